@@ -1,0 +1,1 @@
+"""Tensors in, tensors out: the Transformer, which knows nothing of text or files."""

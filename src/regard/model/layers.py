@@ -1,0 +1,129 @@
+"""A layer and its parts: feed-forward, and the residual sum with its norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.model.attention import Attention, KeyValues
+from regard.model.observe import see
+from regard.model.positions import RotaryPositions
+from regard.settings import ModelSettings
+
+
+class Layer(nn.Module):
+    """Self-attention, cross-attention if there is a memory to look at, feed-forward; each in a residual sum.
+
+    Without `cross` it is a layer of the encoder, of BERT and, with a causal bias, of GPT.
+    """
+
+    def __init__(self, settings: ModelSettings, *, cross: bool, rotary: RotaryPositions | None) -> None:
+        super().__init__()
+        self.self_attention = Attention(settings, rotary)
+        self.self_residual = Residual(settings)
+        self.cross_attention = Attention(settings) if cross else None
+        self.cross_residual = Residual(settings) if cross else None
+        self.feed_forward = FeedForward(settings)
+        self.feed_forward_residual = Residual(settings)
+
+    def forward(
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        memory: Tensor | None = None,
+        memory_bias: Tensor | None = None,
+        own: KeyValues | None = None,
+        theirs: KeyValues | None = None,
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        x = self.self_residual(x, lambda y: self.self_attention(y, y, bias, own))
+        if self.cross_attention is not None and self.cross_residual is not None:
+            cross = self.cross_attention
+            x = self.cross_residual(x, lambda y: cross(y, memory, memory_bias, theirs))
+        return self.feed_forward_residual(x, self.feed_forward)
+
+
+class Residual(nn.Module):
+    """The sum of a sublayer's input and output, and its norm.
+
+    Post-norm, the paper: norm(x + f(x)). Pre-norm, easier to train (Xiong et al., 2020): x + f(norm(x)).
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.pre = settings.norm == "pre"
+        self.norm = build_norm(settings)
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        axes = "batch position width"
+        if self.pre:
+            return see("sum", x + self.dropout(sublayer(see("norm", self.norm(x), axes))), axes)
+        return see("norm", self.norm(see("sum", x + self.dropout(sublayer(x)), axes)), axes)
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a nonlinearity between, the same at every position.
+
+    SwiGLU (Shazeer, 2020) multiplies the activation by a third map, the gate's input.
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.rise = nn.Linear(settings.width, settings.hidden, settings.bias)
+        self.gate = (
+            nn.Linear(settings.width, settings.hidden, settings.bias)
+            if settings.activation == "swiglu"
+            else None
+        )
+        self.fall = nn.Linear(settings.hidden, settings.width, settings.bias)
+        self.activation = ACTIVATIONS[settings.activation]
+        self.dropout = nn.Dropout(settings.activation_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        axes = "batch position hidden"
+        rise = see("rise", self.rise(x), axes)
+        if self.gate is None:
+            active = self.activation(rise)
+        else:
+            active = self.activation(see("gate", self.gate(x), axes)) * rise
+        return see("output", self.fall(self.dropout(see("active", active, axes))), "batch position width")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "swiglu": F.silu,
+}
+
+
+def build_norm(settings: ModelSettings) -> nn.Module:
+    """LayerNorm (Ba et al., 2016), or RMSNorm, which leaves out the mean (Zhang & Sennrich, 2019)."""
+    kind = nn.LayerNorm if settings.norm_kind == "layer" else nn.RMSNorm
+    return kind(settings.width, eps=settings.norm_epsilon)
+
+
+def initialize(model: nn.Module, settings: ModelSettings) -> None:
+    """Random weights to start from.
+
+    Linear maps: Glorot & Bengio (2010), uniform; biases: 0; norms: 1 and 0. Token embeddings: normal with
+    standard deviation width^-0.5, so that scaled by sqrt(width) they have the size of the positions and,
+    as output weights, give logits of size 1; without that scaling: 0.02, as in BERT and GPT-2.
+    """
+    deviation = settings.width**-0.5 if settings.scale_embedding else 0.02
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for name, parameter in model.named_parameters():
+        if name.endswith(("tokens.weight", "segments.weight", "positions.table", "logits.weight")):
+            with torch.no_grad():
+                parameter.normal_(0.0, deviation)

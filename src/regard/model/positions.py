@@ -1,0 +1,88 @@
+"""Order for a model that has none: attention alone treats a sentence as a bag of words."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+from regard.settings import ModelSettings
+
+
+def build_positions(settings: ModelSettings) -> nn.Module | None:
+    """What is added to the token embeddings: [T] positions -> [T, D]; nothing for rotary and none."""
+    if settings.positions == "learned":
+        return LearnedPositions(settings)
+    return SinusoidalPositions(settings) if settings.positions.startswith("sinusoidal") else None
+
+
+class SinusoidalPositions(nn.Module):
+    """Sines and cosines of geometrically spaced wavelengths (Vaswani et al., 2017, section 3.5)."""
+
+    table: Tensor
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.halves = settings.positions == "sinusoidal-halves"
+        self.register_buffer(
+            "table", sinusoids(settings.max_length, settings.width, self.halves), persistent=False
+        )
+
+    def forward(self, start: int, length: int) -> Tensor:
+        """Positions start ... start + length - 1 -> [T, D]; the table grows when it is too short."""
+        if start + length > len(self.table):
+            longer = sinusoids(2 * (start + length), self.table.shape[1], self.halves)
+            self.table = longer.to(self.table)
+        return self.table[start : start + length]
+
+
+class LearnedPositions(nn.Module):
+    """A trained vector for each position (BERT, GPT-2)."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(settings.max_length, settings.width))
+
+    def forward(self, start: int, length: int) -> Tensor:
+        """Positions start ... start + length - 1 -> [T, D]; past the table's end is an error."""
+        if start + length > len(self.table):
+            raise InputError(
+                f"a sequence of {start + length} tokens is longer than the {len(self.table)} positions "
+                "that this model has learned (model.max_length): shorten or split it"
+            )
+        return self.table[start : start + length]
+
+
+class RotaryPositions(nn.Module):
+    """Turns pairs of numbers in queries and keys by an angle that grows with the position (Su et al., 2021).
+
+    Number i is paired with number i + K / 2, so that q·k depends on the distance of the positions alone.
+    """
+
+    speeds: Tensor
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        pairs = torch.arange(0, settings.head_width, 2).float()
+        self.register_buffer(
+            "speeds", settings.rotary_base ** (-pairs / settings.head_width), persistent=False
+        )
+
+    def forward(self, x: Tensor, start: int) -> Tensor:
+        """[B, H, T, K] -> [B, H, T, K], the first at position `start`."""
+        angles = torch.arange(start, start + x.shape[2], device=x.device)[:, None] * self.speeds  # [T, K / 2]
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        left, right = x.chunk(2, -1)
+        return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
+
+
+def sinusoids(length: int, width: int, halves: bool = False) -> Tensor:
+    """[T, D]: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(the same); or sines, then cosines."""
+    exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
+    angles = torch.arange(length, dtype=torch.float64)[:, None] / 10_000**exponents  # [T, D / 2]
+    waves = (
+        torch.cat([angles.sin(), angles.cos()], -1)
+        if halves
+        else torch.stack([angles.sin(), angles.cos()], -1)
+    )
+    return waves.reshape(length, width).float()

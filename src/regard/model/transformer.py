@@ -1,0 +1,164 @@
+"""The Transformer, and its two halves on their own.
+
+Shapes are letters in brackets, the same in all of `model/`:
+    B batch   T positions that attend   S positions attended to   D width of the residual stream
+    H heads   G heads of keys and values   K width of one head   V vocabulary
+Masks are boolean, true = may look; `keep` is true for tokens and false for padding.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard.model.attention import Cache, causal_mask, mask_bias
+from regard.model.layers import Layer, build_norm, initialize
+from regard.model.observe import see
+from regard.model.positions import RotaryPositions, build_positions
+from regard.settings import ModelSettings
+
+
+class EncoderDecoder(nn.Module):
+    """Reads a source text, writes a target text (Vaswani et al., 2017)."""
+
+    def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.source_embedding = Embedding(settings, source_vocabulary)
+        self.target_embedding = Embedding(settings, target_vocabulary)
+        self.encoder = Stack(settings, settings.encoder_layers)
+        self.decoder = Stack(settings, settings.decoder_layers, cross=True)
+        self.logits = nn.Linear(settings.width, target_vocabulary, settings.output_bias)
+        if settings.tie in ("all", "inputs"):
+            self.target_embedding.tokens = self.source_embedding.tokens
+        if settings.tie in ("all", "output"):
+            self.logits.weight = self.target_embedding.tokens.weight
+        initialize(self, settings)
+
+    def forward(self, source: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
+        """[B, S] and [B, T] tokens -> [B, T, V] logits of the token that follows each of the target."""
+        return see("logits", self.logits(self.states(source, target, keep)), "batch position token")
+
+    def states(self, source: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
+        """[B, S] and [B, T] tokens -> [B, T, D], the decoder's last states, before the logits."""
+        return self.decode(target, self.encode(source, keep), keep)
+
+    def encode(self, source: Tensor, keep: Tensor | None) -> Tensor:
+        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be none where nothing is padding."""
+        x = self.source_embedding(source)
+        return self.encoder(x, padding_bias(keep, x))
+
+    def decode(
+        self, target: Tensor, memory: Tensor, keep: Tensor | None, cache: Cache | None = None
+    ) -> Tensor:
+        """[B, T] tokens -> [B, T, D] states; with a cache, `target` is what follows the cached tokens."""
+        start = cache.length if cache else 0
+        x = self.target_embedding(target, start)
+        return self.decoder(x, causal_bias(x, start), memory, padding_bias(keep, x), cache)
+
+    def new_cache(self) -> Cache:
+        return Cache(self.settings.decoder_layers)
+
+
+class Encoder(nn.Module):
+    """Sees the whole text at once (BERT; Devlin et al., 2019)."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.embedding = Embedding(settings, vocabulary)
+        self.encoder = Stack(settings, settings.encoder_layers)
+        initialize(self, settings)
+
+    def forward(self, tokens: Tensor, keep: Tensor | None, segments: Tensor | None = None) -> Tensor:
+        """[B, T] tokens -> [B, T, D] states."""
+        x = self.embedding(tokens, segments=segments)
+        return self.encoder(x, padding_bias(keep, x))
+
+
+class Decoder(nn.Module):
+    """Continues a text from left to right (GPT; Radford et al., 2018)."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.embedding = Embedding(settings, vocabulary)
+        self.decoder = Stack(settings, settings.decoder_layers)
+        self.logits = nn.Linear(settings.width, vocabulary, settings.output_bias)
+        if settings.tie in ("all", "output"):
+            self.logits.weight = self.embedding.tokens.weight
+        initialize(self, settings)
+
+    def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        """[B, T] tokens -> [B, T, V] logits of the token that follows each."""
+        return see("logits", self.logits(self.states(tokens, cache)), "batch position token")
+
+    def states(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        """[B, T] tokens -> [B, T, D], the last states, before the logits."""
+        start = cache.length if cache else 0
+        x = self.embedding(tokens, start)
+        return self.decoder(x, causal_bias(x, start), cache=cache)
+
+    def new_cache(self) -> Cache:
+        return Cache(self.settings.decoder_layers)
+
+
+class Stack(nn.Module):
+    """Layers in sequence; with pre-norm, one last norm."""
+
+    def __init__(self, settings: ModelSettings, layers: int, *, cross: bool = False) -> None:
+        super().__init__()
+        rotary = RotaryPositions(settings) if settings.positions == "rotary" else None
+        self.layers = nn.ModuleList(Layer(settings, cross=cross, rotary=rotary) for _ in range(layers))
+        self.norm = build_norm(settings) if settings.norm == "pre" else nn.Identity()
+
+    def forward(
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        memory: Tensor | None = None,
+        memory_bias: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """[B, T, D] -> [B, T, D]"""
+        for i, layer in enumerate(self.layers):
+            own, theirs = (cache.own[i], cache.memory[i]) if cache else (None, None)
+            x = layer(x, bias, memory, memory_bias, own, theirs)
+        return see("states", self.norm(x), "batch position width")
+
+
+class Embedding(nn.Module):
+    """Tokens to vectors: table row, times sqrt(D), plus position, plus segment."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, settings.width)
+        self.scale = math.sqrt(settings.width) if settings.scale_embedding else 1.0
+        self.positions = build_positions(settings)
+        self.segments = nn.Embedding(settings.segments, settings.width) if settings.segments else None
+        self.norm = build_norm(settings) if settings.embedding_norm else nn.Identity()
+        dropout = settings.embedding_dropout
+        self.dropout = nn.Dropout(settings.dropout if dropout is None else dropout)
+
+    def forward(self, tokens: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
+        """[B, T] -> [B, T, D]; the first token stands at position `start`."""
+        axes = "batch position width"
+        x = see("tokens", self.tokens(tokens) * self.scale, axes)
+        if self.positions is not None:
+            x = x + see("positions", self.positions(start, tokens.shape[1]), "position width")
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
+        return self.dropout(see("sum", self.norm(x), axes))
+
+
+def padding_bias(keep: Tensor | None, x: Tensor) -> Tensor | None:
+    """keep [B, S] -> [B, 1, 1, S]: nobody looks at padding."""
+    return None if keep is None else mask_bias(keep[:, None, None, :], x.dtype)
+
+
+def causal_bias(x: Tensor, start: int) -> Tensor | None:
+    """[1, 1, T, S]: nobody looks ahead; none where the one new position may look at everything."""
+    length = x.shape[1]
+    return None if length == 1 else mask_bias(causal_mask(length, start, x.device)[None, None], x.dtype)

@@ -1,0 +1,187 @@
+"""How one line of a dataclass becomes a TOML key, a flag, a line of help and a check.
+
+`width: Annotated[int, "width of the residual stream", at_least(1)] = 512` in the section `model` is read
+from `[model] width = 512`, from `--model.width 512`, and refuses 0, "wide" and the misspelt `widht`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from regard.errors import SettingsError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The values that a number may take."""
+
+    low: float = -float("inf")
+    high: float = float("inf")
+    high_allowed: bool = True
+
+    def __str__(self) -> str:
+        if self.high == float("inf"):
+            return f"at least {self.low:g}"
+        return (
+            f"from {self.low:g} to {self.high:g}"
+            if self.high_allowed
+            else f"from {self.low:g} to below {self.high:g}"
+        )
+
+    def admit(self, value: float) -> bool:
+        return self.low <= value and (value <= self.high if self.high_allowed else value < self.high)
+
+
+def at_least(low: float) -> Bounds:
+    return Bounds(low)
+
+
+CHANCE = Bounds(0, 1, high_allowed=False)
+SHARE = Bounds(0, 1)
+
+
+class Section:
+    """A group of settings; refuses values of the wrong type or out of bounds, however it was made."""
+
+    def __post_init__(self) -> None:
+        for option in options(type(self)):
+            if "." not in option.path:
+                convert(
+                    option,
+                    getattr(self, option.path),
+                    f"{type(self).__name__.removesuffix('Settings').lower()}.",
+                )
+
+
+@dataclass(frozen=True)
+class Option:
+    """One leaf setting: where it stands, what it takes, what it means."""
+
+    path: str
+    type: Any
+    default: Any
+    help: str
+    bounds: Bounds | None
+
+
+def options(schema: type, prefix: str = "") -> Iterator[Option]:
+    """Every leaf setting of `schema`, in order of declaration."""
+    hints = get_type_hints(schema, include_extras=True)
+    for f in fields(schema):
+        hint, *notes = get_args(hints[f.name]) if get_origin(hints[f.name]) is Annotated else (hints[f.name],)
+        if is_dataclass(hint):
+            yield from options(hint, f"{prefix}{f.name}.")  # type: ignore[arg-type]
+        else:
+            yield Option(prefix + f.name, hint, f.default, notes[0], notes[1] if len(notes) > 1 else None)
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`under` with the values of `over` laid on top, table by table."""
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = (
+            merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        )
+    return merged
+
+
+def build(schema: type[T], values: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> T:
+    """An instance of `schema` from nested values, refusing unknown names and wrong types."""
+    known = known or [option.path for option in options(schema)]
+    hints = get_type_hints(schema)
+    leaves = {option.path: option for option in options(schema)}
+    built = {}
+    for name, value in values.items():
+        if name not in hints:
+            raise SettingsError(f"unknown setting {prefix}{name}{_did_you_mean(prefix + name, known)}")
+        if is_dataclass(hints[name]):
+            if not isinstance(value, Mapping):
+                raise SettingsError(f"{prefix}{name} is a table of settings, not {value!r}")
+            built[name] = build(hints[name], value, f"{prefix}{name}.", known)
+        else:
+            built[name] = convert(leaves[name], value, prefix)
+    return schema(**built)
+
+
+def _did_you_mean(path: str, known: Sequence[str]) -> str:
+    leaf = path.rpartition(".")[2]
+    same_leaf = [name for name in known if name.rpartition(".")[2] == leaf]
+    close = same_leaf or difflib.get_close_matches(path, known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def convert(option: Option, value: Any, prefix: str = "") -> Any:
+    """`value`, a TOML value or the text of a flag, as the declared type, within its bounds."""
+    path = prefix + option.path
+    converted = _as_type(option.type, value, path)
+    numbers = converted if isinstance(converted, tuple) else (converted,)
+    for number in numbers:
+        if option.bounds is not None and number is not None and not option.bounds.admit(number):
+            raise SettingsError(f"{path} must be {option.bounds}, not {number}")
+    return converted
+
+
+def _as_type(hint: Any, value: Any, path: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None or value == "none":
+            return None
+        return _as_type(next(a for a in args if a is not type(None)), value, path)
+    if origin is Literal:
+        if value not in args:
+            raise SettingsError(f"{path} must be one of {', '.join(map(str, args))}, not {value!r}")
+        return value
+    if origin is tuple:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise SettingsError(f"{path} must be several numbers with commas between, not {value!r}")
+        return tuple(_as_type(args[0], item, path) for item in items)
+    if hint is bool and isinstance(value, str) and value in ("true", "false"):
+        return value == "true"
+    if hint is float and type(value) is int:
+        return float(value)
+    if isinstance(value, str) and hint in (int, float):
+        try:
+            return hint(value)
+        except ValueError:
+            raise SettingsError(f"{path} must be {NAMES[hint]}, not {value!r}") from None
+    if type(value) is not hint or value != value:
+        raise SettingsError(f"{path} must be {NAMES[hint]}, not {value!r}")
+    return value
+
+
+NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def dump(section: Section, table: str = "") -> str:
+    """`section` as TOML that `load` reads back to an equal object; a setting that is none is left out."""
+    lines, tables = [], []
+    for f in fields(section):  # type: ignore[arg-type]
+        value = getattr(section, f.name)
+        if isinstance(value, Section):
+            tables.append(dump(value, f"{table}.{f.name}" if table else f.name))
+        elif value is not None:
+            lines.append(f"{f.name} = {_toml(value)}")
+    head = [f"[{table}]"] if table else []
+    return "\n".join([*head, *lines]) + "\n" + "".join("\n" + t for t in tables)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = "".join(
+            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else {"\\": "\\\\", '"': '\\"'}.get(c, c)
+            for c in value
+        )
+        return f'"{escaped}"'
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return repr(value)
