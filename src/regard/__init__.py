@@ -1,5 +1,64 @@
-"""Regard: a Transformer that you train on your own text, run anywhere, and look into."""
+"""Regard: a Transformer that you train on your own text, run anywhere, and look into.
+
+import regard
+for event in regard.train(["train.en", "train.de"], "runs/en-de"):
+    print(event)
+translator = regard.load("runs/en-de")
+translator("A dog runs.")
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from regard.decoding.engine import Translation, Translator, load
+    from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
+    from regard.evaluation.scores import compare, score
+    from regard.model.observe import observe
+    from regard.settings import Settings
+    from regard.training.trainer import resume, train
+
+_HOMES = {
+    "Translation": "decoding.engine",
+    "Translator": "decoding.engine",
+    "load": "decoding.engine",
+    "DataError": "errors",
+    "InputError": "errors",
+    "ModelError": "errors",
+    "RegardError": "errors",
+    "SettingsError": "errors",
+    "compare": "evaluation.scores",
+    "score": "evaluation.scores",
+    "observe": "model.observe",
+    "Settings": "settings",
+    "resume": "training.trainer",
+    "train": "training.trainer",
+}
+
+__all__ = [
+    "DataError",
+    "InputError",
+    "ModelError",
+    "RegardError",
+    "Settings",
+    "SettingsError",
+    "Translation",
+    "Translator",
+    "compare",
+    "load",
+    "observe",
+    "resume",
+    "score",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names are imported when they are used, since torch takes seconds to load."""
+    if name in _HOMES:
+        return getattr(import_module(f"regard.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")

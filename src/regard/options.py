@@ -29,9 +29,7 @@ class Bounds:
         if self.high == float("inf"):
             return f"at least {self.low:g}"
         return (
-            f"from {self.low:g} to {self.high:g}"
-            if self.high_allowed
-            else f"from {self.low:g} to below {self.high:g}"
+            f"from {self.low:g} to {self.high:g}" if self.high_allowed else f"from {self.low:g} to below {self.high:g}"
         )
 
     def admit(self, value: float) -> bool:
@@ -86,9 +84,7 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(under)
     for key, value in over.items():
         below = merged.get(key)
-        merged[key] = (
-            merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-        )
+        merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
@@ -178,8 +174,7 @@ def _toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         escaped = "".join(
-            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else {"\\": "\\\\", '"': '\\"'}.get(c, c)
-            for c in value
+            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else {"\\": "\\\\", '"': '\\"'}.get(c, c) for c in value
         )
         return f'"{escaped}"'
     if isinstance(value, tuple):

@@ -54,18 +54,16 @@ class ModelSettings(Section):
     key_value_heads: Annotated[
         int | None, "heads of keys and values (grouped-query attention); none: as many as heads", at_least(1)
     ] = None
-    key_width: Annotated[
-        int | None, "width of one head's queries and keys (d_k); none: width / heads", at_least(1)
-    ] = None
-    value_width: Annotated[
-        int | None, "width of one head's values (d_v); none: width / heads", at_least(1)
-    ] = None
+    key_width: Annotated[int | None, "width of one head's queries and keys (d_k); none: width / heads", at_least(1)] = (
+        None
+    )
+    value_width: Annotated[int | None, "width of one head's values (d_v); none: width / heads", at_least(1)] = None
     hidden: Annotated[int, "width inside the feed-forward layer (d_ff)", at_least(1)] = 2048
     encoder_layers: Annotated[int, "layers of the encoder", at_least(1)] = 6
     decoder_layers: Annotated[int, "layers of the decoder", at_least(1)] = 6
-    norm: Annotated[
-        Literal["post", "pre"], "normalise after each residual sum (the paper) or before each sublayer"
-    ] = "post"
+    norm: Annotated[Literal["post", "pre"], "normalise after each residual sum (the paper) or before each sublayer"] = (
+        "post"
+    )
     norm_kind: Annotated[Literal["layer", "rms"], "LayerNorm, or RMSNorm (Zhang & Sennrich, 2019)"] = "layer"
     norm_epsilon: Annotated[float, "added to the variance", at_least(0)] = 1e-5
     activation: Annotated[
@@ -107,9 +105,7 @@ class ModelSettings(Section):
                 f"rotary positions turn pairs of numbers: a head's key width must be even, not {self.head_width}"
             )
         if self.positions.startswith("sinusoidal") and self.width % 2:
-            raise SettingsError(
-                f"sinusoidal positions come in pairs: model.width must be even, not {self.width}"
-            )
+            raise SettingsError(f"sinusoidal positions come in pairs: model.width must be even, not {self.width}")
 
     @property
     def head_width(self) -> int:
@@ -143,9 +139,7 @@ class TrainingSettings(Section):
     epsilon: Annotated[float, "Adam's term against division by zero", at_least(0)] = 1e-9
     weight_decay: Annotated[float, "decoupled weight decay (AdamW)", at_least(0)] = 0.0
     clip: Annotated[float, "largest norm of the gradient; 0: no limit", at_least(0)] = 1.0
-    label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = (
-        0.1
-    )
+    label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = 0.1
     evaluate_every: Annotated[
         int, "updates between evaluations on the dev set, each with a checkpoint", at_least(1)
     ] = 500
@@ -175,25 +169,17 @@ class DecodingSettings(Section):
     """How text is produced."""
 
     beam: Annotated[int, "hypotheses kept at each step; 1: greedy", at_least(1)] = 5
-    length_penalty: Annotated[float, "alpha of ((5 + length) / 6) ^ alpha (Wu et al., 2016)", at_least(0)] = (
-        0.6
-    )
+    length_penalty: Annotated[float, "alpha of ((5 + length) / 6) ^ alpha (Wu et al., 2016)", at_least(0)] = 0.6
     alternatives: Annotated[int, "further translations given beside the best", at_least(0)] = 0
     temperature: Annotated[
         float, "0: search for the most probable; above: draw, the higher the wilder", at_least(0)
     ] = 0.0
     top_k: Annotated[int, "draw among the k most probable tokens; 0: all", at_least(0)] = 0
     top_p: Annotated[float, "draw among the most probable tokens that make up this probability", SHARE] = 1.0
-    min_p: Annotated[
-        float, "draw among tokens at least this probable, relative to the most probable", SHARE
-    ] = 0.0
+    min_p: Annotated[float, "draw among tokens at least this probable, relative to the most probable", SHARE] = 0.0
     seed: Annotated[int, "makes drawing reproducible", at_least(0)] = 0
-    max_ratio: Annotated[
-        float, "longest output, as a multiple of the source's tokens (plus 20)", at_least(0)
-    ] = 2.0
-    batch_tokens: Annotated[
-        int, "source tokens decoded together, padding and beams included", at_least(1)
-    ] = 8192
+    max_ratio: Annotated[float, "longest output, as a multiple of the source's tokens (plus 20)", at_least(0)] = 2.0
+    batch_tokens: Annotated[int, "source tokens decoded together, padding and beams included", at_least(1)] = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,13 +280,13 @@ def choose_preset(pairs: int, device: str) -> tuple[str, str]:
     return name, reason
 
 
-def load(
-    path: Path | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None
-) -> Settings:
-    """Settings from the defaults, the preset, the TOML file and dotted overrides: later wins.
+def load(path: Path | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None) -> Settings:
+    """Settings from the defaults, the preset, the TOML file and dotted overrides: later wins."""
+    return resolve(gather(path, overrides), preset)
 
-    The file or the overrides may name the preset; where they say auto or nothing, it is `preset`.
-    """
+
+def gather(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What the user says, as nested tables: the TOML file, and dotted overrides on top."""
     given = {} if path is None else read_toml(path)
     for dotted, value in (overrides or {}).items():
         *parents, leaf = dotted.split(".")
@@ -310,9 +296,14 @@ def load(
             if not isinstance(node, dict):
                 raise SettingsError(f"unknown setting {dotted}")
         node[leaf] = value
-    if given.get("preset", "auto") == "auto" and preset is not None:
-        given["preset"] = preset
-    return build(Settings, merge(PRESETS.get(given.get("preset", "auto"), {}), given))
+    return given
+
+
+def resolve(given: Mapping[str, Any], preset: str | None = None) -> Settings:
+    """What the user says on top of a preset: the one they name or, where they say auto or nothing, `preset`."""
+    named = given.get("preset", "auto")
+    chosen = preset if named == "auto" and preset is not None else named
+    return build(Settings, {**merge(PRESETS.get(chosen, {}), given), "preset": chosen})
 
 
 def recorded(path: Path) -> Settings:

@@ -30,9 +30,7 @@ class Attention(nn.Module):
         self.rotary = rotary
         self.dropout = settings.attention_dropout
 
-    def forward(
-        self, x: Tensor, memory: Tensor, bias: Tensor | None, cache: KeyValues | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, bias: Tensor | None, cache: KeyValues | None = None) -> Tensor:
         """Positions of x [B, T, D] look at positions of memory [B, S, D] -> [B, T, D].
 
         `bias` (see `mask_bias`) says who may look at whom; `cache` holds keys and values computed before.

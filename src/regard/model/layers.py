@@ -76,9 +76,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.rise = nn.Linear(settings.width, settings.hidden, settings.bias)
         self.gate = (
-            nn.Linear(settings.width, settings.hidden, settings.bias)
-            if settings.activation == "swiglu"
-            else None
+            nn.Linear(settings.width, settings.hidden, settings.bias) if settings.activation == "swiglu" else None
         )
         self.fall = nn.Linear(settings.hidden, settings.width, settings.bias)
         self.activation = ACTIVATIONS[settings.activation]

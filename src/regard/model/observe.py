@@ -35,13 +35,7 @@ class Trace(dict[str, Seen]):
 
     def full_axes(self, place: str, axes: str) -> tuple[str, ...]:
         """Says of which text a position is: `key` in a cross-attention is `key:source`."""
-        here = (
-            "text"
-            if not self.two_texts
-            else "source"
-            if place.startswith(("encoder", "source"))
-            else "target"
-        )
+        here = "text" if not self.two_texts else "source" if place.startswith(("encoder", "source")) else "target"
         there = "source" if "cross_attention" in place else here
         texts = {"query": here, "position": here, "key": there}
         return tuple(f"{axis}:{texts[axis]}" if axis in texts else axis for axis in axes.split())

@@ -24,9 +24,7 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.halves = settings.positions == "sinusoidal-halves"
-        self.register_buffer(
-            "table", sinusoids(settings.max_length, settings.width, self.halves), persistent=False
-        )
+        self.register_buffer("table", sinusoids(settings.max_length, settings.width, self.halves), persistent=False)
 
     def forward(self, start: int, length: int) -> Tensor:
         """Positions start ... start + length - 1 -> [T, D]; the table grows when it is too short."""
@@ -64,9 +62,7 @@ class RotaryPositions(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         pairs = torch.arange(0, settings.head_width, 2).float()
-        self.register_buffer(
-            "speeds", settings.rotary_base ** (-pairs / settings.head_width), persistent=False
-        )
+        self.register_buffer("speeds", settings.rotary_base ** (-pairs / settings.head_width), persistent=False)
 
     def forward(self, x: Tensor, start: int) -> Tensor:
         """[B, H, T, K] -> [B, H, T, K], the first at position `start`."""
@@ -80,9 +76,5 @@ def sinusoids(length: int, width: int, halves: bool = False) -> Tensor:
     """[T, D]: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(the same); or sines, then cosines."""
     exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
     angles = torch.arange(length, dtype=torch.float64)[:, None] / 10_000**exponents  # [T, D / 2]
-    waves = (
-        torch.cat([angles.sin(), angles.cos()], -1)
-        if halves
-        else torch.stack([angles.sin(), angles.cos()], -1)
-    )
+    waves = torch.cat([angles.sin(), angles.cos()], -1) if halves else torch.stack([angles.sin(), angles.cos()], -1)
     return waves.reshape(length, width).float()

@@ -50,9 +50,7 @@ class EncoderDecoder(nn.Module):
         x = self.source_embedding(source)
         return self.encoder(x, padding_bias(keep, x))
 
-    def decode(
-        self, target: Tensor, memory: Tensor, keep: Tensor | None, cache: Cache | None = None
-    ) -> Tensor:
+    def decode(self, target: Tensor, memory: Tensor, keep: Tensor | None, cache: Cache | None = None) -> Tensor:
         """[B, T] tokens -> [B, T, D] states; with a cache, `target` is what follows the cached tokens."""
         start = cache.length if cache else 0
         x = self.target_embedding(target, start)

@@ -1,0 +1,43 @@
+# Everything from a fresh clone: each target makes the environment and installs what it needs.
+PYTHON ?= python3
+DATA ?= ../shared/data/multi30k
+BIN := .venv/bin
+
+.PHONY: demo test quick check fix bench clean help
+
+help:            ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: .venv/installed  ## train a small translator in minutes and look at it
+	$(BIN)/regard demo
+
+test: check      ## the whole suite
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+quick: .venv/dev ## the suite without its slow tests
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+
+check: .venv/dev ## style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fix: .venv/dev   ## repair style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/dev ## training speed beside the peers (DATA=folder of Multi30k)
+	$(BIN)/python benchmarks/training.py --data $(DATA)
+
+clean:           ## remove what the other targets made
+	rm -rf .venv .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch setuptools
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
+	touch $@
+
+.venv/dev: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@

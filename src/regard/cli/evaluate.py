@@ -1,0 +1,148 @@
+"""regard evaluate: how good a model's, or any system's, translations are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.cli.flags import Verbs, add_decoding, decoding_options
+from regard.errors import InputError
+from regard.settings import DataSettings
+
+if TYPE_CHECKING:
+    from regard.text.corpus import Pair
+
+DESCRIPTION = """BLEU, chrF and TER by sacrebleu, with signatures and 95 % bootstrap confidence intervals.
+
+  regard evaluate MODEL test.en test.de                  translate and score (also one .tsv or .jsonl)
+  regard evaluate --hypotheses out.de test.de            score translations that you have
+  regard evaluate MODEL test.en test.de --baseline OTHER compare with another model or file of translations,
+                                                         with a paired bootstrap test (Koehn, 2004)"""
+
+
+def add(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "evaluate",
+        help="score translations, compare two systems",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("files", nargs="+", metavar="FILES", help="MODEL and a test set; with --hypotheses: references")
+    parser.add_argument("--hypotheses", type=Path, metavar="FILE", help="score these translations instead of a model's")
+    parser.add_argument("--baseline", metavar="FILE", help="a file of translations, or a model folder, to compare with")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="keep the translations here")
+    parser.add_argument("--lowercase", action="store_true", help="ignore case")
+    parser.add_argument(
+        "--tokenize", metavar="NAME", help="sacrebleu's tokenizer (by language): 13a, none, zh, char ..."
+    )
+    parser.add_argument(
+        "--language", default="", metavar="CODE", help="language of the references (the model's target)"
+    )
+    parser.add_argument("--resamples", type=int, default=1000, metavar="N", help="bootstrap samples (1000); 0: none")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
+    add_decoding(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from regard.evaluation.scores import compare, score
+
+    language = arguments.language
+    if arguments.hypotheses:
+        references = read_text(Path(arguments.files[-1]))
+        hypotheses = read_text(arguments.hypotheses)
+        sources = read_text(Path(arguments.files[0])) if len(arguments.files) > 1 else []
+    else:
+        pairs, language = _test_set(arguments)
+        sources, references = [p.source for p in pairs], [p.target for p in pairs]
+        hypotheses = translate(arguments.files[0], sources, arguments)
+    if arguments.output:
+        from regard.folder import write_text
+
+        write_text(arguments.output, "".join(line + "\n" for line in hypotheses))
+    how = {
+        "language": language,
+        "lowercase": arguments.lowercase,
+        "tokenize": arguments.tokenize,
+        "resamples": arguments.resamples,
+    }
+    scores = score(hypotheses, references, **how)
+    comparisons: list[Any] = []
+    if arguments.baseline:
+        comparisons = compare(_baseline(arguments, sources), hypotheses, references, **how)
+    if arguments.json:
+        found = {"scores": [asdict(s) for s in scores], "comparisons": [asdict(c) for c in comparisons]}
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    print(f"{len(references):,} sentences")
+    for line in scores:
+        print(line)
+    for c in comparisons:
+        verdict = "significant" if c.significant else "not significant"
+        print(
+            f"{c.metric} against the baseline: {c.baseline:.2f} -> {c.system:.2f} ({c.difference:+.2f}), "
+            f"p = {c.p_value:.4f}, {verdict} at 0.05"
+        )
+    return 0
+
+
+def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
+    """The pairs of the test set, every one of them, and the language of the references."""
+    from regard.folder import read_settings
+    from regard.text.corpus import read_pairs
+    from regard.text.doctor import Report
+
+    if len(arguments.files) < 2:
+        raise InputError("give a model and a test set (two files, one .tsv or one .jsonl), or --hypotheses")
+    path = Path(arguments.files[0])
+    settings = read_settings(path) if path.is_dir() else None
+    data = settings.data if settings else DataSettings()
+    pairs = list(read_pairs([Path(name) for name in arguments.files[1:]], data, Report()))
+    if not pairs:
+        raise InputError(f"{arguments.files[1]}: the test set is empty")
+    return pairs, arguments.language or data.target
+
+
+def _baseline(arguments: argparse.Namespace, sources: list[str]) -> list[str]:
+    if not Path(arguments.baseline).is_dir():
+        return read_text(Path(arguments.baseline))
+    if not sources:
+        raise InputError("to compare with a model, give the sources too: --hypotheses FILE SOURCES REFERENCES")
+    return translate(arguments.baseline, sources, arguments)
+
+
+def translate(folder: str, sources: list[str], arguments: argparse.Namespace) -> list[str]:
+    """The translations of a model, with a progress bar where somebody watches."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from regard.decoding.engine import load
+
+    translator = load(folder, arguments.device)
+    found = translator.translate_stream(sources, **decoding_options(arguments))
+    console = Console(stderr=True)
+    shown = track(
+        found,
+        f"translating with {folder}",
+        len(sources),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    return [t.text for t in shown]
+
+
+def read_text(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, split at line feeds only."""
+    try:
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}): convert it with iconv") from None
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

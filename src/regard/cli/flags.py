@@ -1,0 +1,60 @@
+"""Settings as command-line flags."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from typing import Any, Literal, get_args, get_origin
+
+from regard.errors import RegardError, SettingsError
+from regard.options import Option, options
+from regard.settings import DecodingSettings, Settings
+
+Verbs = Any  # argparse does not name the type of what add_subparsers returns
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """A flag `--section.name` for every setting; one that is not given leaves no trace."""
+    groups: dict[str, Any] = {}
+    for option in options(Settings):
+        section, _, name = option.path.rpartition(".")
+        if not name or not section:
+            continue
+        if section not in groups:
+            groups[section] = parser.add_argument_group(f"{section} settings")
+        _add(groups[section], option, f"--{option.path}", option.path)
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """A flag `--name` for every decoding setting; the model folder has the defaults."""
+    group = parser.add_argument_group("decoding", "defaults are the model's own")
+    for option in options(DecodingSettings):
+        _add(group, option, f"--{option.path.replace('_', '-')}", f"decoding.{option.path}")
+
+
+def _add(group: Any, option: Option, flag: str, destination: str) -> None:
+    choices = get_args(option.type) if get_origin(option.type) is Literal else ()
+    default = "none" if option.default is None else option.default
+    default = ",".join(map(str, default)) if isinstance(default, tuple) else str(default).replace("True", "true")
+    text = option.help + (f": {', '.join(choices)}" if choices else "") + f" ({default.replace('False', 'false')})"
+    group.add_argument(flag, dest=destination, default=argparse.SUPPRESS, metavar="", help=text.replace("%", "%%"))
+
+
+def dotted(arguments: argparse.Namespace) -> dict[str, str]:
+    """The settings among the parsed flags, by their dotted names."""
+    return {name: value for name, value in vars(arguments).items() if "." in name}
+
+
+def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The decoding settings among the parsed flags, by their names."""
+    return {name.removeprefix("decoding."): value for name, value in dotted(arguments).items()}
+
+
+def unknown_flag(verb: str | None, flag: str) -> RegardError:
+    """What to say about a flag or argument that no verb knows."""
+    name = flag.split("=")[0]
+    known = [f"--{option.path}" for option in options(Settings)] if verb == "train" else []
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {close[0]}?" if close else f": see regard {verb or ''} --help".replace("  ", " ")
+    kind = "setting" if "." in name and name.startswith("--") else "option" if name.startswith("-") else "argument"
+    return SettingsError(f"unknown {kind} {name}{hint}")

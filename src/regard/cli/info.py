@@ -1,0 +1,87 @@
+"""regard info: what is in a model folder, and what this machine has."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import regard
+from regard.cli.flags import Verbs
+from regard.errors import InputError, ModelError
+
+
+def add(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "info",
+        help="what is in a model folder; what this machine has",
+        description="Describes a model folder or, with --system, this machine and the installed libraries.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder")
+    parser.add_argument("--system", action="store_true", help="versions, devices and threads")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if not arguments.model and not arguments.system:
+        raise InputError("give a model folder, or --system")
+    if arguments.model:
+        describe_model(Path(arguments.model))
+    if arguments.system:
+        describe_system()
+    return 0
+
+
+def describe_model(path: Path) -> None:
+    """Prints shape, size and card, without loading torch."""
+    from safetensors import SafetensorError, safe_open
+
+    from regard.settings import recorded
+
+    if not (path / "model.toml").is_file():
+        raise ModelError(f"{path}: not a Regard model (it has no model.toml)")
+    settings = recorded(path / "model.toml")
+    shape = settings.model
+    print(f"{path}: {settings.task} {settings.data.source} -> {settings.data.target}, preset {settings.preset}")
+    print(
+        f"{shape.encoder_layers} + {shape.decoder_layers} layers, width {shape.width}, feed-forward {shape.hidden}, "
+        f"{shape.heads} heads, {shape.norm}-norm, {shape.positions} positions, at most {shape.max_length} tokens"
+    )
+    weights = path / "weights.safetensors"
+    if not weights.is_file():
+        print("no weights yet: training has not come to its first evaluation")
+        return
+    try:
+        with safe_open(weights, "numpy") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{weights}: damaged or unreadable ({error})") from None
+    count = 0
+    for dimensions in shapes:
+        size = 1
+        for dimension in dimensions:
+            size *= dimension
+        count += size
+    print(f"{count:,} parameters, {weights.stat().st_size / 2**20:.1f} MiB")
+    card = path / "card.md"
+    if card.is_file():
+        print()
+        print(card.read_text(encoding="utf-8").rstrip())
+
+
+def describe_system() -> None:
+    """Prints versions, devices and threads."""
+    print(f"regard {regard.__version__}, Python {platform.python_version()}, {platform.platform()}")
+    for name in ("torch", "tokenizers", "safetensors", "sacrebleu", "numpy"):
+        try:
+            print(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            print(f"{name}: not installed")
+    import torch
+
+    print(f"CPU: {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
+    print(f"CUDA: {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
+    print(f"MPS: {'yes' if torch.backends.mps.is_available() else 'none'}")
+    print("decoding engine: PyTorch")

@@ -1,0 +1,128 @@
+"""regard train: from files to a translator."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.flags import Verbs, add_settings, dotted
+from regard.errors import InputError
+from regard.settings import gather, resolve
+
+if TYPE_CHECKING:
+    from regard.training.events import Event, Finished
+
+DESCRIPTION = """Trains a translator on pairs of sentences: checks the text, splits off a dev set if none is
+given, learns a vocabulary, chooses a model by the size of the corpus, trains until dev scores no longer rise,
+and writes a folder that holds all that is needed to translate.
+
+FILES are two files with a sentence a line (train.en train.de), or one .tsv or .jsonl; all may be .gz."""
+
+
+def add(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "train",
+        help="train a translator on your own text",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("files", nargs="*", metavar="FILES", help="the corpus: two files, one .tsv or one .jsonl")
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="where the model goes (runs/SOURCE-TARGET)")
+    parser.add_argument(
+        "--source",
+        dest="data.source",
+        default=argparse.SUPPRESS,
+        metavar="LANGUAGE",
+        help="language of the source (from the file name)",
+    )
+    parser.add_argument(
+        "--target",
+        dest="data.target",
+        default=argparse.SUPPRESS,
+        metavar="LANGUAGE",
+        help="language of the target (from the file name)",
+    )
+    parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="dev set, in the same forms as FILES")
+    parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, scored at the end")
+    parser.add_argument("--preset", default=None, help="auto, tiny, small, base or big (auto: by corpus size)")
+    parser.add_argument(
+        "--device", dest="training.device", default=argparse.SUPPRESS, help="auto, cpu, cuda or mps (auto)"
+    )
+    parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags go before it")
+    parser.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run, exactly where it stopped")
+    parser.add_argument("--overwrite", action="store_true", help="replace the model in the output folder")
+    add_settings(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    stop = threading.Event()
+    overrides = dotted(arguments)
+    if arguments.preset is not None:
+        overrides["preset"] = arguments.preset
+    if arguments.resume:
+        if arguments.files or arguments.settings or arguments.output:
+            raise InputError("--resume takes all from its folder: give no files, no --settings and no --output with it")
+        folder = Path(arguments.resume)
+    else:
+        overrides, folder = _complete(arguments, overrides)
+
+    from regard.cli.display import show_training
+    from regard.training.trainer import resume, train
+
+    events: Iterator[Event] = (
+        resume(folder, overrides=overrides, stop=stop)
+        if arguments.resume
+        else train(
+            arguments.files,
+            folder,
+            dev=arguments.dev,
+            test=arguments.test,
+            settings_file=arguments.settings,
+            overrides=overrides,
+            overwrite=arguments.overwrite,
+            stop=stop,
+        )
+    )
+    with_interrupts(stop)
+    finished = show_training(events)
+    return _say_what_next(finished, folder)
+
+
+def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple[dict[str, str], Path]:
+    """Languages from the names of the files, and the folder from the languages, where they are not given."""
+    if not arguments.files:
+        raise InputError("give the corpus to train on: two files, one .tsv or one .jsonl (see regard train --help)")
+    given = gather(arguments.settings, overrides)
+    resolve(given)
+    suffixes = [Path(name).name.removesuffix(".gz").rpartition(".")[2] for name in arguments.files]
+    if len(suffixes) == 2 and all(1 < len(suffix) < 8 for suffix in suffixes) and suffixes[0] != suffixes[1]:
+        for side, suffix in zip(("source", "target"), suffixes, strict=True):
+            if side not in given.get("data", {}):
+                overrides[f"data.{side}"] = suffix
+    data = resolve(gather(arguments.settings, overrides)).data
+    return overrides, Path(arguments.output or f"runs/{data.source}-{data.target}")
+
+
+def with_interrupts(stop: threading.Event) -> None:
+    """The first Ctrl-C, or a polite request to end, saves and stops; a second Ctrl-C stops at once."""
+
+    def ask(number: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(number, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+
+
+def _say_what_next(finished: Finished, folder: Path) -> int:
+    if not finished.complete:
+        print(f"Stopped at step {finished.step:,}, saved. Go on with: regard train --resume {folder}")
+        return 130
+    print(f"The model is in {folder} (read {folder / 'card.md'}). Use it with: regard translate {folder} FILE")
+    return 0

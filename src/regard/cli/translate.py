@@ -1,0 +1,107 @@
+"""regard translate: lines in, lines out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from regard.cli.flags import Verbs, add_decoding, decoding_options
+from regard.errors import InputError
+
+if TYPE_CHECKING:
+    from regard.decoding.engine import Translation
+
+
+def add(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "translate",
+        help="translate text with a trained model",
+        description="Translates FILE, or standard input, line by line; every input line gives one output line.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("model", metavar="MODEL", help="a model folder")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a text file, a sentence a line (standard input)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where the translations go (standard output)")
+    parser.add_argument("--scores", action="store_true", help="put the score and a tab before each translation")
+    parser.add_argument("--json", action="store_true", help="a JSON object a line: scores, tokens, alternatives")
+    parser.add_argument(
+        "--stream", action="store_true", help="print each word as soon as it is there (greedy or drawn)"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
+    add_decoding(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    source = sys.stdin.buffer
+    if arguments.file and arguments.file != "-":
+        try:
+            source = Path(arguments.file).open("rb")  # noqa: SIM115 (closed with the process)
+        except OSError as error:
+            raise InputError(f"{arguments.file}: cannot be read ({error.strerror})") from None
+    if arguments.stream and (arguments.json or arguments.scores or arguments.output):
+        raise InputError("--stream prints plain text as it comes: it cannot be combined with --json, --scores or -o")
+
+    from regard.decoding.engine import load
+
+    translator = load(arguments.model, arguments.device)
+    options = decoding_options(arguments)
+    translator.decoding(options)  # a bad option is refused before any text is read
+    lines = read_lines(source, arguments.file or "standard input")
+    if arguments.stream:
+        for line in lines:
+            for piece in translator.stream(line, **options):
+                print(piece, end="", flush=True)
+            print(flush=True)
+        return 0
+    if source.isatty():  # somebody types: answer each line at once
+        found: Iterator[Translation] = (translator.translate([line], **options)[0] for line in lines)
+    else:
+        found = translator.translate_stream(lines, **options)
+    rows = (line for number, t in enumerate(found, 1) for line in format_lines(number, t, arguments))
+    if arguments.output:
+        from regard.folder import write_atomically
+
+        write_atomically(arguments.output, lambda path: _write(path, rows))
+    else:
+        for row in rows:
+            print(row, flush=source.isatty())
+    return 0
+
+
+def read_lines(source: BinaryIO, name: str) -> Iterator[str]:
+    """Lines of UTF-8, split at line feeds only, so that every other character stays in its line."""
+    for number, line in enumerate(source, 1):
+        try:
+            yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name}:{number}: not UTF-8 ({error.reason}): convert it with iconv") from None
+
+
+def format_lines(number: int, found: Translation, arguments: argparse.Namespace) -> Iterator[str]:
+    """The output lines of one input line; with alternatives, several that begin with the line's number."""
+    if arguments.json:
+        yield json.dumps(_plain(found), ensure_ascii=False)
+        return
+    several = bool(found.alternatives) or "decoding.alternatives" in vars(arguments)
+    for each in (found, *found.alternatives) if several else (found,):
+        columns = [str(number)] if several else []
+        columns += [f"{each.score:.4f}"] if arguments.scores or several else []
+        yield "\t".join([*columns, each.text.replace("\n", " ")])
+
+
+def _plain(found: Translation) -> dict[str, Any]:
+    plain = asdict(found)
+    plain["alternatives"] = [_plain(other) for other in found.alternatives]
+    return plain
+
+
+def _write(path: Path, rows: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            file.write(row + "\n")

@@ -1,0 +1,1 @@
+"""From a model to text: search over the next token, and the engine that feeds it."""

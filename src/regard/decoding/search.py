@@ -1,0 +1,220 @@
+"""Search for the most probable text, or draw one: over any next-token scorer, without knowing the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Step(Protocol):
+    """Gives the log-probabilities of what comes next, for a batch of hypotheses.
+
+    `start` returns those of the first token, [B, V]. `advance(tokens, rows, sentences)` appends tokens [N]
+    to the hypotheses `rows` [N] of the last call and returns the next log-probabilities [N, V]; `sentences`
+    are the sentences still alive, as rows of the last call's sentences, or none if all are.
+    """
+
+    def start(self) -> Tensor: ...
+
+    def advance(self, tokens: Tensor, rows: Tensor, sentences: Tensor | None) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output: its tokens without the end, and how probable the model finds it."""
+
+    tokens: tuple[int, ...]
+    log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
+    score: float  # what hypotheses are ranked by
+    finished: bool  # false where the length limit cut it off
+
+    @property
+    def log_probability(self) -> float:
+        return sum(self.log_probabilities)
+
+
+Penalty = Callable[[int], float]
+"""What the log-probability of a hypothesis of so many tokens, its end included, is divided by."""
+
+
+def google_penalty(alpha: float) -> Penalty:
+    """((5 + length) / 6) ^ alpha (Wu et al., 2016), used by the paper with alpha 0.6."""
+    return lambda length: float(((5 + length) / 6) ** alpha)
+
+
+def power_penalty(alpha: float) -> Penalty:
+    """length ^ alpha (Marian, Hugging Face)."""
+    return lambda length: float(length**alpha)
+
+
+def beam_search(
+    step: Step, limits: Sequence[int], *, end: int, width: int, penalty: Penalty, best: int = 1
+) -> list[list[Hypothesis]]:
+    """The `best` highest-scored outputs of each sentence, best first; sentence i ends by `limits[i]` tokens.
+
+    At each step the 2 * width best continuations of a sentence are looked at: those among the first `width`
+    that end are found, the first `width` that do not end live on.
+    """
+    sentences = [_Sentence(i, limit) for i, limit in enumerate(limits)]
+    results: list[list[Hypothesis]] = [[] for _ in limits]
+    scores = step.start()[:, None, :]  # [B, W, V]: at first one hypothesis a sentence
+    totals = torch.zeros(len(limits), 1, device=scores.device)
+    while sentences:
+        candidates = _best_continuations(totals, scores, 2 * width)
+        for sentence, found in zip(sentences, candidates, strict=True):
+            sentence.extend(found, end, width, penalty)
+        going_on = [i for i, sentence in enumerate(sentences) if not sentence.done]
+        for sentence in sentences:
+            if sentence.done:
+                results[sentence.index] = sentence.best(penalty)[:best]
+        alive = scores.shape[1]
+        rows = [i * alive + parent for i in going_on for parent in sentences[i].parents]
+        kept = None if len(going_on) == len(sentences) else torch.tensor(going_on)
+        sentences = [sentences[i] for i in going_on]
+        if sentences:
+            totals = torch.tensor([[sum(h.gains) for h in s.alive] for s in sentences], device=scores.device)
+            tokens = torch.tensor([h.tokens[-1] for s in sentences for h in s.alive])
+            scores = step.advance(tokens, torch.tensor(rows), kept).unflatten(0, (len(sentences), -1))
+    return results
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """A hypothesis that goes on: its tokens, and the log-probability each of them gained."""
+
+    tokens: tuple[int, ...] = ()
+    gains: tuple[float, ...] = ()
+
+
+class _Candidate(NamedTuple):
+    """A possible next token of hypothesis `parent` of a sentence."""
+
+    total: float
+    parent: int
+    token: int
+    gain: float
+
+
+class _Sentence:
+    """One sentence of a beam search: the hypotheses that live, and those found."""
+
+    def __init__(self, index: int, limit: int) -> None:
+        self.index, self.limit = index, limit
+        self.alive = [_Partial()]
+        self.parents: list[int] = []  # of each hypothesis alive, its place among those before the last step
+        self.found: list[Hypothesis] = []
+        self.done = False
+
+    def extend(self, candidates: Sequence[_Candidate], end: int, width: int, penalty: Penalty) -> None:
+        """Takes one step: `candidates` are the best continuations, best first."""
+        before, self.alive, self.parents = self.alive, [], []
+        for rank, (total, parent, token, gain) in enumerate(candidates):
+            old = before[parent]
+            gains = (*old.gains, gain)
+            if token != end and len(self.alive) < width:
+                self.alive.append(_Partial((*old.tokens, token), gains))
+                self.parents.append(parent)
+            elif token == end and rank < width and total > -math.inf:
+                self.found.append(Hypothesis(old.tokens, gains, sum(gains) / penalty(len(gains)), finished=True))
+
+        self.done = len(self.alive[0].gains) >= self.limit or self.settled(width, penalty)
+
+    def settled(self, width: int, penalty: Penalty) -> bool:
+        """Whether no hypothesis alive can still score higher than the worst of the `width` best found."""
+        attainable = max(sum(h.gains) for h in self.alive) / penalty(self.limit)
+        scores = sorted((h.score for h in self.found), reverse=True)[:width]
+        return len(scores) == width and scores[-1] >= attainable
+
+    def best(self, penalty: Penalty) -> list[Hypothesis]:
+        """What was found, and what the length limit cut off, best first."""
+        cut = [
+            Hypothesis(h.tokens, h.gains, sum(h.gains) / penalty(len(h.gains)), finished=False)
+            for h in self.alive
+            if len(h.gains) >= self.limit
+        ]
+        return sorted([*self.found, *cut], key=lambda h: -h.score)
+
+
+def _best_continuations(totals: Tensor, scores: Tensor, count: int) -> list[list[_Candidate]]:
+    """Totals [B, W], log-probabilities [B, W, V] -> the best continuations of each sentence, best first."""
+    sums = (totals[..., None] + scores).flatten(1)  # [B, W * V]
+    values, places = sums.topk(min(count, sums.shape[1]))
+    vocabulary = scores.shape[-1]
+    columns = (values, places // vocabulary, places % vocabulary, scores.flatten(1).gather(1, places))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [[_Candidate(*values) for values in zip(*row, strict=True)] for row in rows]
+
+
+Choose = Callable[[Tensor], Tensor]
+"""Picks a token for each hypothesis: log-probabilities [N, V] -> tokens [N]."""
+
+
+def generate(step: Step, rows: int, choose: Choose) -> Iterator[tuple[list[int], list[float]]]:
+    """Token by token: at each step the chosen token of every hypothesis and its log-probability.
+
+    Each sentence has `rows` hypotheses. It goes on until the caller stops asking.
+    """
+    scores = step.start().repeat_interleave(rows, 0)  # [N, V]
+    order = torch.arange(len(scores) // rows).repeat_interleave(rows)
+    while True:
+        tokens = choose(scores)
+        yield tokens.tolist(), scores.gather(1, tokens[:, None]).squeeze(1).tolist()
+        scores = step.advance(tokens, order, None)
+        order = torch.arange(len(scores))
+
+
+def follow(
+    step: Step, limits: Sequence[int], *, end: int, penalty: Penalty, choose: Choose, rows: int = 1
+) -> list[list[Hypothesis]]:
+    """`rows` outputs of each sentence, each token chosen as soon as it is scored: greedy, or drawn."""
+    growing = [_Partial() for _ in limits for _ in range(rows)]
+    done: list[Hypothesis | None] = [None] * len(growing)
+    for tokens, gains in generate(step, rows, choose):
+        for i, (token, gain) in enumerate(zip(tokens, gains, strict=True)):
+            if done[i] is None:
+                old = growing[i]
+                total = (*old.gains, gain)
+                ended = token == end
+                growing[i] = _Partial(old.tokens if ended else (*old.tokens, token), total)
+                if ended or len(total) >= limits[i // rows]:
+                    done[i] = Hypothesis(growing[i].tokens, total, sum(total) / penalty(len(total)), finished=ended)
+        if all(done):
+            break
+    return [sorted((h for h in done[i : i + rows] if h), key=lambda h: -h.score) for i in range(0, len(done), rows)]
+
+
+def highest(scores: Tensor) -> Tensor:
+    """[N, V] -> [N]: the most probable token."""
+    return scores.argmax(-1)
+
+
+def draw(
+    scores: Tensor,
+    luck: Tensor,
+    *,
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+) -> Tensor:
+    """Log-probabilities [N, V] and a number in [0, 1) for each row -> the drawn tokens [N].
+
+    The tokens are laid side by side from the most probable on, each as wide as its probability; `luck` is a
+    point on that line. Only the `top_k` first, only those that start before `top_p` (Holtzman et al., 2020)
+    and only those at least `min_p` times as probable as the first (Nguyen et al., 2024) have a place on it.
+    """
+    probabilities, tokens = (scores / temperature).softmax(-1).sort(stable=True, dim=-1, descending=True)
+    starts = probabilities.cumsum(-1) - probabilities
+    out = (starts >= top_p) | (probabilities < min_p * probabilities[:, :1])
+    if top_k:
+        out[:, top_k:] = True
+    out[:, 0] = False
+    ends = probabilities.masked_fill(out, 0.0).cumsum(-1)
+    place = torch.searchsorted(ends, (luck.to(ends) * ends[:, -1])[:, None], right=True)
+    last = (~out).sum(-1, keepdim=True) - 1
+    return tokens.gather(1, torch.minimum(place, last)).squeeze(1)

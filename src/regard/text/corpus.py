@@ -1,0 +1,84 @@
+"""Pairs as a stream: read from files, and split into train and dev."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from heapq import heappush, heappushpop
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.settings import DataSettings
+from regard.text.doctor import Report
+from regard.text.formats import Pair as Pair, Place as Place, jsonl, plain, tsv
+
+
+def read_pairs(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
+    """The pairs of two plain files, a .tsv or a .jsonl, each gzipped or not; `clean` comes next."""
+    match [Path(path.name.removesuffix(".gz")).suffix for path in files]:
+        case [".tsv"]:
+            return tsv.read(files[0], data, report)
+        case [".jsonl"]:
+            return jsonl.read(files[0], data, report)
+        case [left, right] if not {left, right} & {".tsv", ".jsonl"}:
+            return plain.read(files[0], files[1], data, report)
+    raise DataError(
+        f"cannot read pairs from {' and '.join(map(str, files)) or 'no file'}: give two plain text files, of which "
+        "line n of the one translates line n of the other, or one .tsv or one .jsonl (each may end in .gz)"
+    )
+
+
+@dataclass(frozen=True)
+class DevSplit:
+    """Which pairs are held out as dev set; pairs with equal sources fall on the same side."""
+
+    keys: frozenset[int]
+    pairs: int
+
+    def holds(self, pair: Pair) -> bool:
+        """Whether the pair belongs to the dev set."""
+        return _key(pair.source) in self.keys
+
+
+def split(pairs: Iterable[Pair], dev_pairs: int | None, total: int) -> DevSplit:
+    """About `dev_pairs` of the `total` pairs, by default a fiftieth, held out; the same pairs give the same split.
+
+    Taken are the sources with the smallest hashes, so that adding pairs to a corpus moves few others.
+    """
+    if dev_pairs is None:
+        dev_pairs = min(max(50, total // 50), 1000, total // 10)
+    wanted = max(1, min(dev_pairs, total - 1))
+    counts = _smallest(pairs, 2 * wanted + 16)
+    if len(counts) < 2:
+        raise DataError("a dev set cannot be split off: the corpus has no two different sources; give a dev set")
+    keys, held = set(), 0
+    for key in sorted(counts):
+        if held + counts[key] <= wanted:
+            keys.add(key)
+            held += counts[key]
+    if not keys:  # every source stands in more pairs than are wanted: take the one in the fewest
+        key = min(counts, key=lambda key: (counts[key], key))
+        keys, held = {key}, counts[key]
+    return DevSplit(frozenset(keys), held)
+
+
+def _smallest(pairs: Iterable[Pair], limit: int) -> dict[int, int]:
+    """The `limit` smallest keys, and how many pairs have each."""
+    counts: dict[int, int] = {}
+    negated: list[int] = []  # a heap with the largest key on top
+    for pair in pairs:
+        key = _key(pair.source)
+        if key in counts:
+            counts[key] += 1
+        elif len(negated) < limit:
+            heappush(negated, -key)
+            counts[key] = 1
+        elif key < -negated[0]:
+            del counts[-heappushpop(negated, -key)]
+            counts[key] = 1
+    return counts
+
+
+def _key(source: str) -> int:
+    return int.from_bytes(blake2b(source.encode(), digest_size=8).digest(), "big")

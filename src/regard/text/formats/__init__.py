@@ -1,0 +1,25 @@
+"""A file per format; each reads its form of text into pairs, one at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file, counted from 1."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sentence, its translation, and where they stand."""
+
+    source: str
+    target: str
+    where: Place

@@ -1,0 +1,55 @@
+"""One JSON object per line, with the two texts under names that are looked for in turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.settings import DataSettings
+from regard.text.doctor import SURROGATE, Report
+from regard.text.formats import Pair, Place, plain
+
+MEND = "mend the file, or leave such lines out with --data.undecodable drop"
+
+
+def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    """The pairs of a file; a blank line is an empty pair."""
+    for number, line in enumerate(plain.lines(path), 1):
+        report.read += 1
+        where = Place(str(path), number)
+        text = plain.decode(line, path, number, data, report)
+        if text is None:
+            continue
+        source, target = _texts(text, data, where) if text.strip() else ("", "")
+        if SURROGATE.search(source) or SURROGATE.search(target):  # JSON can spell what UTF-8 cannot
+            if data.undecodable == "error":
+                raise DataError(f"a lone surrogate (such as \\ud800) is not a character: {MEND}", path, number)
+            report.drop("undecodable", where)
+            continue
+        yield Pair(source, target, where)
+
+
+def _texts(line: str, data: DataSettings, where: Place) -> tuple[str, str]:
+    """The source and the target of a line."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"not JSON: {error.msg} at character {error.pos + 1}", where.path, where.line) from None
+    except (ValueError, RecursionError) as error:  # a number too long, lists too deep
+        raise DataError(f"not JSON that can be read: {error}", where.path, where.line) from None
+    if not isinstance(record, dict):
+        raise DataError(f"a JSON {type(record).__name__}, where an object is needed", where.path, where.line)
+    nested = record.get("translation")
+    forms = [(record, "source", "target"), (record, data.source, data.target), (nested, data.source, data.target)]
+    for texts, source, target in forms:
+        if isinstance(texts, dict) and isinstance(texts.get(source), str) and isinstance(texts.get(target), str):
+            return texts[source], texts[target]
+    keys = [*record, *(f"translation.{key}" for key in nested)] if isinstance(nested, dict) else [*record]
+    raise DataError(
+        f"no texts under source and target, {data.source} and {data.target}, or translation.{data.source} and "
+        f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'}",
+        where.path,
+        where.line,
+    )

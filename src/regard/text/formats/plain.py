@@ -1,0 +1,64 @@
+"""Two files of plain text, gzipped or not: line n of the one translates line n of the other."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.settings import DataSettings
+from regard.text.doctor import Report
+from regard.text.formats import Pair, Place
+
+
+def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    """The pairs of two files with equally many lines."""
+    lefts, rights = lines(source), lines(target)
+    for number, (left, right) in enumerate(zip_longest(lefts, rights), 1):
+        if left is None or right is None:
+            shorter, longer = number - 1, number + sum(1 for _ in (rights if left is None else lefts))
+            counts = (shorter, longer) if left is None else (longer, shorter)
+            raise DataError(
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: pairs would be misaligned; "
+                "line n of the one must translate line n of the other"
+            )
+        report.read += 1
+        source_text = decode(left, source, number, data, report)
+        target_text = None if source_text is None else decode(right, target, number, data, report)
+        if source_text is not None and target_text is not None:
+            yield Pair(source_text, target_text, Place(str(source), number))
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, cut at line feeds only, without line ends and byte-order mark."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if b"\0" in line:
+                    raise DataError("looks like a binary file; text in UTF-16 must be converted to UTF-8", path, number)
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read ({reason})", path) from None
+
+
+def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Report) -> str | None:
+    """The text of a line; None, with a note in the report, when it is not UTF-8 and such lines are dropped."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        if data.undecodable == "drop":
+            report.drop("undecodable", Place(str(path), number))
+            return None
+        raise DataError(
+            f"byte {error.start + 1} of the line (0x{line[error.start]:02X}) is not UTF-8: convert the file, e.g. "
+            "with iconv -f latin1 -t utf-8, or leave such lines out with --data.undecodable drop",
+            path,
+            number,
+        ) from None

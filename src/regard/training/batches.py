@@ -1,0 +1,130 @@
+"""Tokenised pairs on disk, and batches of them with little padding.
+
+The tokens stay in memory-mapped files, so memory does not grow with the corpus. The batches of an epoch
+depend on nothing but the seed and the epoch, so a resumed run goes on exactly where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import ModelError
+from regard.text.tokenizer import BOS, EOS, PAD
+
+Rows = NDArray[np.int64]
+
+
+class Examples:
+    """Tokenised pairs in a folder: `tokens.bin` has them end to end, `lengths.npy` says where each ends."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self.about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+            self.lengths: NDArray[np.int32] = np.load(folder / "lengths.npy")  # [N, 2]: source, target
+            self.tokens = np.memmap(folder / "tokens.bin", dtype=self.about["dtype"], mode="r")
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(f"{folder}: damaged training data ({error}): train again with --overwrite") from None
+        self.starts = np.concatenate([[0], np.cumsum(self.lengths.sum(1, dtype=np.int64))])
+        if len(self.tokens) != self.starts[-1]:
+            raise ModelError(f"{folder}: damaged training data (tokens are missing): train again with --overwrite")
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """The source and target tokens of one pair, without begin and end."""
+        start, middle = self.starts[row], self.starts[row] + self.lengths[row, 0]
+        return self.tokens[start:middle], self.tokens[middle : self.starts[row + 1]]
+
+    def batch(self, rows: Rows | Sequence[int]) -> Batch:
+        """The given pairs, padded to one length on each side."""
+        sources, targets = self.lengths[rows].max(0) + 1  # an end on the source, a begin or end on the target
+        source = np.full((len(rows), sources), PAD, np.int64)
+        target = np.full((len(rows), targets + 1), PAD, np.int64)
+        target[:, 0] = BOS
+        for i, row in enumerate(rows):
+            left, right = self.pair(int(row))
+            source[i, : len(left)], source[i, len(left)] = left, EOS
+            target[i, 1 : len(right) + 1], target[i, len(right) + 1] = right, EOS
+        both = torch.from_numpy(target)
+        return Batch(torch.from_numpy(source), both[:, :-1], both[:, 1:], self.lengths[rows].sum(0) + len(rows))
+
+    def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
+        """The batches of an epoch: every pair once, alike lengths together, in random order.
+
+        Pairs are sorted by target length in steps of two and, within a step, by source length, up and down in
+        turn like a snake, so that neighbours are alike on both sides; equal lengths are shuffled every epoch.
+        """
+        random = np.random.default_rng([seed, epoch])
+        sources, targets = self.lengths[:, 0], self.lengths[:, 1]
+        step = targets // 2
+        snake = np.where(step % 2, sources, -sources)
+        order = np.lexsort((random.random(len(self), dtype=np.float32), targets, snake, step))
+        longer = np.maximum(sources, targets)[order] + 1
+        batches, start = [], 0
+        while start < len(order):
+            window = np.maximum.accumulate(longer[start : start + batch_tokens // longer[start] + 1])
+            fitting = int(np.count_nonzero(window * np.arange(1, len(window) + 1) <= batch_tokens))
+            batches.append(order[start : start + max(1, fitting)])
+            start += max(1, fitting)
+        return [batches[i] for i in random.permutation(len(batches))]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs side by side; padding where a row is shorter than the longest."""
+
+    source: Tensor  # [B, S], an end last
+    target: Tensor  # [B, T], what the decoder reads: a begin first
+    labels: Tensor  # [B, T], what it should say: an end last
+    sizes: NDArray[np.int64]  # real tokens of the source and of the labels
+
+    @property
+    def keep(self) -> Tensor | None:
+        """[B, S] true for tokens, false for padding; none where nothing is padding."""
+        return None if int(self.sizes[0]) == self.source.numel() else self.source != PAD
+
+    @property
+    def tokens(self) -> int:
+        return int(self.sizes[1])
+
+    def to(self, device: torch.device) -> Batch:
+        source, target, labels = (t.to(device, non_blocking=True) for t in (self.source, self.target, self.labels))
+        return Batch(source, target, labels, self.sizes)
+
+
+def write_examples(folder: Path, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocabulary: int) -> int:
+    """Writes tokenised pairs as `Examples` reads them, in constant memory; returns how many."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dtype = np.uint16 if vocabulary <= 2**16 else np.uint32
+    lengths: list[NDArray[np.int32]] = [np.empty((0, 2), np.int32)]
+    with (folder / "tokens.bin").open("wb") as file:
+        for chunk in _chunks(pairs, 10_000):
+            lengths.append(np.array([(len(s), len(t)) for s, t in chunk], np.int32))
+            file.write(np.fromiter((i for pair in chunk for side in pair for i in side), dtype).tobytes())
+    table = np.concatenate(lengths)
+    np.save(folder / "lengths.npy", table)
+    about = {"dtype": np.dtype(dtype).name, "pairs": len(table)}
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+    return len(table)
+
+
+def _chunks(
+    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], size: int
+) -> Iterator[list[tuple[Sequence[int], Sequence[int]]]]:
+    chunk: list[tuple[Sequence[int], Sequence[int]]] = []
+    for pair in pairs:
+        chunk.append(pair)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,86 @@
+"""What a training run tells while it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Preparation: how far the named stage has come; `total` is none while nobody knows it."""
+
+    name: str
+    done: int
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the user should know, in a line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Training can begin: what it learns from, and what it trains."""
+
+    pairs: int
+    dev_pairs: int
+    preset: str
+    reason: str  # why this preset
+    vocabulary: int
+    parameters: int
+    device: str
+    step: int  # 0, or where a resumed run goes on
+    steps: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One update of the weights."""
+
+    step: int
+    epoch: int
+    loss: float  # label-smoothed, nats a token
+    perplexity: float
+    learning_rate: float
+    gradient: float  # its norm before clipping
+    tokens_per_second: float  # source and target, without padding
+    seconds_left: float  # until the last step, evaluations not counted
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A dev sentence and what the model makes of it now."""
+
+    source: str
+    translation: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How the model does on the dev set."""
+
+    step: int
+    loss: float
+    perplexity: float
+    bleu: float
+    chrf: float
+    best: bool
+    sample: Sample
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Training is over, or has paused; the model folder is whole."""
+
+    reason: str
+    complete: bool  # false where --resume can go on
+    step: int
+    seconds: float
+    scores: dict[str, list[str]]  # of "dev" and, if given, "test", each with its signature
+
+
+Event = Stage | Note | Prepared | Progress | Evaluation | Finished

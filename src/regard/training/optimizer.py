@@ -1,0 +1,42 @@
+"""Adam and the course of its learning rate."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from regard.settings import TrainingSettings
+
+
+def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Adam (Kingma & Ba, 2015); its weight decay, if any, is decoupled (Loshchilov & Hutter, 2019)."""
+    beta1, beta2 = settings.betas
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=0.0,  # set before each update
+        betas=(beta1, beta2),
+        eps=settings.epsilon,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+
+
+def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:
+    """The rate of update number `step`, counted from 1."""
+    warmup, peak = settings.warmup, settings.learning_rate
+    if settings.schedule == "paper":  # Vaswani et al. (2017), section 5.3
+        return float(width**-0.5 * min(step**-0.5, step * max(warmup, 1) ** -1.5))
+    if step < warmup:
+        return peak * step / warmup
+    left = max(0.0, (settings.steps - step) / max(1, settings.steps - warmup))
+    return (
+        peak
+        * {
+            "inverse-sqrt": math.sqrt(max(warmup, 1) / step),
+            "cosine": 0.5 * (1 - math.cos(math.pi * left)),
+            "linear": left,
+            "constant": 1.0,
+        }[settings.schedule]
+    )

@@ -1,0 +1,425 @@
+"""Training, from files to a finished model folder, as a stream of events."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.decoding.engine import Translator, choose_device
+from regard.errors import ModelError, SettingsError
+from regard.evaluation.scores import quick, score
+from regard.folder import (
+    CARD,
+    LOG,
+    SETTINGS,
+    TOKENIZER,
+    TRAINING,
+    WEIGHTS,
+    Contents,
+    assign,
+    build_model,
+    parameters,
+    read_settings,
+    write_tensors,
+    write_text,
+)
+from regard.options import dump
+from regard.settings import Settings, gather, resolve
+from regard.text.tokenizer import Vocabularies
+from regard.training.batches import Batch, Examples, Rows
+from regard.training.card import write_card
+from regard.training.checkpoint import (
+    average,
+    load_state,
+    prune_snapshots,
+    save_state,
+    snapshot_path,
+)
+from regard.training.events import Evaluation, Event, Finished, Prepared, Progress, Sample
+from regard.training.objectives import translation_loss
+from regard.training.optimizer import build_optimizer, learning_rate
+from regard.training.prepare import ABOUT, NEW, READY, Request, Tell, claim, install, prepare, stored_request
+
+SAVE_SECONDS = 300.0
+"""A run is saved at least this often, so that a kill costs no more."""
+
+
+def train(
+    files: Sequence[Path | str],
+    output: Path | str,
+    *,
+    dev: Sequence[Path | str] = (),
+    test: Sequence[Path | str] = (),
+    settings_file: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    stop: threading.Event | None = None,
+) -> Iterator[Event]:
+    """Trains a translator on corpus files into a model folder.
+
+    `overrides` are settings by their dotted names. Setting `stop` ends the run after the current update, saved.
+    """
+    given = gather(settings_file, overrides)
+    device = choose_device(resolve(given).training.device)
+    claim(Path(output), overwrite)
+    absolute = [[str(Path(name).resolve()) for name in names] for names in (files, dev, test)]
+    request = Request(absolute[0], given, device.type, absolute[1], absolute[2])
+    yield from run(Path(output), request, stop or threading.Event())
+
+
+def resume(
+    output: Path | str, *, overrides: Mapping[str, Any] | None = None, stop: threading.Event | None = None
+) -> Iterator[Event]:
+    """Goes on with a run that was interrupted, as if it had not been; `overrides` may change [training] only."""
+    folder = Path(output)
+    if (folder / NEW / READY).exists():
+        install(folder)
+    request = stored_request(folder)
+    if request is None and not (folder / TRAINING / ABOUT).exists():
+        raise ModelError(f"{folder}: there is no training to resume here")
+    if overrides:
+        change_training(folder, overrides)
+    yield from run(folder, request, stop or threading.Event())
+
+
+def run(folder: Path, request: Request | None, stop: threading.Event) -> Iterator[Event]:
+    """Prepares what was requested, if anything was, and trains."""
+    if request is not None:
+        yield from told(lambda tell: prepare(folder, request, tell), stop)
+        if stop.is_set():
+            yield Finished("stopped", False, 0, 0.0, {})
+            return
+    yield from Trainer(folder, stop).run()
+
+
+def told(work: Callable[[Tell], None], stop: threading.Event) -> Iterator[Event]:
+    """The events that `work` tells, as they happen; it runs in a thread, and ends at its next word when stopped."""
+    events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+
+    def tell(event: Event) -> None:
+        if stop.is_set():
+            raise InterruptedError
+        events.put(event)
+
+    def run_work() -> None:
+        try:
+            work(tell)
+            events.put(None)
+        except BaseException as error:  # noqa: BLE001 (handed on to the thread that reads the events)
+            events.put(error)
+
+    threading.Thread(target=run_work, daemon=True).start()
+    while (event := events.get()) is not None:
+        if isinstance(event, InterruptedError):
+            return
+        if isinstance(event, BaseException):
+            raise event
+        yield event
+
+
+def change_training(folder: Path, overrides: Mapping[str, Any]) -> None:
+    """Records other training settings in a folder; what the weights depend on cannot be changed."""
+    fixed = [name for name in overrides if not name.startswith("training.")]
+    if fixed:
+        raise SettingsError(f"{fixed[0]} cannot be changed when resuming: only training settings can")
+    changed = resolve(gather(folder / SETTINGS, overrides))
+    write_text(folder / SETTINGS, dump(replace(read_settings(folder), training=changed.training)))
+
+
+class Trainer:
+    """One run: everything it needs is in the folder."""
+
+    def __init__(self, folder: Path, stop: threading.Event | None = None) -> None:
+        self.folder, self.stop = folder, stop or threading.Event()
+        self.work = folder / TRAINING
+        self.settings = read_settings(folder)
+        self.device = choose_device(self.settings.training.device)
+        self.about = json.loads((self.work / ABOUT).read_text(encoding="utf-8"))
+        self.vocabularies = Vocabularies.load(folder / TOKENIZER)
+        self.train_set, self.dev_set = Examples(self.work / "train"), Examples(self.work / "dev")
+        set_up_machine(self.settings, self.device)
+        torch.manual_seed(self.settings.training.seed)
+        self.model = build_model(self.settings, self.vocabularies).to(self.device)
+        self.optimizer = build_optimizer(self.model, self.settings.training)
+        self.state = load_state(self.work, self.model, self.optimizer)
+        self.scaler = torch.amp.GradScaler(enabled=self.settings.training.precision == "float16")
+        self.scaler.load_state_dict(self.state.scaler)
+        self.planned: tuple[int, list[Rows]] | None = None
+        self.saved_at = time.monotonic()
+
+    def run(self) -> Iterator[Event]:
+        """Updates until the last step, until dev scores no longer rise, or until somebody says stop."""
+        settings = self.settings.training
+        self.trim_log()
+        yield self.prepared()
+        reason = self.reason_to_end()
+        while not reason:
+            progress = self.update()
+            yield progress
+            if progress.step % max(1, settings.evaluate_every // 10) == 0:
+                self.log(progress)
+            if progress.step % settings.evaluate_every == 0 or progress.step == settings.steps:
+                evaluation = self.evaluate()
+                self.log(evaluation)
+                yield evaluation
+            elif time.monotonic() - self.saved_at > SAVE_SECONDS:
+                self.save()
+            reason = self.reason_to_end()
+            if self.stop.is_set() and not reason:
+                yield self.pause()
+                return
+        yield self.finish(reason)
+
+    def update(self) -> Progress:
+        """One step of the optimizer on one batch, or on several whose gradients are summed."""
+        began = time.perf_counter()
+        settings, state = self.settings.training, self.state
+        batches = self.next_batches()
+        torch.manual_seed(settings.seed * 1_000_003 + state.step)  # dropout depends on the step alone
+        tokens = sum(batch.tokens for batch in batches)
+        total = surprise = 0.0
+        for batch in batches:
+            with self.autocast():
+                loss = translation_loss(self.model, batch.to(self.device), settings.label_smoothing)
+            self.scaler.scale(loss.total / tokens).backward()
+            total, surprise = total + loss.total.item(), surprise + loss.surprise
+        self.require_finite(total)
+        rate = learning_rate(state.step + 1, settings, self.settings.model.width)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.scaler.unscale_(self.optimizer)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)
+        if not self.scaler.is_enabled():
+            self.require_finite(float(norm))
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        seconds = time.perf_counter() - began
+        state.step, state.tokens, state.seconds = (
+            state.step + 1,
+            state.tokens + tokens,
+            state.seconds + seconds,
+        )
+        seen = sum(int(batch.sizes.sum()) for batch in batches)
+        return Progress(
+            step=state.step,
+            epoch=state.epoch,
+            loss=total / tokens,
+            perplexity=perplexity(surprise / tokens),
+            learning_rate=rate,
+            gradient=float(norm),
+            tokens_per_second=seen / seconds,
+            seconds_left=(settings.steps - state.step) * state.seconds / state.step,
+        )
+
+    def next_batches(self) -> list[Batch]:
+        """The next batches of this epoch, or the first of the next one."""
+        settings, state = self.settings.training, self.state
+        plan = self.plan(state.epoch)
+        if state.batch >= len(plan):
+            state.epoch, state.batch = state.epoch + 1, 0
+            plan = self.plan(state.epoch)
+        rows = plan[state.batch : state.batch + settings.accumulate]
+        state.batch += len(rows)
+        return [self.train_set.batch(row) for row in rows]
+
+    def plan(self, epoch: int) -> list[Rows]:
+        """The batches of an epoch, planned once."""
+        if self.planned is None or self.planned[0] != epoch:
+            settings = self.settings.training
+            self.planned = (epoch, self.train_set.plan(settings.batch_tokens, settings.seed, epoch))
+        return self.planned[1]
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        precision = self.settings.training.precision
+        if precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, getattr(torch, precision))
+
+    def require_finite(self, value: float) -> None:
+        """Stops before a loss that is no number spoils the weights."""
+        if math.isfinite(value):
+            return
+        if not (self.folder / WEIGHTS).exists():
+            write_tensors(self.folder / WEIGHTS, parameters(self.model))
+        raise ModelError(
+            f"{self.folder}: the loss became {value} at step {self.state.step + 1}; training has stopped and the last "
+            "good checkpoint is kept: resume with a lower --training.learning_rate or a longer --training.warmup"
+        )
+
+    def evaluate(self) -> Evaluation:
+        """Dev loss and dev scores; saves the run, and the weights if they are the best so far."""
+        settings, state = self.settings.training, self.state
+        loss = self.dev_loss()
+        scores, sample = self.dev_scores()
+        state.evaluations.append({"step": state.step, "loss": loss, **scores})
+        ranked = state.ranked(settings.metric)
+        best = ranked[0] == state.step
+        if state.step in ranked[: settings.average]:
+            write_tensors(snapshot_path(self.work, state.step), parameters(self.model))
+        if best:
+            write_tensors(self.folder / WEIGHTS, parameters(self.model))
+        self.save()
+        prune_snapshots(self.work, ranked[: settings.average])
+        return Evaluation(state.step, loss, perplexity(loss), scores["bleu"], scores["chrf"], best, sample)
+
+    @torch.no_grad()
+    def dev_loss(self) -> float:
+        """Surprise on the dev set, in nats a token."""
+        self.model.eval()
+        surprise, tokens = 0.0, 0
+        for rows in self.dev_set.plan(self.settings.training.batch_tokens, 0, 0):
+            with self.autocast():
+                loss = translation_loss(self.model, self.dev_set.batch(rows).to(self.device), 0.0)
+            surprise, tokens = surprise + loss.surprise, tokens + loss.tokens
+        self.model.train()
+        return surprise / tokens
+
+    def dev_scores(self) -> tuple[dict[str, float], Sample]:
+        """BLEU and chrF of greedy translations of the first dev pairs, and one of them to look at."""
+        pairs = self.held_out("dev")[: self.settings.training.evaluate_pairs]
+        sources, references = [p["source"] for p in pairs], [p["target"] for p in pairs]
+        self.model.eval()
+        found = [t.text for t in self.translator().translate(sources, beam=1)]
+        self.model.train()
+        language = self.settings.data.target
+        scores = {
+            "bleu": quick(found, references, "bleu", language),
+            "chrf": quick(found, references, "chrf", language),
+        }
+        shown = len(self.state.evaluations) % len(pairs)
+        return scores, Sample(sources[shown], found[shown], references[shown])
+
+    def held_out(self, name: str) -> list[dict[str, str]]:
+        lines = (self.work / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines if line]
+
+    def translator(self) -> Translator:
+        return Translator(Contents(self.settings, self.vocabularies, self.model))
+
+    def save(self) -> None:
+        self.state.scaler = self.scaler.state_dict()
+        save_state(self.work, self.model, self.optimizer, self.state)
+        self.saved_at = time.monotonic()
+
+    def reason_to_end(self) -> str:
+        """Why training is over, or nothing."""
+        settings, state = self.settings.training, self.state
+        if state.step >= settings.steps:
+            return f"all {settings.steps:,} steps are done"
+        if state.evaluations and settings.patience:
+            best = state.ranked(settings.metric)[0]
+            since = sum(e["step"] > best for e in state.evaluations)
+            if since >= settings.patience:
+                return f"dev {settings.metric} has not improved for {since} evaluations"
+        return ""
+
+    def pause(self) -> Finished:
+        """Saves a run that somebody stopped."""
+        self.save()
+        if not (self.folder / WEIGHTS).exists():
+            write_tensors(self.folder / WEIGHTS, parameters(self.model))
+        return Finished("stopped", False, self.state.step, self.state.seconds, {})
+
+    def finish(self, reason: str) -> Finished:
+        """Chooses the final weights, scores them, and writes the card."""
+        settings, state = self.settings.training, self.state
+        steps = state.ranked(settings.metric)[: settings.average]
+        assign(self.model, self.best_weights(steps), self.folder / WEIGHTS)
+        write_tensors(self.folder / WEIGHTS, parameters(self.model))
+        self.model.eval()
+        scores = {name: self.full_scores(name) for name in self.about["held_out"]}
+        finished = Finished(reason, True, state.step, state.seconds, scores)
+        text = write_card(self.folder.name, self.settings, self.about, self.model, finished)
+        write_text(self.folder / CARD, text)
+        self.log(finished)
+        return finished
+
+    def best_weights(self, steps: Sequence[int]) -> dict[str, Tensor]:
+        """The mean of the best checkpoints or, if that does worse on the dev set, the best one."""
+        metric = self.settings.training.metric
+        single, mean = average(self.work, steps[:1]), average(self.work, steps)
+        if len(steps) == 1:
+            return single
+        assign(self.model, mean, self.work)
+        mean_score = -self.dev_loss() if metric == "loss" else self.dev_scores()[0][metric]
+        best = max((-1 if metric == "loss" else 1) * e[metric] for e in self.state.evaluations)
+        return mean if mean_score >= best else single
+
+    def full_scores(self, name: str) -> list[str]:
+        """BLEU, chrF and TER of a held-out set with the model's own decoding settings."""
+        pairs = self.held_out(name)
+        found = [t.text for t in self.translator().translate([p["source"] for p in pairs])]
+        language = self.settings.data.target
+        return [str(s) for s in score(found, [p["target"] for p in pairs], language=language, resamples=0)]
+
+    def prepared(self) -> Prepared:
+        return Prepared(
+            pairs=len(self.train_set),
+            dev_pairs=self.about["held_out"]["dev"],
+            preset=self.about["preset"],
+            reason=self.about["reason"],
+            vocabulary=self.vocabularies.target.size,
+            parameters=sum(p.numel() for p in self.model.parameters()),
+            device=str(self.device),
+            step=self.state.step,
+            steps=self.settings.training.steps,
+        )
+
+    def log(self, event: Event) -> None:
+        with (self.folder / LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": type(event).__name__, **asdict(event)}, ensure_ascii=False) + "\n")
+
+    def trim_log(self) -> None:
+        """Takes back what was logged after the checkpoint that this run goes on from."""
+        path = self.folder / LOG
+        if not path.exists():
+            return
+        kept = []
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue  # a line that a kill cut off
+            if event["step"] <= self.state.step and event["event"] != "Finished":
+                kept.append(line + "\n")
+        write_text(path, "".join(kept))
+
+
+def perplexity(surprise: float) -> float:
+    return math.exp(min(surprise, 700.0))
+
+
+def set_up_machine(settings: Settings, device: torch.device) -> None:
+    """Threads, and what the precision asks of the device."""
+    training = settings.training
+    if training.precision == "float16" and device.type == "cpu":
+        raise SettingsError("training.precision = float16 needs a GPU: use bfloat16 or float32")
+    if training.threads is not None:
+        torch.set_num_threads(training.threads)
+    if sys.platform == "linux":
+        keep_freed_memory()
+
+
+def keep_freed_memory() -> None:
+    """Tells glibc to use freed memory again instead of giving it back to the system at every step."""
+    mmap_threshold, trim_threshold, top_pad = -3, -1, -2
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    for option, value in ((mmap_threshold, 2**25), (trim_threshold, 2**30), (top_pad, 2**26)):
+        mallopt(option, value)
