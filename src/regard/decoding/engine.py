@@ -60,8 +60,8 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError):  # ImportError: the device of a library that is not installed
         raise InputError(f"the device {name} is not there: use auto, cpu, cuda or mps") from None
     return device
 
@@ -138,25 +138,25 @@ class Translator:
             return follow(step, limits, end=EOS, penalty=penalty, choose=highest)
         return beam_search(step, limits, end=EOS, width=settings.beam, penalty=penalty, best=count)
 
+    @torch.inference_mode()  # around each step: in a `with`, it would hold for the caller between two pieces
     def _stream_part(self, ids: Sequence[int], settings: DecodingSettings) -> Iterator[str]:
         choose = lucky([ids], 1, settings) if settings.temperature else highest
         limit, tokens, said = self._limit(ids, settings), [], ""
-        with torch.inference_mode():
-            step = ModelStep(self.model, [ids], self.device)
-            for (token,), _ in generate(step, 1, choose):
-                if token == EOS:
-                    break
-                tokens.append(token)
-                text = self.target.decode(tokens)
-                if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # bytes of a character that is not whole yet
-                    yield text[len(said) :]
-                    said = text
-                if len(tokens) >= limit:
-                    break
+        step = ModelStep(self.model, [ids], self.device)
+        for (token,), _ in generate(step, 1, choose):
+            if token == EOS:
+                break
+            tokens.append(token)
+            text = self.target.decode(tokens)
+            if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # bytes of a character that is not whole yet
+                yield text[len(said) :]
+                said = text
+            if len(tokens) >= limit:
+                break
         yield self.target.decode(tokens)[len(said) :]
 
     def _limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
-        return min(int(settings.max_ratio * len(ids)) + 20, self.settings.model.max_length)
+        return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
 
     def _parts(self, text: str) -> list[_Part]:
         """Lines, and pieces of lines that are too long for the model; never a word is left out."""
@@ -177,8 +177,10 @@ class Translator:
         best, *others = (
             self._translation([(gap, found[rank] if found else None) for gap, found in parts]) for rank in range(ranks)
         )
-        distinct = {other.text: other for other in others if other.text != best.text}
-        return replace(best, alternatives=tuple(distinct.values()))
+        distinct = {best.text: best}
+        for other in others:  # of two spellings of one text, the better stays
+            distinct.setdefault(other.text, other)
+        return replace(best, alternatives=tuple(distinct.values())[1:])
 
     def _translation(self, parts: Sequence[tuple[str, Hypothesis | None]]) -> Translation:
         found = [hypothesis for _, hypothesis in parts if hypothesis]

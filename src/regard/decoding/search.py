@@ -135,7 +135,7 @@ class _Sentence:
         cut = [
             Hypothesis(h.tokens, h.gains, sum(h.gains) / penalty(len(h.gains)), finished=False)
             for h in self.alive
-            if len(h.gains) >= self.limit
+            if len(h.gains) >= self.limit and sum(h.gains) > -math.inf
         ]
         return sorted([*self.found, *cut], key=lambda h: -h.score)
 
@@ -162,7 +162,7 @@ def generate(step: Step, rows: int, choose: Choose) -> Iterator[tuple[list[int],
     scores = step.start().repeat_interleave(rows, 0)  # [N, V]
     order = torch.arange(len(scores) // rows).repeat_interleave(rows)
     while True:
-        tokens = choose(scores)
+        tokens = choose(scores).to(scores.device)
         yield tokens.tolist(), scores.gather(1, tokens[:, None]).squeeze(1).tolist()
         scores = step.advance(tokens, order, None)
         order = torch.arange(len(scores))
@@ -208,9 +208,10 @@ def draw(
     point on that line. Only the `top_k` first, only those that start before `top_p` (Holtzman et al., 2020)
     and only those at least `min_p` times as probable as the first (Nguyen et al., 2024) have a place on it.
     """
-    probabilities, tokens = (scores / temperature).softmax(-1).sort(stable=True, dim=-1, descending=True)
+    heights = (scores.double() - scores.amax(-1, keepdim=True)) / temperature  # the first is 0, however cold it is
+    probabilities, tokens = heights.softmax(-1).sort(stable=True, dim=-1, descending=True)
     starts = probabilities.cumsum(-1) - probabilities
-    out = (starts >= top_p) | (probabilities < min_p * probabilities[:, :1])
+    out = (starts >= top_p) | (probabilities < min_p * probabilities[:, :1]) | (probabilities == 0)
     if top_k:
         out[:, top_k:] = True
     out[:, 0] = False

@@ -35,9 +35,9 @@ class State:
     scaler: dict[str, Any] = field(default_factory=dict)  # of float16 gradients
 
     def ranked(self, metric: str) -> list[int]:
-        """The steps that were evaluated, best first; of equals, the later."""
+        """The steps that were evaluated, best first; of equals, the earlier."""
         sign = -1 if metric == "loss" else 1
-        order = sorted(self.evaluations, key=lambda e: (sign * e[metric], e["step"]), reverse=True)
+        order = sorted(self.evaluations, key=lambda e: (-sign * e[metric], e["step"]))
         return [int(e["step"]) for e in order]
 
 

@@ -42,7 +42,7 @@ def claim(output: Path, overwrite: bool) -> None:
     """Refuses a folder that holds a model, unless it may be overwritten."""
     if output.exists() and not output.is_dir():
         raise ModelError(f"{output}: is a file, not a folder")
-    if not overwrite and any((output / name).exists() for name in (SETTINGS, WEIGHTS, TRAINING, NEW)):
+    if not overwrite and any((output / name).exists() for name in (SETTINGS, WEIGHTS, TRAINING, f"{NEW}/{REQUEST}")):
         raise ModelError(
             f"{output}: already holds a model: go on with --resume {output}, replace it with --overwrite, "
             "or choose another folder with -o"

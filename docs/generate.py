@@ -1,0 +1,56 @@
+"""Writes docs/settings.md from the source: `python docs/generate.py`. A test compares the two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from regard.options import options
+from regard.settings import PRESETS, Settings
+
+HEAD = """# Settings
+
+Every setting is a TOML key and a flag: `width` of the section `model` is `[model] width = 256` in a file given with
+`--settings FILE`, and `--model.width 256` on the command line. Later wins: defaults, then the preset, then the file,
+then the flags. `none` on the command line clears a setting. `python docs/generate.py` makes this page from the source.
+"""
+
+
+def page() -> str:
+    """The reference of all settings, as Markdown."""
+    lines, section = [HEAD], None
+    for option in options(Settings):
+        *parents, name = option.path.split(".")
+        if parents != section:
+            section = parents
+            title = f"`[{parents[0]}]`" if parents else "At the top"
+            lines += [f"\n## {title}\n", "| setting | default | takes | meaning |", "|---|---|---|---|"]
+        bounds = f" {option.bounds}" if option.bounds else ""
+        lines.append(f"| `{name}` | `{shown(option.default)}` | {kind(option.type)}{bounds} | {option.help} |")
+    lines += ["\n## Presets\n", "Chosen by the size of the corpus where `preset` is `auto` (the default).\n"]
+    lines += ["| preset | changes |", "|---|---|"]
+    for preset, tables in PRESETS.items():
+        changes = (f"`{table}.{key} = {shown(value)}`" for table, keys in tables.items() for key, value in keys.items())
+        lines.append(f"| {preset} | {', '.join(changes)} |")
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def kind(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(hint))
+    names = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+    if hint in names:
+        return names[hint]
+    if get_origin(hint) is tuple:
+        return "numbers"
+    return " or ".join("none" if each is type(None) else names[each] for each in get_args(hint))
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("settings.md").write_text(page(), encoding="utf-8", newline="\n")

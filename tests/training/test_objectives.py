@@ -1,0 +1,80 @@
+"""The loss: the fast path against the readable one, and what counts."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from regard.model.transformer import EncoderDecoder
+from regard.settings import ModelSettings
+from regard.text.tokenizer import PAD
+from regard.training import objectives
+from regard.training.batches import Batch
+from regard.training.objectives import cross_entropy, fused_cross_entropy, translation_loss
+
+
+@given(
+    st.integers(1, 700),
+    st.integers(2, 40),
+    st.booleans(),
+    st.sampled_from([0.0, 0.1, 0.5]),
+    st.floats(0.1, 30.0),
+)
+def test_fused_and_readable_agree_on_loss_and_gradients(
+    rows: int, vocabulary: int, bias: bool, smoothing: float, size: float
+) -> None:
+    torch.manual_seed(rows)
+    states, labels = torch.randn(rows, 8) * size, torch.randint(vocabulary, (rows,))
+    output = nn.Linear(8, vocabulary, bias)
+    results = []
+    for function in (cross_entropy, fused_cross_entropy):
+        inputs = states.clone().requires_grad_()
+        output.zero_grad()
+        total, surprise = function(inputs, output, labels, smoothing)
+        (total * 0.37).backward()
+        results.append(
+            [total, surprise, inputs.grad, *(p.grad.clone() for p in output.parameters() if p.grad is not None)]
+        )
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_chunks_do_not_change_the_loss(monkeypatch: object) -> None:
+    states, labels = torch.randn(37, 8), torch.randint(50, (37,))
+    output = nn.Linear(8, 50)
+    whole, _ = fused_cross_entropy(states, output, labels, 0.1)
+    try:
+        old, objectives.CHUNK = objectives.CHUNK, 5
+        pieces, _ = fused_cross_entropy(states, output, labels, 0.1)
+    finally:
+        objectives.CHUNK = old
+    torch.testing.assert_close(pieces, whole)
+
+
+def test_a_hopeless_label_gives_a_finite_loss() -> None:
+    states, output = torch.tensor([[200.0]]), nn.Linear(1, 2, bias=False)
+    with torch.no_grad():
+        output.weight.copy_(torch.tensor([[1.0], [-1.0]]))
+    total, surprise = fused_cross_entropy(states, output, torch.tensor([1]), 0.0)
+    assert total.item() == surprise.item() == 400.0
+
+
+def test_padding_does_not_count() -> None:
+    torch.manual_seed(0)
+    model = EncoderDecoder(
+        ModelSettings(width=16, heads=2, hidden=16, encoder_layers=1, decoder_layers=1), 20, 20
+    ).eval()
+    source, target = torch.tensor([[5, 6, 2]]), torch.tensor([[1, 7, 8]])
+    labels = torch.tensor([[7, 8, 2]])
+    import numpy as np
+
+    alone = translation_loss(model, Batch(source, target, labels, np.array([3, 3])), 0.1)
+    padded = Batch(F.pad(source, (0, 4)), F.pad(target, (0, 5)), F.pad(labels, (0, 5), value=PAD), np.array([3, 3]))
+    wide = translation_loss(model, padded, 0.1)
+    assert wide.tokens == alone.tokens == 3
+    torch.testing.assert_close(wide.total, alone.total)
+    # and the sum is that of PyTorch's own loss over the three tokens
+    logits = model(source, target, None)[0]
+    torch.testing.assert_close(alone.total, F.cross_entropy(logits, labels[0], reduction="sum", label_smoothing=0.1))

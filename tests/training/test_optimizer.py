@@ -1,0 +1,53 @@
+"""The learning rate, and Adam against the formulas of its paper."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from regard.settings import TrainingSettings
+from regard.training.optimizer import build_optimizer, learning_rate
+
+
+def test_the_papers_schedule() -> None:
+    settings = TrainingSettings(schedule="paper", warmup=4000)
+    for step in (1, 100, 4000, 50_000):
+        expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        assert learning_rate(step, settings, 512) == pytest.approx(expected)
+    assert learning_rate(4000, settings, 512) == max(learning_rate(s, settings, 512) for s in range(1, 10_000))
+
+
+@pytest.mark.parametrize("schedule", ["inverse-sqrt", "cosine", "linear", "constant"])
+def test_schedules_rise_to_the_peak_and_never_above(schedule: str) -> None:
+    settings = TrainingSettings(schedule=schedule, warmup=100, steps=1000, learning_rate=0.5)  # type: ignore[arg-type]
+    rates = [learning_rate(step, settings, 64) for step in range(1, 1001)]
+    assert rates[0] == pytest.approx(0.005)
+    assert rates[99] == pytest.approx(0.5)
+    assert max(rates) == pytest.approx(0.5)
+    assert rates[99:] == sorted(rates[99:], reverse=True)
+    last = {"inverse-sqrt": 0.5 * math.sqrt(0.1), "cosine": 0.0, "linear": 0.0, "constant": 0.5}[schedule]
+    assert rates[-1] == pytest.approx(last, abs=1e-9)
+
+
+def test_no_warmup_starts_at_the_peak() -> None:
+    assert learning_rate(1, TrainingSettings(warmup=0, learning_rate=0.25), 64) == 0.25
+
+
+def test_adam_follows_its_paper() -> None:
+    weight = nn.Parameter(torch.tensor([1.0, -2.0]))
+    module = nn.Module()
+    module.register_parameter("weight", weight)
+    optimizer = build_optimizer(module, TrainingSettings(betas=(0.9, 0.98), epsilon=1e-9))
+    expected = weight.detach().double().clone()
+    first = second = torch.zeros(2, dtype=torch.float64)
+    for step in range(1, 6):
+        gradient = torch.tensor([0.3 * step, -1.0], dtype=torch.float64)
+        first, second = 0.9 * first + 0.1 * gradient, 0.98 * second + 0.02 * gradient**2
+        expected -= 0.01 * (first / (1 - 0.9**step)) / ((second / (1 - 0.98**step)).sqrt() + 1e-9)
+        weight.grad = gradient.float()
+        optimizer.param_groups[0]["lr"] = 0.01
+        optimizer.step()
+    torch.testing.assert_close(weight.detach().double(), expected, rtol=1e-5, atol=1e-6)

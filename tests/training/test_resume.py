@@ -1,0 +1,117 @@
+"""Killed at any moment, resumed, and in the end the same weights bit for bit."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .corpora import SMALL, write_reversals
+
+pytestmark = pytest.mark.slow
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["regard.training.trainer"])  # torch is loaded once, not for every victim
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
+    """Trains or resumes in `folder`, and kills itself at the given moment."""
+    from regard import folder as folder_module
+    from regard.training.events import Progress
+    from regard.training.trainer import resume, train
+
+    count = 0
+    real_fsync, real_save = os.fsync, folder_module.save_file
+
+    def fsync(handle: int) -> None:
+        nonlocal count
+        count += 1
+        if kind == "write" and count == moment:
+            die()
+        real_fsync(handle)
+
+    def save_file(tensors: object, path: Path, metadata: object) -> None:
+        nonlocal count
+        count += 1
+        real_save(tensors, path, metadata)  # type: ignore[arg-type]
+        if kind == "half a file" and count == moment:
+            os.truncate(path, path.stat().st_size // 2)
+            die()
+
+    if kind == "write":
+        os.fsync = fsync
+    if kind == "half a file":
+        folder_module.save_file = save_file  # type: ignore[assignment]
+    # killed before anything was on disk, there is nothing to resume, and nothing in the way either
+    started = (folder / "training.new" / "request.json").exists() or (folder / "training").exists()
+    for event in resume(folder) if started else train(corpus, folder, overrides=SMALL):
+        if kind == "step" and isinstance(event, Progress) and event.step == moment:
+            die()
+
+
+def finish(folder: Path, corpus: list[Path]) -> bytes:
+    process = CONTEXT.Process(target=work, args=(folder, corpus, "never", 0))
+    process.start()
+    process.join(120)
+    assert process.exitcode == 0
+    return (folder / "weights.safetensors").read_bytes()
+
+
+def kill(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
+    process = CONTEXT.Process(target=work, args=(folder, corpus, kind, moment))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL, "the moment never came"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_reversals(tmp_path_factory.mktemp("corpus"), 300)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return finish(tmp_path_factory.mktemp("runs") / "undisturbed", corpus)
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment"),
+    [
+        *(("step", step) for step in (1, 8, 9, 15, 23)),  # before, at and after evaluations; mid-epoch
+        *(("write", call) for call in (1, 2, 7, 15, 17, 18, 19, 21, 23, 26)),  # preparing, checkpoints, the end
+        *(("half a file", call) for call in (1, 2, 3, 5, 7)),
+    ],
+)
+def test_sigkill_and_resume_give_the_same_weights(
+    kind: str, moment: int, corpus: list[Path], undisturbed: bytes, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    kill(folder, corpus, kind, moment)
+    assert finish(folder, corpus) == undisturbed
+
+
+def test_killed_again_and_again_at_any_time(corpus: list[Path], undisturbed: bytes, tmp_path: Path) -> None:
+    """From outside, by the clock, wherever the process happens to be."""
+    folder = tmp_path / "run"
+    for seconds in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8):
+        process = CONTEXT.Process(target=work, args=(folder, corpus, "never", 0))
+        process.start()
+        wait_for(lambda: folder.exists(), 30)
+        time.sleep(seconds)
+        process.kill()
+        process.join()
+    assert finish(folder, corpus) == undisturbed
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)

@@ -1,0 +1,201 @@
+"""A whole run, small: its events, its folder, its reproducibility, its ways to end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.errors import DataError, ModelError, SettingsError
+from regard.folder import read_folder, read_tensors
+from regard.training.checkpoint import State, average, snapshot_path
+from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
+from regard.training.trainer import Trainer, resume, train
+
+from .corpora import SMALL, write_reversals
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> list[Path]:
+    return write_reversals(tmp_path, 300)
+
+
+def run(corpus: list[Path], folder: Path, **changes: Any) -> list[Event]:
+    overrides = {**SMALL, **{name.replace("__", "."): value for name, value in changes.items()}}
+    return list(train(corpus, folder, overrides=overrides))
+
+
+def test_a_run_tells_its_course_and_leaves_a_whole_folder(corpus: list[Path], tmp_path: Path) -> None:
+    events = run(corpus, tmp_path / "run")
+    progress = [e for e in events if isinstance(e, Progress)]
+    assert [e.step for e in progress] == list(range(1, 25))
+    assert [e.step for e in events if isinstance(e, Evaluation)] == [8, 16, 24]
+    prepared = next(e for e in events if isinstance(e, Prepared))
+    assert (prepared.pairs + prepared.dev_pairs, prepared.preset) == (300, "tiny")
+    assert "fewer than 50,000" in prepared.reason
+    assert any("dev" in e.text for e in events if isinstance(e, Note))
+    assert isinstance(events[-1], Finished)
+    assert events[-1].complete
+    assert "version:" in events[-1].scores["dev"][0]
+    folder = tmp_path / "run"
+    assert {p.name for p in folder.iterdir()} == {
+        "model.toml", "weights.safetensors", "tokenizer.json", "card.md", "log.jsonl", "training",
+    }  # fmt: skip
+    assert "300 pairs read" in (folder / "card.md").read_text()
+    logged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [e["step"] for e in logged if e["event"] == "Evaluation"] == [8, 16, 24]
+    assert isinstance(regard.load(folder)("1 2 3"), str)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(corpus: list[Path], tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        run(corpus, tmp_path / name, training__seed=seed)
+    a, b, c = ((tmp_path / name / "weights.safetensors").read_bytes() for name in "abc")
+    assert a == b
+    assert a != c
+
+
+def test_accumulated_batches_equal_one_large_batch(corpus: list[Path], tmp_path: Path) -> None:
+    """Two batches of an update are averaged over all their tokens, not batch by batch."""
+    run(corpus, tmp_path / "run", training__steps=1, model__dropout=0.0)
+    trainer = Trainer(tmp_path / "run")
+    pairs = [trainer.train_set.batch([0, 1, 2]), trainer.train_set.batch(list(range(3, 10)))]
+    together = trainer.train_set.batch(list(range(10)))
+    gradients = []
+    for batches in (pairs, [together]):
+        trainer.next_batches = lambda batches=batches: batches  # type: ignore[method-assign]
+        kept: list[torch.Tensor] = []
+        trainer.scaler.step = lambda _, kept=kept: kept.extend(  # type: ignore[method-assign]
+            p.grad.clone() for p in trainer.model.parameters() if p.grad is not None
+        )
+        trainer.update()
+        gradients.append(kept)
+    assert gradients[0]
+    for apart, whole in zip(*gradients, strict=True):
+        torch.testing.assert_close(apart, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(corpus: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run(corpus, folder, training__steps=8)
+    before = tuple((folder / name).read_bytes() for name in ("weights.safetensors", "training/state.safetensors"))
+    with pytest.raises(ModelError, match=r"the loss became nan at step 12.*learning_rate"):
+        resume_and_spoil(folder, after=11)
+    assert before == tuple(
+        (folder / name).read_bytes() for name in ("weights.safetensors", "training/state.safetensors")
+    )
+
+
+def resume_and_spoil(folder: Path, after: int) -> None:
+    """Goes on with a run and, after a step, puts a NaN into its weights."""
+    events: Any = resume(folder, overrides={"training.steps": 24})
+    for event in events:
+        if isinstance(event, Progress) and event.step == after:
+            inner = events
+            while not isinstance(inner.gi_frame.f_locals.get("self"), Trainer):
+                inner = inner.gi_yieldfrom
+            with torch.no_grad():
+                next(inner.gi_frame.f_locals["self"].model.parameters()).fill_(torch.nan)
+
+
+def test_early_stopping_ends_a_run_that_learns_nothing(corpus: list[Path], tmp_path: Path) -> None:
+    events = run(
+        corpus,
+        tmp_path / "run",
+        training__learning_rate=0.0,
+        training__patience=2,
+        training__steps=500,
+        training__metric="loss",
+    )
+    assert isinstance(events[-1], Finished)
+    assert "not improved for" in events[-1].reason
+    assert events[-1].step < 100
+
+
+def test_final_weights_are_the_mean_or_the_best(corpus: list[Path], tmp_path: Path) -> None:
+    run(corpus, tmp_path / "run", training__metric="loss")
+    trainer = Trainer(tmp_path / "run")
+    steps = trainer.state.ranked("loss")[:2]
+    final, _ = read_tensors(tmp_path / "run" / "weights.safetensors")
+    choices = [average(trainer.work, steps), average(trainer.work, steps[:1])]
+    assert any(all(torch.equal(final[name], choice[name]) for name in final) for choice in choices)
+    first, second = (read_tensors(snapshot_path(trainer.work, step))[0] for step in steps)
+    name = next(iter(first))
+    torch.testing.assert_close(choices[0][name], (first[name] + second[name]) / 2)
+
+
+def test_states_rank_by_metric_and_earlier_wins_ties() -> None:
+    evaluations = [{"step": s, "chrf": c, "loss": loss} for s, c, loss in ((1, 5.0, 2.0), (2, 7.0, 1.0), (3, 7.0, 3.0))]
+    state = State(evaluations=evaluations)
+    assert state.ranked("chrf") == [2, 3, 1]
+    assert state.ranked("loss") == [2, 1, 3]
+
+
+def test_stopping_saves_and_resuming_gives_the_same_weights(corpus: list[Path], tmp_path: Path) -> None:
+    run(corpus, tmp_path / "whole")
+    stop = threading.Event()
+    for event in train(corpus, tmp_path / "parts", overrides=SMALL, stop=stop):
+        if isinstance(event, Progress) and event.step == 13:
+            stop.set()
+        last = event
+    assert isinstance(last, Finished)
+    assert not last.complete
+    assert last.step == 13
+    read_folder(tmp_path / "parts")  # a paused run can already be used
+    list(resume(tmp_path / "parts"))
+    whole, parts = ((tmp_path / name / "weights.safetensors").read_bytes() for name in ("whole", "parts"))
+    assert whole == parts
+
+
+def test_stopping_while_preparing_can_be_resumed(corpus: list[Path], tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    *_, last = train(corpus, tmp_path / "run", overrides=SMALL, stop=stop)
+    assert isinstance(last, Finished)
+    assert not last.complete
+    *_, last = resume(tmp_path / "run")
+    assert isinstance(last, Finished)
+    assert last.complete
+
+
+def test_resuming_may_change_training_settings_only(corpus: list[Path], tmp_path: Path) -> None:
+    run(corpus, tmp_path / "run")
+    with pytest.raises(SettingsError, match=r"model\.width cannot be changed"):
+        list(resume(tmp_path / "run", overrides={"model.width": 64}))
+    events = list(resume(tmp_path / "run", overrides={"training.steps": 26}))
+    assert [e.step for e in events if isinstance(e, Progress)] == [25, 26]
+
+
+def test_a_failed_preparation_leaves_no_trace_and_no_harm(corpus: list[Path], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.back"
+    bad.write_text("1 2 3\n")
+    with pytest.raises(DataError, match="misaligned"):
+        run([corpus[0], bad], tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    run(corpus, tmp_path / "old")
+    before = {p: p.read_bytes() for p in (tmp_path / "old").rglob("*") if p.is_file()}
+    with pytest.raises(DataError, match="misaligned"):
+        list(train([corpus[0], bad], tmp_path / "old", overrides=SMALL, overwrite=True))
+    assert {p: p.read_bytes() for p in (tmp_path / "old").rglob("*") if p.is_file()} == before
+    with pytest.raises(ModelError, match="already holds a model"):
+        run(corpus, tmp_path / "old")
+
+
+def test_bfloat16_trains_and_float16_on_a_cpu_is_refused(corpus: list[Path], tmp_path: Path) -> None:
+    events = run(corpus, tmp_path / "run", training__precision="bfloat16", training__steps=8)
+    assert isinstance(events[-1], Finished)
+    with pytest.raises(SettingsError, match="needs a GPU"):
+        run(corpus, tmp_path / "half", training__precision="float16", training__device="cpu")
+
+
+def test_leaked_dev_sentences_are_reported(corpus: list[Path], tmp_path: Path) -> None:
+    dev = tmp_path / "dev.tsv"
+    dev.write_text(corpus[0].read_text().splitlines()[4] + "\t1\nnever seen\t2\n")
+    events = train(corpus, tmp_path / "run", dev=[dev], overrides={**SMALL, "training.steps": 1})
+    notes = [e.text for e in events if isinstance(e, Note)]
+    assert any("1 of 2 dev sources are also in train" in note and "dev.tsv:1" in note for note in notes)
