@@ -7,6 +7,7 @@ from `[model] width = 512`, from `--model.width 512`, and refuses 0, "wide" and 
 from __future__ import annotations
 
 import difflib
+import math
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -48,13 +49,11 @@ class Section:
     """A group of settings; refuses values of the wrong type or out of bounds, however it was made."""
 
     def __post_init__(self) -> None:
+        name = type(self).__name__.removesuffix("Settings").lower()
         for option in options(type(self)):
             if "." not in option.path:
-                convert(
-                    option,
-                    getattr(self, option.path),
-                    f"{type(self).__name__.removesuffix('Settings').lower()}.",
-                )
+                value = convert(option, getattr(self, option.path), f"{name}." if name else "")
+                object.__setattr__(self, option.path, value)
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,8 @@ def build(schema: type[T], values: Mapping[str, Any], prefix: str = "", known: S
     built = {}
     for name, value in values.items():
         if name not in hints:
+            if isinstance(value, Mapping):
+                known = list(dict.fromkeys(path.rpartition(".")[0] for path in known))
             raise SettingsError(f"unknown setting {prefix}{name}{_did_you_mean(prefix + name, known)}")
         if is_dataclass(hints[name]):
             if not isinstance(value, Mapping):
@@ -119,6 +120,8 @@ def convert(option: Option, value: Any, prefix: str = "") -> Any:
     converted = _as_type(option.type, value, path)
     numbers = converted if isinstance(converted, tuple) else (converted,)
     for number in numbers:
+        if isinstance(number, float) and not math.isfinite(number):
+            raise SettingsError(f"{path} must be a finite number, not {number}")
         if option.bounds is not None and number is not None and not option.bounds.admit(number):
             raise SettingsError(f"{path} must be {option.bounds}, not {number}")
     return converted
@@ -141,14 +144,12 @@ def _as_type(hint: Any, value: Any, path: str) -> Any:
         return tuple(_as_type(args[0], item, path) for item in items)
     if hint is bool and isinstance(value, str) and value in ("true", "false"):
         return value == "true"
-    if hint is float and type(value) is int:
-        return float(value)
-    if isinstance(value, str) and hint in (int, float):
+    if (isinstance(value, str) and hint in (int, float)) or (hint is float and type(value) is int):
         try:
             return hint(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise SettingsError(f"{path} must be {NAMES[hint]}, not {value!r}") from None
-    if type(value) is not hint or value != value:
+    if type(value) is not hint:
         raise SettingsError(f"{path} must be {NAMES[hint]}, not {value!r}")
     return value
 

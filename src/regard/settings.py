@@ -303,7 +303,8 @@ def resolve(given: Mapping[str, Any], preset: str | None = None) -> Settings:
     """What the user says on top of a preset: the one they name or, where they say auto or nothing, `preset`."""
     named = given.get("preset", "auto")
     chosen = preset if named == "auto" and preset is not None else named
-    return build(Settings, {**merge(PRESETS.get(chosen, {}), given), "preset": chosen})
+    under = PRESETS.get(chosen, {}) if isinstance(chosen, str) else {}
+    return build(Settings, {**merge(under, given), "preset": chosen})
 
 
 def recorded(path: Path) -> Settings:
@@ -314,7 +315,7 @@ def recorded(path: Path) -> Settings:
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:

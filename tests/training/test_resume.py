@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,19 +30,19 @@ def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
     from regard.training.trainer import resume, train
 
     count = 0
-    real_fsync, real_save = os.fsync, folder_module.save_file
+    real_fsync, real_save = os.fsync, vars(folder_module)["save_file"]
 
-    def fsync(handle: int) -> None:
+    def fsync(handle: Any) -> None:
         nonlocal count
         count += 1
         if kind == "write" and count == moment:
             die()
         real_fsync(handle)
 
-    def save_file(tensors: object, path: Path, metadata: object) -> None:
+    def save_file(tensors: Any, path: Path, metadata: Any) -> None:
         nonlocal count
         count += 1
-        real_save(tensors, path, metadata)  # type: ignore[arg-type]
+        real_save(tensors, path, metadata)
         if kind == "half a file" and count == moment:
             os.truncate(path, path.stat().st_size // 2)
             die()
@@ -49,7 +50,7 @@ def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
     if kind == "write":
         os.fsync = fsync
     if kind == "half a file":
-        folder_module.save_file = save_file  # type: ignore[assignment]
+        vars(folder_module)["save_file"] = save_file
     # killed before anything was on disk, there is nothing to resume, and nothing in the way either
     started = (folder / "training.new" / "request.json").exists() or (folder / "training").exists()
     for event in resume(folder) if started else train(corpus, folder, overrides=SMALL):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import regard
 from regard.cli import demo, evaluate, info, train, translate
 from regard.cli.flags import unknown_flag
-from regard.errors import RegardError
+from regard.errors import InputError, RegardError
 
 EPILOG = """first steps:
   regard demo                                            train a small translator in minutes and look at it
@@ -24,6 +27,8 @@ regard VERB --help says more about each verb."""
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; a mistake of the user is one line on stderr and exit code 2."""
     parser = build_parser()
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # what is read as UTF-8 is written as UTF-8
     try:
         known, rest = parser.parse_known_args(arguments)
         if rest:
@@ -37,15 +42,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"regard: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has gone, as in `regard translate ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        _discard_output()
+        print(f"regard: {error.filename or 'the output'}: cannot be written ({error.strerror})", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     return code
 
 
+def _discard_output() -> None:
+    """What is still to be printed goes nowhere, so that Python does not fail to print it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as all of Regard does, and not after a screen of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}: see {self.prog} --help")
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="regard",
         description="A Transformer that you train on your own text, run anywhere, and look into.",
         epilog=EPILOG,

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         from regard.folder import write_text
 
-        write_text(arguments.output, "".join(line + "\n" for line in hypotheses))
+        write_text(arguments.output, "".join(line.replace("\n", " ") + "\n" for line in hypotheses))
     how = {
         "language": language,
         "lowercase": arguments.lowercase,

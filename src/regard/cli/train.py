@@ -66,8 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.preset is not None:
         overrides["preset"] = arguments.preset
     if arguments.resume:
-        if arguments.files or arguments.settings or arguments.output:
-            raise InputError("--resume takes all from its folder: give no files, no --settings and no --output with it")
+        others = [arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.output]
+        if any(others) or arguments.overwrite:
+            raise InputError("--resume takes all from its folder: beside it, give --training settings only")
         folder = Path(arguments.resume)
     else:
         overrides, folder = _complete(arguments, overrides)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -38,15 +40,24 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    source = sys.stdin.buffer
-    if arguments.file and arguments.file != "-":
-        try:
-            source = Path(arguments.file).open("rb")  # noqa: SIM115 (closed with the process)
-        except OSError as error:
-            raise InputError(f"{arguments.file}: cannot be read ({error.strerror})") from None
     if arguments.stream and (arguments.json or arguments.scores or arguments.output):
         raise InputError("--stream prints plain text as it comes: it cannot be combined with --json, --scores or -o")
+    with open_source(arguments.file) as source:
+        translate(source, arguments)
+    return 0
 
+
+def open_source(name: str | None) -> AbstractContextManager[BinaryIO]:
+    if name is None or name == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
+
+
+def translate(source: BinaryIO, arguments: argparse.Namespace) -> None:
+    """Reads lines from `source`, writes their translations where the flags say."""
     from regard.decoding.engine import load
 
     translator = load(arguments.model, arguments.device)
@@ -56,9 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.stream:
         for line in lines:
             for piece in translator.stream(line, **options):
-                print(piece, end="", flush=True)
+                print(piece.replace("\n", " "), end="", flush=True)
             print(flush=True)
-        return 0
+        return
     if source.isatty():  # somebody types: answer each line at once
         found: Iterator[Translation] = (translator.translate([line], **options)[0] for line in lines)
     else:
@@ -71,12 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for row in rows:
             print(row, flush=source.isatty())
-    return 0
 
 
 def read_lines(source: BinaryIO, name: str) -> Iterator[str]:
-    """Lines of UTF-8, split at line feeds only, so that every other character stays in its line."""
+    """Lines of UTF-8, split at line feeds only, so that every other character but a byte-order mark stays."""
     for number, line in enumerate(source, 1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         try:
             yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +28,8 @@ from regard.errors import InputError
 from regard.folder import Contents, read_folder
 from regard.model.transformer import EncoderDecoder
 from regard.options import build
-from regard.settings import DecodingSettings
+from regard.settings import DecodingSettings, Settings
+from regard.text.doctor import tidy
 from regard.text.tokenizer import BOS, EOS, MASK, PAD, UNK
 
 WINDOW = 2000
@@ -100,7 +100,7 @@ class Translator:
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
         """The model's own decoding settings with these options on top."""
-        known = build(DecodingSettings, options, "decoding.")
+        known = build(Settings, {"decoding": options}).decoding
         settings = replace(self.settings.decoding, **{name: getattr(known, name) for name in options})
         if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
             settings = replace(settings, beam=settings.alternatives + 1)
@@ -162,7 +162,7 @@ class Translator:
         """Lines, and pieces of lines that are too long for the model; never a word is left out."""
         limit = self.settings.model.max_length - 1
         parts = []
-        for gap, line in split_lines(unicodedata.normalize("NFC", text)):
+        for gap, line in split_lines(text):
             if not line:
                 parts.append(_Part(gap, []))
                 continue
@@ -267,13 +267,13 @@ BREAKS = (
 
 
 def split_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Lines without surrounding blanks, each with the line ends that stand before it."""
+    """Lines, tidied, each with the line ends that stand before it."""
     gap = ""
     for piece in re.split(r"(\r?\n)", text):
         if piece in ("\n", "\r\n"):
             gap += piece
-        elif piece.strip():
-            yield gap, piece.strip()
+        elif line := tidy(piece):
+            yield gap, line
             gap = ""
     if gap:
         yield gap, ""

@@ -82,16 +82,15 @@ _CLAUSE = re.compile(r"(?:\bparce qu['’]|\bs['’]|\b(?:mais|si|quand|et) )(il
 
 
 def pronoun_accuracy(hypotheses: Sequence[str], sentences: Sequence[Sentence]) -> float:
-    """Share of the coreference sentences in which the pronoun that opens the last clause is right.
-
-    Without any such sentence the share is 1.
-    """
+    """Share of the sentences with a pronoun whose translation opens its last clause with the right one."""
     judged = [
         sentence.pronoun == _clause_pronoun(hypothesis)
         for hypothesis, sentence in zip(hypotheses, sentences, strict=True)
         if sentence.pronoun
     ]
-    return sum(judged) / len(judged) if judged else 1.0
+    if not judged:
+        raise ValueError("none of the sentences has a pronoun to judge")
+    return sum(judged) / len(judged)
 
 
 def _clause_pronoun(french: str) -> str | None:

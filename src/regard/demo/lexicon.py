@@ -307,7 +307,7 @@ noisy bruyant A: youth hen dog monkey street city kitchen bedroom hotel school t
 boring ennuyeux/ennuyeuse Al: reading museum
 interesting intéressant Al: reading museum city church castle
 modern moderne Al: house museum hotel school kitchen lamp furniture city
-delicious délicieux/délicieuse Ax: food drink
+delicious délicieux/délicieuse Ax: food milk coffee
 fresh frais/fraîche A: bread milk cheese egg carrot strawberry meat bean
 sweet sucré A: cake fruit coffee
 salty salé A: soup cheese meat bean

@@ -205,7 +205,7 @@ _LIKED = nouns("animal food drink clothing vehicle building land town reading fu
 _GENERAL = nouns("pet horse food milk coffee reading clothing castle museum garden tree mountain")
 _GOODS = nouns("clothing vehicle furniture lamp clock computer bag suitcase house")
 
-_ACTIONS = (*(scene for scene in SCENES if scene.personal), *PLAIN, *PLAIN)
+_ACTIONS = (*SCENES, *PLAIN, *PLAIN)
 _AT_ONCE = frozenset(  # odd in the present
     VERBS[name] for name in ("break", "find", "forget", "lose", "buy", "sell", "fall into", "come out of")
 )
@@ -275,7 +275,7 @@ def _actor(rng: Random, scene: Scene, tense: str) -> Phrase:
     The past with être tells the sex of I, we and you, which English hides. In the present, I, we
     and you do what is done daily, so that each form of a verb is seen often enough to be learnt.
     """
-    if scene.personal and rng.random() < 0.45:
+    if rng.random() < 0.45:
         barred = scene.verb.moves if tense == "past" else tense == "present" and scene not in _DAILY
         return rng.choice([word for word in PRONOUNS if not barred or word.person in (HE, THEY)])
     return _known(rng, rng.choice(scene.subjects), 0.2)

@@ -10,7 +10,6 @@ from regard.demo.lexicon import PERSONS, Adjective, Noun, Verb
 
 ME, HE, WE, YOU, THEY = range(len(PERSONS))
 
-
 Pairs = tuple[tuple[str, str], ...]  # combinations of a noun and an adjective, by their English names
 
 
@@ -101,8 +100,8 @@ def finish(kind: str, *parts: Phrase | Clause, end: str = ".") -> Draft:
 
 def join(*parts: Phrase | Clause) -> Clause:
     """The parts one after the other, in both languages."""
-    english = " ".join(part.english for part in parts if part.english).replace(" ,", ",")
-    french = " ".join(part.french for part in parts if part.french).replace(" ,", ",")
+    english = " ".join(part.english for part in parts).replace(" ,", ",")
+    french = " ".join(part.french for part in parts).replace(" ,", ",")
     return Clause(english, french, tuple(pair for part in parts for pair in part.pairs))
 
 
@@ -114,7 +113,7 @@ def euphony(french: str) -> str:
 
 @cache
 def noun_phrase(determiner: str, noun: Noun, plural: bool, adjectives: tuple[Adjective, ...] = ()) -> Phrase:
-    """ "the", house, (small, red) -> "the small red house", "la petite maison rouge"."""
+    """The words in agreement and in order: "the small red house", "la petite maison rouge"."""
     form = 2 * plural + noun.feminine
     before = [word for word in adjectives if word.position == "before"]
     after = [word.french[form] for word in adjectives if word.position == "after"]
@@ -204,7 +203,7 @@ def etre(subject: Phrase, tense: str, negation: str = "") -> str:
 
 
 def predicate(subject: Phrase, adjective: Adjective, tense: str, degree: str = "", negation: str = "") -> Clause:
-    """ "was too tired", "était trop fatiguée"; one is hungry in English and has hunger in French."""
+    """What the subject is: "was too tired", "était trop fatiguée"; who is hungry has hunger in French."""
     english = f"{be(subject, tense, negation)} {degree}{adjective.english}"
     pairs = ((subject.noun.name, adjective.english),) if subject.noun else ()
     if adjective.idiom:

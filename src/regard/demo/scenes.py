@@ -24,11 +24,6 @@ class Scene:
         """What speaks "against" doing it, in "favor" of it, or shows "after" it."""
         return self.adjectives.get((stance, of_subject), ())
 
-    @property
-    def personal(self) -> bool:
-        """Whether I, you or we can be the one who acts."""
-        return any("person" in noun.tags for noun in self.subjects)
-
 
 @dataclass(frozen=True, eq=False)
 class Spot:
@@ -70,7 +65,7 @@ DRIVING = _scene(
     "cross",
     "car truck motorcycle",
     "bridge tunnel",
-    against="heavy slow / narrow long dangerous fragile",
+    against="heavy / narrow long dangerous fragile",
 )
 
 SCENES = (

@@ -113,7 +113,8 @@ def initialize(model: nn.Module, settings: ModelSettings) -> None:
 
     Linear maps: Glorot & Bengio (2010), uniform; biases: 0; norms: 1 and 0. Token embeddings: normal with
     standard deviation width^-0.5, so that scaled by sqrt(width) they have the size of the positions and,
-    as output weights, give logits of size 1; without that scaling: 0.02, as in BERT and GPT-2.
+    as output weights, give logits of size 1; without that scaling: 0.02, as in BERT and GPT-2. Tables of learned
+    positions and segments, and an output layer of its own, start like the token embeddings.
     """
     deviation = settings.width**-0.5 if settings.scale_embedding else 0.02
     for module in model.modules():

@@ -26,7 +26,7 @@ class Seen(NamedTuple):
     axes: tuple[str, ...]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Trace(dict[str, Seen]):
     """What was seen in one run, by the dotted name of the module and of the value in it."""
 
@@ -63,12 +63,17 @@ def observe(model: nn.Module) -> Iterator[Trace]:
     """Records the runs of `model` inside the block; a second run overwrites the first."""
     trace = Trace(two_texts=any(name.endswith("cross_attention") for name, _ in model.named_modules()))
 
+    def enter(name: str) -> None:
+        if _trace.get() is trace:
+            trace.places.append(name)
+
     def leave(*_: object) -> None:
-        trace.places.pop()
+        if _trace.get() is trace:
+            trace.places.pop()
 
     handles = []
     for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(lambda *_, name=name: trace.places.append(name)))
+        handles.append(module.register_forward_pre_hook(lambda *_, name=name: enter(name)))
         handles.append(module.register_forward_hook(leave, always_call=True))
     token = _trace.set(trace)
     try:

@@ -10,7 +10,7 @@ from regard.settings import ModelSettings
 
 
 def build_positions(settings: ModelSettings) -> nn.Module | None:
-    """What is added to the token embeddings: [T] positions -> [T, D]; nothing for rotary and none."""
+    """What gives the vectors that are added to the token embeddings; nothing for rotary and none."""
     if settings.positions == "learned":
         return LearnedPositions(settings)
     return SinusoidalPositions(settings) if settings.positions.startswith("sinusoidal") else None
@@ -57,16 +57,14 @@ class RotaryPositions(nn.Module):
     Number i is paired with number i + K / 2, so that q·k depends on the distance of the positions alone.
     """
 
-    speeds: Tensor
-
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        pairs = torch.arange(0, settings.head_width, 2).float()
-        self.register_buffer("speeds", settings.rotary_base ** (-pairs / settings.head_width), persistent=False)
+        self.base, self.width = settings.rotary_base, settings.head_width
 
     def forward(self, x: Tensor, start: int) -> Tensor:
         """[B, H, T, K] -> [B, H, T, K], the first at position `start`."""
-        angles = torch.arange(start, start + x.shape[2], device=x.device)[:, None] * self.speeds  # [T, K / 2]
+        speeds = self.base ** (-torch.arange(0, self.width, 2, device=x.device).float() / self.width)
+        angles = torch.arange(start, start + x.shape[2], device=x.device)[:, None] * speeds  # [T, K / 2]
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         left, right = x.chunk(2, -1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)

@@ -32,6 +32,7 @@ class EncoderDecoder(nn.Module):
         self.decoder = Stack(settings, settings.decoder_layers, cross=True)
         self.logits = nn.Linear(settings.width, target_vocabulary, settings.output_bias)
         if settings.tie in ("all", "inputs"):
+            assert source_vocabulary == target_vocabulary, "one table needs one vocabulary"
             self.target_embedding.tokens = self.source_embedding.tokens
         if settings.tie in ("all", "output"):
             self.logits.weight = self.target_embedding.tokens.weight

@@ -157,7 +157,7 @@ class Vocabularies:
             content = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ModelError(f"{path}: damaged: not JSON; train again or restore the file") from None
         if isinstance(content, dict) and content.keys() == {"source", "target"}:
             return cls(_restore(content["source"], path), _restore(content["target"], path))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,18 +35,13 @@ from regard.folder import (
     write_text,
 )
 from regard.options import dump
-from regard.settings import Settings, gather, resolve
+from regard.settings import gather, resolve
 from regard.text.tokenizer import Vocabularies
 from regard.training.batches import Batch, Examples, Rows
 from regard.training.card import write_card
-from regard.training.checkpoint import (
-    average,
-    load_state,
-    prune_snapshots,
-    save_state,
-    snapshot_path,
-)
+from regard.training.checkpoint import average, load_state, prune_snapshots, save_state, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Prepared, Progress, Sample
+from regard.training.machine import set_up_machine
 from regard.training.objectives import translation_loss
 from regard.training.optimizer import build_optimizer, learning_rate
 from regard.training.prepare import ABOUT, NEW, READY, Request, Tell, claim, install, prepare, stored_request
@@ -150,7 +143,7 @@ class Trainer:
         self.about = json.loads((self.work / ABOUT).read_text(encoding="utf-8"))
         self.vocabularies = Vocabularies.load(folder / TOKENIZER)
         self.train_set, self.dev_set = Examples(self.work / "train"), Examples(self.work / "dev")
-        set_up_machine(self.settings, self.device)
+        set_up_machine(self.settings.training, self.device)
         torch.manual_seed(self.settings.training.seed)
         self.model = build_model(self.settings, self.vocabularies).to(self.device)
         self.optimizer = build_optimizer(self.model, self.settings.training)
@@ -401,25 +394,3 @@ class Trainer:
 
 def perplexity(surprise: float) -> float:
     return math.exp(min(surprise, 700.0))
-
-
-def set_up_machine(settings: Settings, device: torch.device) -> None:
-    """Threads, and what the precision asks of the device."""
-    training = settings.training
-    if training.precision == "float16" and device.type == "cpu":
-        raise SettingsError("training.precision = float16 needs a GPU: use bfloat16 or float32")
-    if training.threads is not None:
-        torch.set_num_threads(training.threads)
-    if sys.platform == "linux":
-        keep_freed_memory()
-
-
-def keep_freed_memory() -> None:
-    """Tells glibc to use freed memory again instead of giving it back to the system at every step."""
-    mmap_threshold, trim_threshold, top_pad = -3, -1, -2
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return
-    for option, value in ((mmap_threshold, 2**25), (trim_threshold, 2**30), (top_pad, 2**26)):
-        mallopt(option, value)
