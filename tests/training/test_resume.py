@@ -48,7 +48,7 @@ def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
             die()
 
     if kind == "write":
-        os.fsync = fsync
+        os.fsync = fsync  # type: ignore[assignment]
     if kind == "half a file":
         vars(folder_module)["save_file"] = save_file
     # killed before anything was on disk, there is nothing to resume, and nothing in the way either

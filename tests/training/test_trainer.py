@@ -13,6 +13,7 @@ import torch
 import regard
 from regard.errors import DataError, ModelError, SettingsError
 from regard.folder import read_folder, read_tensors
+from regard.training.batches import Batch
 from regard.training.checkpoint import State, average, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
 from regard.training.trainer import Trainer, resume, train
@@ -66,18 +67,24 @@ def test_accumulated_batches_equal_one_large_batch(corpus: list[Path], tmp_path:
     trainer = Trainer(tmp_path / "run")
     pairs = [trainer.train_set.batch([0, 1, 2]), trainer.train_set.batch(list(range(3, 10)))]
     together = trainer.train_set.batch(list(range(10)))
-    gradients = []
-    for batches in (pairs, [together]):
-        trainer.next_batches = lambda batches=batches: batches  # type: ignore[method-assign]
-        kept: list[torch.Tensor] = []
-        trainer.scaler.step = lambda _, kept=kept: kept.extend(  # type: ignore[method-assign]
-            p.grad.clone() for p in trainer.model.parameters() if p.grad is not None
-        )
+    apart, whole = (gradients_of(trainer, batches) for batches in (pairs, [together]))
+    assert apart
+    for one, other in zip(apart, whole, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def gradients_of(trainer: Trainer, batches: list[Batch]) -> list[torch.Tensor]:
+    """What an update on these batches would hand to the optimizer."""
+    kept: list[torch.Tensor] = []
+
+    def keep(_: object) -> None:
+        kept.extend(p.grad.clone() for p in trainer.model.parameters() if p.grad is not None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "next_batches", lambda: batches)
+        patch.setattr(trainer.scaler, "step", keep)
         trainer.update()
-        gradients.append(kept)
-    assert gradients[0]
-    for apart, whole in zip(*gradients, strict=True):
-        torch.testing.assert_close(apart, whole, rtol=1e-4, atol=1e-6)
+    return kept
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(corpus: list[Path], tmp_path: Path) -> None:
