@@ -11,11 +11,12 @@ help:            ## what there is
 demo: .venv/installed  ## train a small translator in minutes and look at it
 	$(BIN)/regard demo
 
-test: check      ## the whole suite
-	$(BIN)/pytest -n 2 --dist loadgroup
+test: check      ## the whole suite: first the quick tests side by side, then the slow ones, which use all cores
+	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -m slow
 
 quick: .venv/dev ## the suite without its slow tests
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow"
 
 check: .venv/dev ## style and types
 	$(BIN)/ruff format --check .

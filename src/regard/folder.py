@@ -120,19 +120,25 @@ def write_text(path: Path, text: str) -> None:
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a new file beside `path`, which takes its place when it is whole and on the disk."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    special = path.exists() and not path.is_file() and not path.is_dir()  # a pipe or a device is written to as it is
+    temporary = path if special else path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)
-        temporary.chmod(0o666 & ~_umask())  # safetensors makes files that nobody else may read
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
-    except (OSError, SafetensorError) as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise ModelError(f"{path}: cannot be written ({reason(error)}); what was there before is unchanged") from None
+        if not special:
+            temporary.chmod(0o666 & ~_umask())  # safetensors makes files that nobody else may read
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_folder(path.parent)
+    except BaseException as error:
+        if not special:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError | SafetensorError):
+            told = f"{path}: cannot be written ({reason(error)}); what was there before is unchanged"
+            raise ModelError(told) from None
+        raise
 
 
 def _umask() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from regard.errors import SettingsError
-from regard.options import CHANCE, SHARE, Section, at_least, build, merge
+from regard.options import CHANCE, SHARE, Bounds, Section, at_least, build, merge
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -169,7 +169,7 @@ class DecodingSettings(Section):
     """How text is produced."""
 
     beam: Annotated[int, "hypotheses kept at each step; 1: greedy", at_least(1)] = 5
-    length_penalty: Annotated[float, "alpha of ((5 + length) / 6) ^ alpha (Wu et al., 2016)", at_least(0)] = 0.6
+    length_penalty: Annotated[float, "alpha of ((5 + length) / 6) ^ alpha (Wu et al., 2016)", Bounds(0, 10)] = 0.6
     alternatives: Annotated[int, "further translations given beside the best", at_least(0)] = 0
     temperature: Annotated[
         float, "0: search for the most probable; above: draw, the higher the wilder", at_least(0)

@@ -20,7 +20,7 @@ SMALL: dict[str, Any] = {
     "training.evaluate_pairs": 4,
     "training.warmup": 10,
     "training.average": 2,
-    "training.threads": 2,
+    "training.threads": 1,
 }
 """Settings under which a run takes a second."""
 

@@ -53,7 +53,7 @@ def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
         vars(folder_module)["save_file"] = save_file
     # killed before anything was on disk, there is nothing to resume, and nothing in the way either
     started = (folder / "training.new" / "request.json").exists() or (folder / "training").exists()
-    for event in resume(folder) if started else train(corpus, folder, overrides=SMALL):
+    for event in resume(folder) if started else train(corpus, folder, overrides={**SMALL, "training.threads": 2}):
         if kind == "step" and isinstance(event, Progress) and event.step == moment:
             die()
 

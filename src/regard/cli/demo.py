@@ -15,23 +15,24 @@ if TYPE_CHECKING:
     from regard.decoding.engine import Translator
     from regard.demo.grammar import Sentence
 
+DEFAULT = Path("runs/demo")
 SETTINGS = {
     "preset": "tiny",
     "data.source": "en",
     "data.target": "fr",
-    "tokenizer.vocabulary": 1200,
+    "tokenizer.vocabulary": 2000,
     "model.encoder_layers": 2,
     "model.decoder_layers": 2,
     "model.width": 128,
-    "model.hidden": 512,
+    "model.hidden": 256,
     "model.dropout": 0.1,
     "model.norm": "pre",
     "training.steps": 1500,
-    "training.batch_tokens": 2048,
-    "training.learning_rate": 0.003,
+    "training.batch_tokens": 1024,
+    "training.learning_rate": 0.002,
     "training.warmup": 200,
     "training.schedule": "linear",
-    "training.evaluate_every": 300,
+    "training.evaluate_every": 375,
     "training.evaluate_pairs": 200,
     "training.patience": 0,
     "training.average": 1,
@@ -46,7 +47,8 @@ def add(verbs: Verbs) -> None:
         "and tests on combinations of nouns and adjectives that it has never seen.",
         allow_abbrev=False,
     )
-    parser.add_argument("-o", "--output", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="runs/demo")
+    parser.add_argument("-o", "--output", type=Path, default=DEFAULT, metavar="FOLDER", help="runs/demo")
+    parser.add_argument("--overwrite", action="store_true", help="replace the model in FOLDER (runs/demo: always)")
     parser.set_defaults(run=run)
 
 
@@ -62,9 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     for example in sentences.train[:3]:
         print(f"  {example.source}  ->  {example.target}")
     stop = threading.Event()
+    overwrite = arguments.overwrite or arguments.output == DEFAULT
     with tempfile.TemporaryDirectory() as folder:
         files = [write(Path(folder) / f"{name}.tsv", getattr(sentences, name)) for name in ("train", "dev")]
-        events = train(files[:1], arguments.output, dev=files[1:], overrides=SETTINGS, overwrite=True, stop=stop)
+        events = train(files[:1], arguments.output, dev=files[1:], overrides=SETTINGS, overwrite=overwrite, stop=stop)
         with_interrupts(stop)
         finished = show_training(events)
     if not finished.complete:

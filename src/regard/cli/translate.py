@@ -62,7 +62,8 @@ def translate(source: BinaryIO, arguments: argparse.Namespace) -> None:
 
     translator = load(arguments.model, arguments.device)
     options = decoding_options(arguments)
-    translator.decoding(options)  # a bad option is refused before any text is read
+    chosen = translator.decoding(options)  # a bad option is refused before any text is read
+    several = chosen.alternatives > 0 or "alternatives" in options
     lines = read_lines(source, arguments.file or "standard input")
     if arguments.stream:
         for line in lines:
@@ -74,7 +75,7 @@ def translate(source: BinaryIO, arguments: argparse.Namespace) -> None:
         found: Iterator[Translation] = (translator.translate([line], **options)[0] for line in lines)
     else:
         found = translator.translate_stream(lines, **options)
-    rows = (line for number, t in enumerate(found, 1) for line in format_lines(number, t, arguments))
+    rows = (line for number, t in enumerate(found, 1) for line in format_lines(number, t, arguments, several))
     if arguments.output:
         from regard.folder import write_atomically
 
@@ -95,13 +96,12 @@ def read_lines(source: BinaryIO, name: str) -> Iterator[str]:
             raise InputError(f"{name}:{number}: not UTF-8 ({error.reason}): convert it with iconv") from None
 
 
-def format_lines(number: int, found: Translation, arguments: argparse.Namespace) -> Iterator[str]:
-    """The output lines of one input line; with alternatives, several that begin with the line's number."""
+def format_lines(number: int, found: Translation, arguments: argparse.Namespace, several: bool) -> Iterator[str]:
+    """The output lines of one input line; with alternatives, `several` that begin with the line's number."""
     if arguments.json:
         yield json.dumps(_plain(found), ensure_ascii=False)
         return
-    several = bool(found.alternatives) or "decoding.alternatives" in vars(arguments)
-    for each in (found, *found.alternatives) if several else (found,):
+    for each in (found, *found.alternatives):
         columns = [str(number)] if several else []
         columns += [f"{each.score:.4f}"] if arguments.scores or several else []
         yield "\t".join([*columns, each.text.replace("\n", " ")])

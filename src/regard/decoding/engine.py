@@ -85,9 +85,12 @@ class Translator:
     def translate_stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
         """The translations of any number of texts, in their order, in constant memory."""
         settings = self.decoding(options)
-        source = iter(texts)
+        if isinstance(texts, str):
+            raise InputError("translate takes several texts: for one, call the translator itself or put it in a list")
+        source, done = iter(texts), 0
         while window := list(islice(source, WINDOW)):
-            yield from self._translate_window(window, settings)
+            yield from self._translate_window(window, settings, done)
+            done += len(window)
 
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The translation of one text piece by piece, as the tokens come: greedy, or drawn."""
@@ -106,8 +109,13 @@ class Translator:
             settings = replace(settings, beam=settings.alternatives + 1)
         return settings
 
-    def _translate_window(self, texts: Sequence[str], settings: DecodingSettings) -> list[Translation]:
-        parts = [self._parts(text) for text in texts]
+    def _translate_window(self, texts: Sequence[str], settings: DecodingSettings, done: int) -> list[Translation]:
+        parts = []
+        for number, text in enumerate(texts, done + 1):
+            try:
+                parts.append(self._parts(text))
+            except InputError as error:
+                raise InputError(f"text {number}: {error}") from None
         sources = [part.ids for row in parts for part in row if part.ids]
         found = iter(self.search(sources, settings))
         return [self._join([(part.gap, next(found) if part.ids else None) for part in row]) for row in parts]
@@ -168,7 +176,7 @@ class Translator:
                 continue
             pieces = split_text(line, lambda piece: len(self.source.encode_batch([piece])[0]) <= limit)
             ids = self.source.encode_batch(pieces)
-            joint = "" if self.settings.data.target.split("-")[0] in UNSPACED else " "
+            joint = "" if re.split("[-_]", self.settings.data.target.lower())[0] in UNSPACED else " "
             parts += [_Part(gap if i == 0 else joint, row) for i, row in enumerate(ids)]
         return parts
 
@@ -256,7 +264,7 @@ def lucky(sources: Sequence[Sequence[int]], rows: int, settings: DecodingSetting
     return choose
 
 
-UNSPACED = {"zh", "ja", "th", "lo", "km", "my"}
+UNSPACED = {"zh", "zho", "cmn", "yue", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
 """Languages written without spaces between sentences."""
 
 BREAKS = (

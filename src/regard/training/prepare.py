@@ -51,7 +51,7 @@ def claim(output: Path, overwrite: bool) -> None:
 
 def prepare(output: Path, request: Request, tell: Tell) -> None:
     """Fills `output`/training.new, and puts it in the place of what was there; on an error, leaves no trace."""
-    was_there = output.exists()
+    made = [folder for folder in (output, *output.parents) if not folder.exists()]
     new = output / NEW
     try:
         shutil.rmtree(new, ignore_errors=True)
@@ -62,9 +62,9 @@ def prepare(output: Path, request: Request, tell: Tell) -> None:
         raise
     except (RegardError, OSError) as error:
         shutil.rmtree(new, ignore_errors=True)
-        if not was_there:
-            with contextlib.suppress(OSError):
-                output.rmdir()
+        with contextlib.suppress(OSError):  # a folder that is not empty stays
+            for folder in made:
+                folder.rmdir()
         if isinstance(error, OSError):
             raise ModelError(f"{output}: cannot be written ({reason(error)})") from None
         raise

@@ -1,0 +1,130 @@
+"""Scores of a model or of files, alone and beside a baseline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.decoding.engine import load
+from regard.evaluation.scores import compare, score
+
+from .conftest import write_corpus
+from .running import Done, call, with_settings
+
+QUICK = ["--resamples", "40"]
+
+
+@pytest.fixture
+def test_set(tmp_path: Path) -> list[str]:
+    return write_corpus(tmp_path, "test", pairs=12, seed=9)
+
+
+def lines(path: str | Path) -> list[str]:
+    return Path(path).read_text(encoding="utf-8").splitlines()
+
+
+def scores(done: Done) -> dict[str, Any]:
+    assert (done.code, done.err) == (0, "")
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def test_a_model_is_scored(capsys: pytest.CaptureFixture[str], model: str, test_set: list[str], tmp_path: Path) -> None:
+    output = tmp_path / "out.de"
+    done = call(capsys, "evaluate", model, *test_set, *QUICK, "-o", str(output), "--beam", "2")
+    assert (done.code, done.err) == (0, "")
+    found = [t.text for t in load(model, "cpu").translate(lines(test_set[0]), beam=2)]
+    assert lines(output) == found
+    expected = score(found, lines(test_set[1]), language="de", resamples=40)
+    assert done.out == "12 sentences\n" + "".join(f"{each}\n" for each in expected)
+    assert [line.split()[0] for line in done.out.splitlines()[1:]] == ["BLEU", "chrF", "TER"]
+    assert done.out.count("|version:") == 3
+    assert done.out.count(" ± ") == 3
+
+
+def test_the_forms_of_a_test_set(
+    capsys: pytest.CaptureFixture[str], model: str, test_set: list[str], tmp_path: Path
+) -> None:
+    pairs = list(zip(lines(test_set[0]), lines(test_set[1]), strict=True))
+    (tmp_path / "test.tsv").write_text("".join(f"{en}\t{de}\n" for en, de in pairs), encoding="utf-8")
+    records = [json.dumps({"en": en, "de": de}) + "\n" for en, de in pairs]
+    (tmp_path / "test.jsonl").write_text("".join(records), encoding="utf-8")
+    results = [
+        call(capsys, "evaluate", model, *files, "--resamples", "0")
+        for files in (test_set, [str(tmp_path / "test.tsv")], [str(tmp_path / "test.jsonl")])
+    ]
+    assert results[0].code == 0
+    assert " ± " not in results[0].out
+    assert results[0] == results[1] == results[2]
+
+
+def test_translations_in_a_file_are_scored(
+    capsys: pytest.CaptureFixture[str], test_set: list[str], tmp_path: Path
+) -> None:
+    perfect = scores(call(capsys, "evaluate", "--hypotheses", test_set[1], test_set[1], "--json", *QUICK))
+    values = {each["name"]: each["value"] for each in perfect["scores"]}
+    assert values == {"BLEU": pytest.approx(100), "chrF": pytest.approx(100), "TER": 0.0}
+    assert perfect["comparisons"] == []
+    shouted = tmp_path / "shouted.de"
+    shouted.write_bytes("\ufeff".encode() + "\r\n".join(line.upper() for line in lines(test_set[1])).encode())
+    worse, same = (
+        scores(call(capsys, "evaluate", "--hypotheses", str(shouted), test_set[1], "--json", *QUICK, *flags))
+        for flags in ([], ["--lowercase"])
+    )
+    assert worse["scores"][0]["value"] < 50
+    assert same["scores"][0]["value"] == pytest.approx(100)
+
+
+def test_language_and_tokenizer_are_in_the_signature(capsys: pytest.CaptureFixture[str], test_set: list[str]) -> None:
+    for flags, tokenizer in (([], "13a"), (["--language", "zh"], "zh"), (["--tokenize", "char"], "char")):
+        found = scores(call(capsys, "evaluate", "--hypotheses", test_set[1], test_set[1], "--json", *QUICK, *flags))
+        assert f"|tok:{tokenizer}|" in found["scores"][0]["signature"]
+
+
+def test_the_language_is_the_models_unless_it_is_given(
+    capsys: pytest.CaptureFixture[str], model: str, test_set: list[str], tmp_path: Path
+) -> None:
+    chinese = with_settings(model, tmp_path, 'target = "de"', 'target = "zh"')
+    for flags, tokenizer in (([], "zh"), (["--language", "de"], "13a")):
+        found = scores(call(capsys, "evaluate", chinese, *test_set, "--json", "--resamples", "0", *flags))
+        assert f"|tok:{tokenizer}|" in found["scores"][0]["signature"]
+
+
+def test_a_file_is_a_baseline(capsys: pytest.CaptureFixture[str], test_set: list[str], tmp_path: Path) -> None:
+    baseline = tmp_path / "baseline.de"
+    baseline.write_text("ein Hund\n" * 12)
+    command = ["evaluate", "--hypotheses", test_set[1], test_set[1], "--baseline", str(baseline), *QUICK]
+    found = scores(call(capsys, *command, "--json"))
+    references = lines(test_set[1])
+    expected = compare(["ein Hund"] * 12, references, references, resamples=40)
+    assert [each["metric"] for each in found["comparisons"]] == ["BLEU", "chrF", "TER"]
+    for ours, theirs in zip(found["comparisons"], expected, strict=True):
+        assert (ours["baseline"], ours["system"], ours["p_value"]) == (theirs.baseline, theirs.system, theirs.p_value)
+    told = call(capsys, *command).out.splitlines()
+    assert told[4].startswith(f"BLEU against the baseline: {expected[0].baseline:.2f} -> 100.00 (+")
+    assert told[4].endswith(", significant at 0.05")
+
+
+def test_a_model_is_a_baseline(capsys: pytest.CaptureFixture[str], model: str, test_set: list[str]) -> None:
+    itself = scores(call(capsys, "evaluate", model, *test_set, "--baseline", model, "--json", *QUICK))
+    assert [(each["baseline"], each["p_value"]) for each in itself["comparisons"]] == [
+        (each["value"], 1.0) for each in itself["scores"]
+    ]
+    told = call(capsys, "evaluate", "--hypotheses", test_set[1], *test_set, "--baseline", model, *QUICK)
+    assert told.code == 0
+    assert f"BLEU against the baseline: {itself['scores'][0]['value']:.2f} -> 100.00" in told.out
+
+
+def test_kept_translations_have_a_line_for_each_source(
+    capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path
+) -> None:
+    """Also where a source has line ends, as in JSON it can."""
+    test_set, output = tmp_path / "test.jsonl", tmp_path / "out.de"
+    record = {"source": "a dog\nshe", "target": "ein Hund\nsie"}
+    test_set.write_text(2 * (json.dumps(record) + "\n"))
+    done = call(capsys, "evaluate", model, str(test_set), "--resamples", "0", "-o", str(output))
+    assert done.code == 0
+    assert len(lines(output)) == 2
