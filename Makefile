@@ -1,6 +1,5 @@
 # Everything from a fresh clone: each target makes the environment and installs what it needs.
 PYTHON ?= python3
-DATA ?= ../shared/data/multi30k
 BIN := .venv/bin
 
 .PHONY: demo test quick check fix bench clean help
@@ -27,8 +26,8 @@ fix: .venv/dev   ## repair style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/dev ## training speed beside the peers (DATA=folder of Multi30k)
-	$(BIN)/python benchmarks/training.py --data $(DATA)
+bench: .venv/dev ## training speed beside the peers (DATA=folder with Multi30k; about an hour)
+	$(BIN)/python benchmarks/training.py --variants shipped,malloc $(if $(DATA),--data $(DATA))
 
 clean:           ## remove what the other targets made
 	rm -rf .venv .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

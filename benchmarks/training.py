@@ -128,10 +128,20 @@ def main() -> int:
     return 0
 
 
+DATA = ("data/multi30k", "../shared/data/multi30k")
+
+
 def parse_arguments() -> argparse.Namespace:
     peers = [name for name in SYSTEMS if name != REGARD]
     parser = argparse.ArgumentParser(description="Training speed of regard and of its peers, in one run.")
-    parser.add_argument("--data", type=Path, required=True, help="folder with train.en and train.de")
+    known = [folder for folder in map(Path, DATA) if folder.is_dir()]
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=not known,
+        default=known[0] if known else None,
+        help=f"folder with Multi30k's train.en and train.de; default: the first there is of {', '.join(DATA)}",
+    )
     parser.add_argument("--models", type=names_from(MODELS), default=list(MODELS), help="default: tiny,base")
     parser.add_argument("--peers", type=names_from(peers), default=peers, help=f"default: {','.join(peers)}")
     variants = ["shipped", "malloc", "settings"]

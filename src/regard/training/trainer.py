@@ -83,6 +83,8 @@ def resume(
     request = stored_request(folder)
     if request is None and not (folder / TRAINING / ABOUT).exists():
         raise ModelError(f"{folder}: there is no training to resume here")
+    if overrides and request is not None:
+        raise SettingsError(f"{folder}: was stopped while preparing: resume it as it was, or train with --overwrite")
     if overrides:
         change_training(folder, overrides)
     yield from run(folder, request, stop or threading.Event())
