@@ -146,7 +146,9 @@ class TrainingSettings(Section):
     evaluate_pairs: Annotated[int, "dev pairs translated at each evaluation", at_least(1)] = 500
     metric: Annotated[Literal["chrf", "bleu", "loss"], "what early stopping watches"] = "chrf"
     patience: Annotated[
-        int, "evaluations without improvement before training stops; 0: never stop early", at_least(0)
+        int,
+        "evaluations without improvement before training stops, once it has warmed up; 0: never stop early",
+        at_least(0),
     ] = 8
     average: Annotated[
         int, "checkpoints averaged into the final weights, the best and those around it", at_least(1)

@@ -61,6 +61,13 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(corpus: list[Pa
     assert a != c
 
 
+def test_the_loss_follows_the_golden_curve(corpus: list[Path], tmp_path: Path) -> None:
+    """A refactoring that changes what is learnt, or in which order, shows here."""
+    events = run(corpus, tmp_path / "run", model__dropout=0.0, training__warmup=2)
+    losses = [event.loss for event in events if isinstance(event, Progress)]
+    assert losses[::6] == pytest.approx([6.1621, 4.4601, 3.8122, 3.5943], rel=0.01)
+
+
 def test_accumulated_batches_equal_one_large_batch(corpus: list[Path], tmp_path: Path) -> None:
     """Two batches of an update are averaged over all their tokens, not batch by batch."""
     run(corpus, tmp_path / "run", training__steps=1, model__dropout=0.0)

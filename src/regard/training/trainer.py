@@ -315,7 +315,7 @@ class Trainer:
         settings, state = self.settings.training, self.state
         if state.step >= settings.steps:
             return f"all {settings.steps:,} steps are done"
-        if state.evaluations and settings.patience:
+        if state.evaluations and settings.patience and state.step > settings.warmup:
             best = state.ranked(settings.metric)[0]
             since = sum(e["step"] > best for e in state.evaluations)
             if since >= settings.patience:
