@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from regard.options import options
-from regard.settings import PRESETS, Settings
+from regard.presets import PRESETS, TASKS
+from regard.settings import Settings
 
 HEAD = """# Settings
 
@@ -28,17 +29,24 @@ def page() -> str:
         bounds = f" {option.bounds}" if option.bounds else ""
         lines.append(f"| `{name}` | `{shown(option.default)}` | {kind(option.type)}{bounds} | {option.help} |")
     lines += ["\n## Presets\n", "Chosen by the size of the corpus where `preset` is `auto` (the default).\n"]
-    lines += ["| preset | changes |", "|---|---|"]
-    for preset, tables in PRESETS.items():
-        changes = (f"`{table}.{key} = {shown(value)}`" for table, keys in tables.items() for key, value in keys.items())
-        lines.append(f"| {preset} | {', '.join(changes)} |")
+    lines += ["| task | preset | changes |", "|---|---|---|"]
+    for task, presets in PRESETS.items():
+        for preset, tables in {"always": TASKS[task], **presets}.items():
+            if tables:
+                lines.append(f"| {task} | {preset} | {changes(tables)} |")
     return "\n".join(lines) + "\n"
+
+
+def changes(tables: dict[str, Any]) -> str:
+    return ", ".join(
+        f"`{table}.{key} = {shown(value)}`" for table, keys in tables.items() for key, value in keys.items()
+    )
 
 
 def shown(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def kind(hint: Any) -> str:
@@ -48,7 +56,7 @@ def kind(hint: Any) -> str:
     if hint in names:
         return names[hint]
     if get_origin(hint) is tuple:
-        return "numbers"
+        return "names" if get_args(hint)[0] is str else "numbers"
     return " or ".join("none" if each is type(None) else names[each] for each in get_args(hint))
 
 

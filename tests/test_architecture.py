@@ -16,7 +16,7 @@ every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.re
 
 LEVELS = [  # each may import those above it in this list
     ["errors"],
-    ["options"],
+    ["options", "presets"],
     ["settings", "text"],
     ["model"],
     ["folder"],

@@ -9,9 +9,11 @@ import torch
 from benchmarks.peers.meter import Counts, Job, Meter
 from regard.options import dump
 from regard.settings import ModelSettings, Settings, TrainingSettings
+from regard.text.tokenizer import Specials
 from regard.training import trainer as trainer_module
-from regard.training.batches import Batch, Examples, write_examples
+from regard.training.batches import Examples, PairBatch, write_examples
 from regard.training.events import Progress
+from regard.training.task import Batch
 from regard.training.trainer import Trainer
 
 
@@ -30,14 +32,14 @@ def prepare(job: Job) -> Trainer:
         pairs = zip(*job.sentences(), strict=True)
         write_examples(folder / "training" / name, pairs, job.vocabulary_size)
     (folder / "model.toml").write_text(dump(settings(job, job.target_tokens)), encoding="utf-8")
-    about = {"preset": "as asked", "reason": "as asked", "held_out": {"dev": 0}}
+    about = {"preset": "as asked", "reason": "as asked", "examples": len(job.sentences()[0]), "held_out": {"dev": 0}}
     (folder / "training" / "about.json").write_text(json.dumps(about), encoding="utf-8")
     # a batch's budget counts padding and the longer side; raise it until an average batch holds as much as asked
     plan = Examples(folder / "training" / "train").plan(job.target_tokens, job.seed, 0)
     labels = sum(len(target) + 1 for target in job.sentences()[1])
     budget = round(job.target_tokens * job.target_tokens / (labels / len(plan)))
     (folder / "model.toml").write_text(dump(settings(job, budget)), encoding="utf-8")
-    sizes = SimpleNamespace(size=job.vocabulary_size)
+    sizes = SimpleNamespace(size=job.vocabulary_size, specials=Specials())
     vocabularies = SimpleNamespace(load=lambda _: SimpleNamespace(source=sizes, target=sizes))
     setattr(trainer_module, "Vocabularies", vocabularies)  # noqa: B010 (the name is not public)
     return Trainer(folder)
@@ -84,12 +86,13 @@ def run(trainer: Trainer, job: Job, meter: Meter) -> None:
             meter.start()
         if event.step == job.warmup + job.steps:
             for batch in seen:
+                assert isinstance(batch, PairBatch)
                 meter.add(count(batch))
             meter.stop()
             return
 
 
-def count(batch: Batch) -> Counts:
+def count(batch: PairBatch) -> Counts:
     rows, positions = len(batch.source), batch.source.numel() + batch.labels.numel()
     source, labels = (int(size) for size in batch.sizes)
     return Counts(source - rows, labels, positions, positions - source - labels)

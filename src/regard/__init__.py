@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from regard.decoding.engine import Translation, Translator, load
+    from regard.decoding.engine import load
+    from regard.decoding.reader import Classifier, Embedder, Filler
+    from regard.decoding.translator import Translation, Translator
+    from regard.decoding.writer import Writer
     from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
     from regard.evaluation.scores import compare, score
     from regard.model.observe import observe
@@ -23,8 +26,12 @@ if TYPE_CHECKING:
     from regard.training.trainer import resume, train
 
 _HOMES = {
-    "Translation": "decoding.engine",
-    "Translator": "decoding.engine",
+    "Classifier": "decoding.reader",
+    "Embedder": "decoding.reader",
+    "Filler": "decoding.reader",
+    "Translation": "decoding.translator",
+    "Translator": "decoding.translator",
+    "Writer": "decoding.writer",
     "load": "decoding.engine",
     "DataError": "errors",
     "InputError": "errors",
@@ -40,7 +47,10 @@ _HOMES = {
 }
 
 __all__ = [
+    "Classifier",
     "DataError",
+    "Embedder",
+    "Filler",
     "InputError",
     "ModelError",
     "RegardError",
@@ -48,6 +58,7 @@ __all__ = [
     "SettingsError",
     "Translation",
     "Translator",
+    "Writer",
     "compare",
     "load",
     "observe",

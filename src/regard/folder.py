@@ -22,8 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from regard.errors import ModelError, RegardError
-from regard.model.transformer import EncoderDecoder
+from regard.errors import InputError, ModelError, RegardError
+from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import Settings, recorded
 from regard.text.tokenizer import Vocabularies
 
@@ -37,13 +37,28 @@ SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, TRAINING = (
 )
 
 
+Model = EncoderDecoder | Decoder | Encoder
+
+
 @dataclass(frozen=True)
 class Contents:
     """What a model folder holds, read."""
 
     settings: Settings
     vocabularies: Vocabularies
-    model: EncoderDecoder
+    model: Model
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the first of CUDA, MPS and CPU that is there."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError):  # ImportError: the device of a library that is not installed
+        raise InputError(f"the device {name} is not there: use auto, cpu, cuda or mps") from None
+    return device
 
 
 def read_folder(path: Path, device: torch.device | str = "cpu") -> Contents:
@@ -72,9 +87,20 @@ def read_settings(path: Path) -> Settings:
         raise ModelError(f"{path}: damaged, or written by another version of Regard: {error}") from None
 
 
-def build_model(settings: Settings, vocabularies: Vocabularies) -> EncoderDecoder:
-    """A model of this shape with random weights."""
-    return EncoderDecoder(settings.model, vocabularies.source.size, vocabularies.target.size)
+def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
+    """A model of this shape, for this task, with random weights."""
+    shape, size = settings.model, vocabularies.target.size
+    match settings.task:
+        case "translate":
+            return EncoderDecoder(shape, vocabularies.source.size, size)
+        case "write":
+            return Decoder(shape, size)
+        case "fill":
+            return Encoder(shape, size, fills=True)
+        case "classify":
+            return Encoder(shape, size, labels=len(settings.data.labels))
+        case "embed":
+            return Encoder(shape, size)
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:

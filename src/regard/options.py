@@ -138,9 +138,9 @@ def _as_type(hint: Any, value: Any, path: str) -> Any:
             raise SettingsError(f"{path} must be one of {', '.join(map(str, args))}, not {value!r}")
         return value
     if origin is tuple:
-        items = value.split(",") if isinstance(value, str) else value
+        items = (value.split(",") if value else []) if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
-            raise SettingsError(f"{path} must be several numbers with commas between, not {value!r}")
+            raise SettingsError(f"{path} must be several values with commas between, not {value!r}")
         return tuple(_as_type(args[0], item, path) for item in items)
     if hint is bool and isinstance(value, str) and value in ("true", "false"):
         return value == "true"

@@ -1,18 +1,20 @@
-"""Every option of Regard, declared once, and the presets.
+"""Every option of Regard, declared once.
 
-Later wins: defaults, then the preset, then the file, then the flags. `options.py` does the work.
+Later wins: defaults, then what the task needs, then the preset, then the file, then the flags. `options.py` does the
+work, `presets.py` has the presets.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from regard.errors import SettingsError
 from regard.options import CHANCE, SHARE, Bounds, Section, at_least, build, merge
+from regard.presets import FINE_TUNING, NAMES, PRESETS, TASKS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,8 +29,14 @@ class DataSettings(Section):
     source: Annotated[str, "language of the source side, e.g. en"] = "source"
     target: Annotated[str, "language of the target side, e.g. de"] = "target"
     dev_pairs: Annotated[
-        int | None, "pairs split off as dev set when none is given; none: by corpus size", at_least(1)
+        int | None, "pairs or labelled texts split off as dev set when none is given; none: by corpus size", at_least(1)
     ] = None
+    documents: Annotated[
+        Literal["file", "paragraph", "line"],
+        "what a document is in a text file (write, fill): the whole file, what stands between blank lines, or a line; a line <|endoftext|> always ends one",
+    ] = "file"
+    carrier: Annotated[Literal["text", "word"], "what has a label (classify)"] = "text"
+    labels: Annotated[tuple[str, ...], "the labels of a classifier; filled in from its data"] = ()
     max_characters: Annotated[int, "pairs with a longer side are dropped", at_least(1)] = 2000
     undecodable: Annotated[Literal["error", "drop"], "what to do with a line that is not UTF-8"] = "error"
 
@@ -84,6 +92,11 @@ class ModelSettings(Section):
     segments: Annotated[int, "sentence types that have an embedding (BERT: 2)", at_least(0)] = 0
     bias: Annotated[bool, "linear layers of attention and feed-forward have a bias"] = True
     output_bias: Annotated[bool, "the output layer has a bias"] = False
+    pooler: Annotated[
+        Literal["none", "tanh", "relu"],
+        "a layer over the first position, with this nonlinearity, before a whole text is judged (BERT: tanh)",
+    ] = "none"
+    next_sentence: Annotated[bool, "a head that tells whether one text follows another (BERT)"] = False
     dropout: Annotated[float, "dropout of sublayer outputs", CHANCE] = 0.1
     embedding_dropout: Annotated[float | None, "dropout of embeddings; none: as dropout", CHANCE] = None
     attention_dropout: Annotated[float, "dropout of attention weights", CHANCE] = 0.0
@@ -104,6 +117,8 @@ class ModelSettings(Section):
             raise SettingsError(
                 f"rotary positions turn pairs of numbers: a head's key width must be even, not {self.head_width}"
             )
+        if self.next_sentence and self.pooler == "none":
+            raise SettingsError("model.next_sentence judges whole texts: set model.pooler to tanh")
         if self.positions.startswith("sinusoidal") and self.width % 2:
             raise SettingsError(f"sinusoidal positions come in pairs: model.width must be even, not {self.width}")
 
@@ -139,12 +154,19 @@ class TrainingSettings(Section):
     epsilon: Annotated[float, "Adam's term against division by zero", at_least(0)] = 1e-9
     weight_decay: Annotated[float, "decoupled weight decay (AdamW)", at_least(0)] = 0.0
     clip: Annotated[float, "largest norm of the gradient; 0: no limit", at_least(0)] = 1.0
+    masked: Annotated[float, "share of the tokens that fill has to guess (Devlin et al., 2019)", Bounds(0.01, 0.9)] = (
+        0.15
+    )
+    whole_words: Annotated[bool, "fill guesses whole words, not pieces of them"] = False
     label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = 0.1
     evaluate_every: Annotated[
         int, "updates between evaluations on the dev set, each with a checkpoint", at_least(1)
     ] = 500
     evaluate_pairs: Annotated[int, "dev pairs translated at each evaluation", at_least(1)] = 500
-    metric: Annotated[Literal["chrf", "bleu", "loss"], "what early stopping watches"] = "chrf"
+    metric: Annotated[
+        Literal["chrf", "bleu", "loss", "accuracy", "f1"],
+        "what early stopping watches: chrf or bleu of translations, accuracy or f1 of labels, or the loss",
+    ] = "chrf"
     patience: Annotated[
         int,
         "evaluations without improvement before training stops, once it has warmed up; 0: never stop early",
@@ -171,7 +193,11 @@ class DecodingSettings(Section):
     """How text is produced."""
 
     beam: Annotated[int, "hypotheses kept at each step; 1: greedy", at_least(1)] = 5
-    length_penalty: Annotated[float, "alpha of ((5 + length) / 6) ^ alpha (Wu et al., 2016)", Bounds(0, 10)] = 0.6
+    length_penalty: Annotated[float, "alpha, by which longer outputs are favoured; 0: not at all", Bounds(0, 10)] = 0.6
+    penalty: Annotated[
+        Literal["google", "power"],
+        "form of the length penalty: ((5 + length) / 6) ^ alpha (Wu et al., 2016), or length ^ alpha (Marian, Hugging Face)",
+    ] = "google"
     alternatives: Annotated[int, "further translations given beside the best", at_least(0)] = 0
     temperature: Annotated[
         float, "0: search for the most probable; above: draw, the higher the wilder", at_least(0)
@@ -179,24 +205,42 @@ class DecodingSettings(Section):
     top_k: Annotated[int, "draw among the k most probable tokens; 0: all", at_least(0)] = 0
     top_p: Annotated[float, "draw among the most probable tokens that make up this probability", SHARE] = 1.0
     min_p: Annotated[float, "draw among tokens at least this probable, relative to the most probable", SHARE] = 0.0
+    repetition_penalty: Annotated[
+        float, "makes tokens that were there before less likely (Keskar et al., 2019); 1: not at all", Bounds(0.01, 100)
+    ] = 1.0
     seed: Annotated[int, "makes drawing reproducible", at_least(0)] = 0
+    max_tokens: Annotated[int, "longest continuation of a text, in tokens", at_least(1)] = 256
     max_ratio: Annotated[float, "longest output, as a multiple of the source's tokens (plus 20)", at_least(0)] = 2.0
     batch_tokens: Annotated[int, "source tokens decoded together, padding and beams included", at_least(1)] = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSettings(Section):
+    """How a text becomes one vector."""
+
+    pooling: Annotated[Literal["mean", "first"], "the mean of the states of all tokens, or the state of the first"] = (
+        "mean"
+    )
+    normalize: Annotated[bool, "vectors have length 1, so that their product is the cosine"] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
     """All settings of one model and its training; what model.toml holds."""
 
-    task: Annotated[Literal["translate"], "what the model is for"] = "translate"
+    task: Annotated[
+        Literal["translate", "write", "fill", "classify", "embed"],
+        "what the model is for: to translate, to continue text (GPT), to fill gaps (BERT), to label, or to turn text into vectors",
+    ] = "translate"
     preset: Annotated[
-        Literal["auto", "tiny", "small", "base", "big"], "size of the model; auto: by corpus size and device"
+        Literal["auto", "tiny", "small", "base", "big", "modern"], "size of the model; auto: by corpus size and device"
     ] = "auto"
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,81 +249,6 @@ class Settings(Section):
                 f"model.tie = {self.model.tie} shares the source and target tables, which needs "
                 "tokenizer.joint = true: set model.tie to output or none"
             )
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    # Wu et al. (2021) found this shape best on 29,000 pairs: small, and strongly regularised.
-    "tiny": {
-        "tokenizer": {"vocabulary": 8_000},
-        "model": {
-            "width": 128,
-            "hidden": 256,
-            "heads": 4,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "dropout": 0.3,
-        },
-        "training": {"batch_tokens": 4096, "learning_rate": 5e-3, "warmup": 2000, "steps": 12_000},
-    },
-    "small": {
-        "tokenizer": {"vocabulary": 12_000},
-        "model": {
-            "width": 256,
-            "hidden": 1024,
-            "heads": 4,
-            "encoder_layers": 3,
-            "decoder_layers": 3,
-            "dropout": 0.2,
-        },
-        "training": {"batch_tokens": 4096, "learning_rate": 2e-3, "warmup": 2000, "steps": 40_000},
-    },
-    "base": {
-        "tokenizer": {"vocabulary": 32_000},
-        "model": {
-            "width": 512,
-            "hidden": 2048,
-            "heads": 8,
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "dropout": 0.1,
-        },
-        "training": {
-            "batch_tokens": 8192,
-            "accumulate": 2,
-            "learning_rate": 7e-4,
-            "warmup": 4000,
-            "steps": 100_000,
-        },
-    },
-    "big": {
-        "tokenizer": {"vocabulary": 32_000},
-        "model": {
-            "width": 1024,
-            "hidden": 4096,
-            "heads": 16,
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "dropout": 0.3,
-        },
-        "training": {
-            "batch_tokens": 8192,
-            "accumulate": 4,
-            "learning_rate": 5e-4,
-            "warmup": 4000,
-            "steps": 300_000,
-        },
-    },
-}
-
-
-def choose_preset(pairs: int, device: str) -> tuple[str, str]:
-    """The preset for a corpus of so many pairs, and the reason in words."""
-    limits = {"tiny": 50_000, "small": 500_000, "base": 5_000_000}
-    name = next((preset for preset, limit in limits.items() if pairs < limit), "big")
-    reason = f"{pairs:,} pairs" + (f" are fewer than {limits[name]:,}" if name in limits else "")
-    if name in ("base", "big") and device == "cpu":
-        return "small", f"{reason}, which asks for {name}, but on a CPU that would take weeks"
-    return name, reason
 
 
 def load(path: Path | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None) -> Settings:
@@ -301,12 +270,47 @@ def gather(path: Path | None = None, overrides: Mapping[str, Any] | None = None)
     return given
 
 
-def resolve(given: Mapping[str, Any], preset: str | None = None) -> Settings:
-    """What the user says on top of a preset: the one they name or, where they say auto or nothing, `preset`."""
-    named = given.get("preset", "auto")
+def resolve(given: Mapping[str, Any], preset: str | None = None, start: Settings | None = None) -> Settings:
+    """What the user says on top of what the task needs and of a preset.
+
+    The preset is the one that the user names or, where they say auto or nothing, `preset`. With a model to
+    `start` from, its shape and its vocabulary take the place of the preset's, and cannot be changed.
+    """
+    task, named = given.get("task", start.task if start else "translate"), given.get("preset", "auto")
     chosen = preset if named == "auto" and preset is not None else named
-    under = PRESETS.get(chosen, {}) if isinstance(chosen, str) else {}
-    return build(Settings, {**merge(under, given), "preset": chosen})
+    under = TASKS.get(task, {}) if isinstance(task, str) else {}
+    if start is None:
+        if isinstance(task, str) and task in PRESETS and isinstance(chosen, str) and chosen != "auto":
+            if chosen not in PRESETS[task] and chosen in NAMES:
+                raise SettingsError(f"there is no preset {chosen} for {task}: use {', '.join(PRESETS[task])} or auto")
+            under = merge(under, PRESETS[task].get(chosen, {}))
+    else:
+        under, given = continued(start, task, under, given)
+    return build(Settings, {**merge(under, given), "task": task, "preset": chosen})
+
+
+def continued(
+    start: Settings, task: str, under: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings under the user's, and the user's, for a model that starts from another one's weights."""
+    if given.get("preset", "auto") != "auto":
+        raise SettingsError("a preset is a shape of model, and with --from the shape is that of the other model")
+    fixed = [f"{table}.{key}" for table in ("model", "tokenizer") for key in given.get(table, {}) if key not in FREE]
+    if fixed:
+        raise SettingsError(f"{fixed[0]} is that of the model given with --from, and cannot be changed")
+    shape, data = asdict(start.model), asdict(start.data)
+    if task == "classify":
+        shape["next_sentence"] = False
+        shape["pooler"] = "tanh" if shape["pooler"] == "none" else shape["pooler"]
+    if task != start.task:
+        data = {}
+    tables = {"model": shape, "tokenizer": asdict(start.tokenizer), "data": data}
+    tables |= {"decoding": asdict(start.decoding), "embedding": asdict(start.embedding)}
+    return merge(merge(under, tables), FINE_TUNING), dict(given)
+
+
+FREE = ("dropout", "embedding_dropout", "attention_dropout", "activation_dropout")
+"""Settings of a model that its weights do not depend on."""
 
 
 def recorded(path: Path) -> Settings:

@@ -16,7 +16,7 @@ from regard.settings import DecodingSettings, Settings
 from .conftest import TINY, write_corpus
 from .running import call, process, tree
 
-VERBS = ["train", "translate", "evaluate", "info", "demo"]
+VERBS = ["train", "translate", "write", "fill", "classify", "embed", "evaluate", "info", "demo"]
 
 
 # Help
@@ -82,8 +82,9 @@ def help_words(capsys: pytest.CaptureFixture[str], verb: str) -> str:
 def test_every_setting_is_in_the_help_of_train(capsys: pytest.CaptureFixture[str]) -> None:
     words = help_words(capsys, "train")
     missing = [o.path for o in options(Settings) if f"--{o.path} {' '.join(o.help.split())}" not in words]
-    assert missing == ["task", "preset"]  # there is but one task; the help of --preset has words of its own
-    assert "--preset PRESET auto, tiny, small, base or big" in words
+    assert missing == ["task", "preset"]  # the help of --task and --preset has words of its own
+    assert "--preset PRESET tiny, small, base, big, modern" in words
+    assert "--task TASK translate, write, fill or classify" in words
 
 
 @pytest.mark.parametrize("verb", ["translate", "evaluate"])
@@ -153,7 +154,7 @@ MISTAKES = {
     f"train {GOOD} --model.heads 3": "model.width 512 is not divisible by model.heads 3",
     f"train {GOOD} --model.heads many": "model.heads must be a whole number, not 'many'",
     f"train {GOOD} --model.dropout 1": "model.dropout must be from 0 to below 1, not 1.0",
-    f"train {GOOD} --preset huge": "preset must be one of auto, tiny, small, base, big, not 'huge'",
+    f"train {GOOD} --preset huge": "preset must be one of auto, tiny, small, base, big, modern, not 'huge'",
     f"train {GOOD} --settings missing.toml": "missing.toml: cannot be read (No such file or directory)",
     f"train {GOOD} --settings broken.toml": "broken.toml: not valid TOML",
     f"train {GOOD} --settings odd.toml": "unknown setting model.widht; did you mean model.width?",

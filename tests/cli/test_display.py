@@ -11,7 +11,8 @@ from rich.console import Console
 
 from regard.cli import display
 from regard.cli.display import duration, show_training
-from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress, Sample, Stage
+from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress, Stage
+from regard.training.prepare import TASKS
 
 PROGRESS = Progress(
     step=1_500,
@@ -23,16 +24,16 @@ PROGRESS = Progress(
     tokens_per_second=9_876.0,
     seconds_left=90.0,
 )
-SAMPLE = Sample("a [bold]dog", "ein [bold]Hund :dog:", "der Hund")
+SAMPLE = [("source", "a [bold]dog"), ("model", "ein [bold]Hund :dog:"), ("reference", "der Hund")]
 EVENTS: list[Event] = [
     Stage("reading", 0),
     Stage("reading", 5_000, 10_000),
     Note("train: [red]3 left out (x.en:7)"),
-    Prepared(1_200, 100, "tiny", "1,200 pairs are fewer than 50,000", 400, 12_345, "cpu", 0, 2_000),
+    Prepared(1_200, 100, "pairs", "tiny", "1,200 pairs are fewer than 50,000", 400, 12_345, "cpu", 0, 2_000),
     PROGRESS,
-    Evaluation(1_500, 2.0, 7.39, 21.5, 44.0, True, SAMPLE),
+    Evaluation(1_500, 2.0, 7.39, {"bleu": 21.5, "chrf": 44.0}, True, SAMPLE),
     replace(PROGRESS, step=2_000, seconds_left=0.0),
-    Evaluation(2_000, 2.0, 7.41, 21.4, 43.0, False, SAMPLE),
+    Evaluation(2_000, 2.0, 7.41, {"bleu": 21.4, "chrf": 43.0}, False, SAMPLE),
     Finished("all 2,000 steps are done", True, 2_000, 3_700.0, {"dev": ["BLEU 21.50", "chrF 44.00"]}),
 ]
 
@@ -102,10 +103,17 @@ def test_a_run_that_was_stopped_has_not_ended(terminal: bool) -> None:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_resumed_run_says_where_it_goes_on(terminal: bool) -> None:
-    prepared = Prepared(1_200, 100, "tiny", "as asked", 400, 12_345, "cpu", 700, 2_000)
+    prepared = Prepared(1_200, 100, "pairs", "tiny", "as asked", 400, 12_345, "cpu", 700, 2_000)
     seen = show([prepared, EVENTS[-1]], terminal)
     assert "Preset tiny: as asked.\n" in seen
     assert "Training from step 700 on 1,200 pairs" in seen
+
+
+def test_every_score_of_a_task_has_words() -> None:
+    named = {name for _, task in TASKS.values() for name in task.prints}
+    assert named == set(display.SCORES)
+    evaluation = Evaluation(10, 1.0, 2.72, {"accuracy": 91.25, "f1": 90.0}, False, [])
+    assert display.describe(evaluation) == "dev at step 10: accuracy 91.2 %  F1 90.0 %  perplexity 2.72"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from regard.decoding.engine import load
+from regard.decoding.engine import load_as
+from regard.decoding.translator import Translator
 from regard.evaluation.scores import compare, score
 
 from .conftest import write_corpus
@@ -36,7 +37,7 @@ def test_a_model_is_scored(capsys: pytest.CaptureFixture[str], model: str, test_
     output = tmp_path / "out.de"
     done = call(capsys, "evaluate", model, *test_set, *QUICK, "-o", str(output), "--beam", "2")
     assert (done.code, done.err) == (0, "")
-    found = [t.text for t in load(model, "cpu").translate(lines(test_set[0]), beam=2)]
+    found = [t.text for t in load_as(Translator, model, "cpu").translate(lines(test_set[0]), beam=2)]
     assert lines(output) == found
     expected = score(found, lines(test_set[1]), language="de", resamples=40)
     assert done.out == "12 sentences\n" + "".join(f"{each}\n" for each in expected)

@@ -36,7 +36,7 @@ def test_a_run_tells_its_course(trained: tuple[Path, str]) -> None:
     assert re.search(r"^Training ended after \d+ s: all 20 steps are done\.$", printed, re.MULTILINE)
     assert (
         lines[-1]
-        == f"The model is in {folder} (read {folder / 'card.md'}). Use it with: regard translate {folder} FILE"
+        == f"The model is in {folder} (read {folder / 'card.md'}). Use it with: regard translate {folder} input.txt"
     )
     assert not any(line != line.rstrip() or "\x1b" in line for line in lines)
 

@@ -14,7 +14,8 @@ import pytest
 
 from regard.cli import main
 from regard.cli.translate import read_lines
-from regard.decoding.engine import Translator, load
+from regard.decoding.engine import load_as
+from regard.decoding.translator import Translator
 
 from .running import call, process, with_settings
 
@@ -24,7 +25,7 @@ TEXT = "".join(line + "\n" for line in LINES).encode()
 
 @pytest.fixture(scope="module")
 def translator(trained: tuple[Path, str]) -> Translator:
-    return load(trained[0], "cpu")
+    return load_as(Translator, trained[0], "cpu")
 
 
 @pytest.fixture(scope="module")

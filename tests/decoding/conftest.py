@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.decoding.engine import Translator, load
+from regard.decoding.engine import load_as
+from regard.decoding.translator import Translator
 from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, build_model, parameters, write_tensors, write_text
 from regard.model.transformer import EncoderDecoder
 from regard.options import dump
@@ -41,6 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     torch.manual_seed(1)
     model = build_model(settings, vocabularies)
+    assert isinstance(model, EncoderDecoder)
     learn_a_little(model, vocabularies)
     path = tmp_path_factory.mktemp("models") / "en-de"
     write_text(path / SETTINGS, dump(settings))
@@ -67,4 +69,4 @@ def padded(rows: list[list[int]]) -> torch.Tensor:
 
 @pytest.fixture(scope="session")
 def translator(folder: Path) -> Translator:
-    return load(folder, "cpu")
+    return load_as(Translator, folder, "cpu")

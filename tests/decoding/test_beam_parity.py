@@ -8,17 +8,16 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from regard.decoding.engine import ModelStep
 from regard.decoding.search import Hypothesis, beam_search, follow, highest, power_penalty
+from regard.decoding.step import NextToken, TranslationStep
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
-from regard.text.tokenizer import BOS, EOS, MASK, PAD, UNK
+from regard.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Specials
 
 from ..model.foreign import copy_marian
 
 VOCABULARY, LIMIT = 40, 12
 SOURCES = [[7, 30, 12, 9, 25], [11], [5, 39, 8, 8, 21, 14, 33], [20, 6, 17], [10, 10, 38, 28, 5, 6]]
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(params=[0, 1, 5, 7], scope="module")
@@ -111,7 +110,7 @@ def test_beam_search_equals_hugging_face(
 ) -> None:
     ours, theirs = models
     with torch.inference_mode():
-        step = ModelStep(ours, SOURCES, CPU)
+        step = TranslationStep(ours, SOURCES, Specials(), NextToken(Specials()))
         limits = [LIMIT] * len(SOURCES)
         found = beam_search(step, limits, end=EOS, width=beams, penalty=power_penalty(alpha), best=count)
     assert_same(found, generate(theirs, beams, count, alpha))
@@ -120,7 +119,7 @@ def test_beam_search_equals_hugging_face(
 def test_greedy_equals_hugging_face(models: tuple[EncoderDecoder, Any]) -> None:
     ours, theirs = models
     with torch.inference_mode():
-        step = ModelStep(ours, SOURCES, CPU)
+        step = TranslationStep(ours, SOURCES, Specials(), NextToken(Specials()))
         found = follow(step, [LIMIT] * len(SOURCES), end=EOS, penalty=power_penalty(0.6), choose=highest)
     assert_same(found, generate(theirs, 1, 1, 0.6))
 

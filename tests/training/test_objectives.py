@@ -9,9 +9,8 @@ from torch.nn import functional as F
 
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
-from regard.text.tokenizer import PAD
 from regard.training import objectives
-from regard.training.batches import Batch
+from regard.training.batches import IGNORE, PairBatch
 from regard.training.objectives import cross_entropy, fused_cross_entropy, translation_loss
 
 
@@ -70,8 +69,10 @@ def test_padding_does_not_count() -> None:
     labels = torch.tensor([[7, 8, 2]])
     import numpy as np
 
-    alone = translation_loss(model, Batch(source, target, labels, np.array([3, 3])), 0.1)
-    padded = Batch(F.pad(source, (0, 4)), F.pad(target, (0, 5)), F.pad(labels, (0, 5), value=PAD), np.array([3, 3]))
+    sizes = np.array([3, 3])
+    alone = translation_loss(model, PairBatch(source, target, labels, None, sizes), 0.1)
+    longer, keep = F.pad(source, (0, 4)), F.pad(torch.ones_like(source, dtype=torch.bool), (0, 4))
+    padded = PairBatch(longer, F.pad(target, (0, 5)), F.pad(labels, (0, 5), value=IGNORE), keep, sizes)
     wide = translation_loss(model, padded, 0.1)
     assert wide.tokens == alone.tokens == 3
     torch.testing.assert_close(wide.total, alone.total)

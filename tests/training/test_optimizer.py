@@ -48,6 +48,20 @@ def test_adam_follows_its_paper() -> None:
         first, second = 0.9 * first + 0.1 * gradient, 0.98 * second + 0.02 * gradient**2
         expected -= 0.01 * (first / (1 - 0.9**step)) / ((second / (1 - 0.98**step)).sqrt() + 1e-9)
         weight.grad = gradient.float()
-        optimizer.param_groups[0]["lr"] = 0.01
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01
         optimizer.step()
     torch.testing.assert_close(weight.detach().double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_matrices_decay_and_vectors_do_not() -> None:
+    module = nn.Linear(2, 2)
+    before = [p.detach().clone() for p in module.parameters()]
+    optimizer = build_optimizer(module, TrainingSettings(weight_decay=0.5))
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    torch.testing.assert_close(module.weight.detach(), before[0] * (1 - 0.1 * 0.5))
+    torch.testing.assert_close(module.bias.detach(), before[1])

@@ -7,15 +7,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import regard
 from regard.errors import DataError, ModelError, SettingsError
 from regard.folder import read_folder, read_tensors
-from regard.training.batches import Batch
 from regard.training.checkpoint import State, average, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
+from regard.training.task import Batch
 from regard.training.trainer import Trainer, resume, train
 
 from .corpora import SMALL, write_reversals
@@ -37,7 +38,7 @@ def test_a_run_tells_its_course_and_leaves_a_whole_folder(corpus: list[Path], tm
     assert [e.step for e in progress] == list(range(1, 25))
     assert [e.step for e in events if isinstance(e, Evaluation)] == [8, 16, 24]
     prepared = next(e for e in events if isinstance(e, Prepared))
-    assert (prepared.pairs + prepared.dev_pairs, prepared.preset) == (300, "tiny")
+    assert (prepared.examples + prepared.held_out, prepared.preset) == (300, "tiny")
     assert "fewer than 50,000" in prepared.reason
     assert any("dev" in e.text for e in events if isinstance(e, Note))
     assert isinstance(events[-1], Finished)
@@ -72,8 +73,8 @@ def test_accumulated_batches_equal_one_large_batch(corpus: list[Path], tmp_path:
     """Two batches of an update are averaged over all their tokens, not batch by batch."""
     run(corpus, tmp_path / "run", training__steps=1, model__dropout=0.0)
     trainer = Trainer(tmp_path / "run")
-    pairs = [trainer.train_set.batch([0, 1, 2]), trainer.train_set.batch(list(range(3, 10)))]
-    together = trainer.train_set.batch(list(range(10)))
+    pairs = [trainer.task.batch(np.arange(3), 0), trainer.task.batch(np.arange(3, 10), 0)]
+    together = trainer.task.batch(np.arange(10), 0)
     apart, whole = (gradients_of(trainer, batches) for batches in (pairs, [together]))
     assert apart
     for one, other in zip(apart, whole, strict=True):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from regard.cli.flags import Verbs
 
 if TYPE_CHECKING:
-    from regard.decoding.engine import Translator
+    from regard.decoding.translator import Translator
     from regard.demo.grammar import Sentence
 
 DEFAULT = Path("runs/demo")
@@ -55,7 +55,8 @@ def add(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from regard.cli.display import show_training
     from regard.cli.train import with_interrupts
-    from regard.decoding.engine import load
+    from regard.decoding.engine import load_as
+    from regard.decoding.translator import Translator
     from regard.demo.grammar import splits
     from regard.training.trainer import train
 
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not finished.complete:
         print(f"Stopped. Start over with: regard demo -o {arguments.output}")
         return 130
-    translator = load(arguments.output)
+    translator = load_as(Translator, arguments.output)
     show_scores(translator, sentences.test)
     show_examples(translator)
     print(

@@ -129,13 +129,9 @@ class _Live:
             e = self.evaluation
             parts.append(Text("  " + describe(e), style="green" if e.best else "yellow"))
             table = Table.grid(padding=(0, 1))
-            rows = (
-                ("source", e.sample.source),
-                ("model", e.sample.translation),
-                ("reference", e.sample.reference),
-            )
-            for label, text in rows:
-                table.add_row(Text(f"  {label:>9}", style="dim"), Text(text, overflow="ellipsis", no_wrap=True))
+            for label, text in e.sample:
+                shown = Text(" ".join(text.split()), overflow="ellipsis", no_wrap=True)
+                table.add_row(Text(f"  {label:>9}", style="dim"), shown)
             parts.append(table)
         return Group(*parts)
 
@@ -145,17 +141,24 @@ def introduce(event: Prepared) -> list[str]:
     start = f" from step {event.step:,}" if event.step else ""
     return [
         f"Preset {event.preset}: {event.reason}.",
-        f"Training{start} on {event.pairs:,} pairs ({event.dev_pairs:,} held out as dev set): "
+        f"Training{start} on {event.examples:,} {event.unit} ({event.held_out:,} held out as dev set): "
         f"{event.parameters:,} parameters, {event.vocabulary:,} tokens in the vocabulary, on {event.device}.",
     ]
 
 
 def describe(event: Evaluation) -> str:
     best = "  (best so far)" if event.best else ""
-    return (
-        f"dev at step {event.step:,}: BLEU {event.bleu:.1f}  chrF {event.chrf:.1f}  "
-        f"perplexity {event.perplexity:.2f}{best}"
-    )
+    scores = "".join(SCORES[name].format(value) + "  " for name, value in event.scores.items())
+    return f"dev at step {event.step:,}: {scores}perplexity {event.perplexity:.2f}{best}"
+
+
+SCORES = {
+    "bleu": "BLEU {:.1f}",
+    "chrf": "chrF {:.1f}",
+    "accuracy": "accuracy {:.1f} %",
+    "f1": "F1 {:.1f} %",
+    "nats_per_character": "{:.4f} nats a character",
+}
 
 
 def duration(seconds: float) -> str:

@@ -15,7 +15,9 @@ from regard.settings import DataSettings
 if TYPE_CHECKING:
     from regard.text.corpus import Pair
 
-DESCRIPTION = """BLEU, chrF and TER by sacrebleu, with signatures and 95 % bootstrap confidence intervals.
+DESCRIPTION = """Of a translator: BLEU, chrF and TER by sacrebleu, with signatures and 95 % bootstrap confidence
+intervals. Of a model that writes, given text files: perplexity and nats per character. Of a classifier, given labelled
+files: accuracy, F1, and which labels were taken for which.
 
   regard evaluate MODEL test.en test.de                  translate and score (also one .tsv or .jsonl)
   regard evaluate --hypotheses out.de test.de            score translations that you have
@@ -50,6 +52,9 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    task = _task(arguments)
+    if task != "translate":
+        return _measure(arguments, task)
     from regard.evaluation.scores import compare, score
 
     language = arguments.language
@@ -91,6 +96,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _task(arguments: argparse.Namespace) -> str:
+    """What the model to be measured is for."""
+    path = Path(arguments.files[0])
+    if arguments.hypotheses or not (path / "model.toml").is_file():
+        return "translate"
+    from regard.folder import read_settings
+
+    return read_settings(path).task
+
+
+def _measure(arguments: argparse.Namespace, task: str) -> int:
+    """Measures a model that does not translate."""
+    from regard.cli.measure import measure_classifier, measure_writer
+
+    if len(arguments.files) < 2:
+        raise InputError("give a model and the files to measure it on")
+    if task == "write":
+        return measure_writer(arguments)
+    if task == "classify":
+        return measure_classifier(arguments)
+    raise InputError(f"a model to {task} is measured by its training alone: read {arguments.files[0]}/card.md")
+
+
 def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
     """The pairs of the test set, every one of them, and the language of the references."""
     from regard.folder import read_settings
@@ -121,9 +149,10 @@ def translate(folder: str, sources: list[str], arguments: argparse.Namespace) ->
     from rich.console import Console
     from rich.progress import track
 
-    from regard.decoding.engine import load
+    from regard.decoding.engine import load_as
+    from regard.decoding.translator import Translator
 
-    translator = load(folder, arguments.device)
+    translator = load_as(Translator, folder, arguments.device)
     found = translator.translate_stream(sources, **decoding_options(arguments))
     console = Console(stderr=True)
     shown = track(

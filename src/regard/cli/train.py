@@ -16,23 +16,32 @@ from regard.settings import gather, resolve
 if TYPE_CHECKING:
     from regard.training.events import Event, Finished
 
-DESCRIPTION = """Trains a translator on pairs of sentences: checks the text, splits off a dev set if none is
-given, learns a vocabulary, chooses a model by the size of the corpus, trains until dev scores no longer rise,
-and writes a folder that holds all that is needed to translate.
+DESCRIPTION = """Trains a model on your text: checks the text, splits off a dev set if none is given, learns a
+vocabulary, chooses a model by the size of the corpus, trains until dev scores no longer rise, and writes a folder
+that holds all that is needed to use it.
 
-FILES are two files with a sentence a line (train.en train.de), or one .tsv or .jsonl; all may be .gz."""
+--task translate  FILES are two files with a sentence a line (train.en train.de), or one .tsv or .jsonl
+--task write      FILES are running text (.txt), or .jsonl with "text": a GPT that continues text
+--task fill       the same: a BERT that fills gaps, to be trained on for other tasks
+--task classify   FILES are .tsv, .csv or .jsonl with a label and one text or two (or words, --data.carrier word)
+
+All files may be .gz. --from MODEL starts from a model that you trained or imported."""
 
 
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "train",
-        help="train a translator on your own text",
+        help="train a model on your own text",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("files", nargs="*", metavar="FILES", help="the corpus: two files, one .tsv or one .jsonl")
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="where the model goes (runs/SOURCE-TARGET)")
+    parser.add_argument("files", nargs="*", metavar="FILES", help="the corpus; see above")
+    parser.add_argument(
+        "--task", default=argparse.SUPPRESS, metavar="TASK", help="translate, write, fill or classify (translate)"
+    )
+    parser.add_argument("-o", "--output", metavar="FOLDER", help="where the model goes (runs/SOURCE-TARGET, runs/TASK)")
+    parser.add_argument("--from", dest="start", metavar="MODEL", help="start from this model's weights and vocabulary")
     parser.add_argument(
         "--source",
         dest="data.source",
@@ -49,7 +58,7 @@ def add(verbs: Verbs) -> None:
     )
     parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="dev set, in the same forms as FILES")
     parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, scored at the end")
-    parser.add_argument("--preset", default=None, help="auto, tiny, small, base or big (auto: by corpus size)")
+    parser.add_argument("--preset", default=None, help="tiny, small, base, big, modern (by corpus size)")
     parser.add_argument(
         "--device", dest="training.device", default=argparse.SUPPRESS, help="auto, cpu, cuda or mps (auto)"
     )
@@ -63,10 +72,13 @@ def add(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     stop = threading.Event()
     overrides = dotted(arguments)
-    if arguments.preset is not None:
-        overrides["preset"] = arguments.preset
+    for name in ("preset", "task"):
+        if getattr(arguments, name, None) is not None:
+            overrides[name] = getattr(arguments, name)
     if arguments.resume:
-        others = [arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.output]
+        others = [
+            *(arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.output, arguments.start)
+        ]
         if any(others) or arguments.overwrite:
             raise InputError("--resume takes all from its folder: beside it, give --training settings only")
         folder = Path(arguments.resume)
@@ -86,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
             test=arguments.test,
             settings_file=arguments.settings,
             overrides=overrides,
+            start=arguments.start,
             overwrite=arguments.overwrite,
             stop=stop,
         )
@@ -98,8 +111,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple[dict[str, str], Path]:
     """Languages from the names of the files, and the folder from the languages, where they are not given."""
     if not arguments.files:
-        raise InputError("give the corpus to train on: two files, one .tsv or one .jsonl (see regard train --help)")
+        raise InputError("give the corpus to train on: see regard train --help for the files that each task takes")
     given = gather(arguments.settings, overrides)
+    task = given.get("task") or (_task_of(Path(arguments.start)) if arguments.start else "translate")
+    if task != "translate":
+        return overrides, Path(arguments.output or f"runs/{task}")
     resolve(given)
     suffixes = [Path(name).name.removesuffix(".gz").rpartition(".")[2] for name in arguments.files]
     if len(suffixes) == 2 and all(1 < len(suffix) < 8 for suffix in suffixes) and suffixes[0] != suffixes[1]:
@@ -108,6 +124,13 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
                 overrides[f"data.{side}"] = suffix
     data = resolve(gather(arguments.settings, overrides)).data
     return overrides, Path(arguments.output or f"runs/{data.source}-{data.target}")
+
+
+def _task_of(folder: Path) -> str:
+    """What the model in a folder is for."""
+    from regard.folder import read_settings
+
+    return read_settings(folder).task if folder.is_dir() else "translate"
 
 
 def with_interrupts(stop: threading.Event) -> None:
@@ -125,5 +148,9 @@ def _say_what_next(finished: Finished, folder: Path) -> int:
     if not finished.complete:
         print(f"Stopped at step {finished.step:,}, saved. Go on with: regard train --resume {folder}")
         return 130
-    print(f"The model is in {folder} (read {folder / 'card.md'}). Use it with: regard translate {folder} FILE")
+    from regard.folder import read_settings
+    from regard.training.card import EXAMPLES
+
+    task = read_settings(folder).task
+    print(f"The model is in {folder} (read {folder / 'card.md'}). Use it with: regard {task} {folder} {EXAMPLES[task]}")
     return 0

@@ -16,7 +16,7 @@ from regard.cli.flags import Verbs, add_decoding, decoding_options
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.decoding.engine import Translation
+    from regard.decoding.translator import Translation
 
 
 def add(verbs: Verbs) -> None:
@@ -58,9 +58,10 @@ def open_source(name: str | None) -> AbstractContextManager[BinaryIO]:
 
 def translate(source: BinaryIO, arguments: argparse.Namespace) -> None:
     """Reads lines from `source`, writes their translations where the flags say."""
-    from regard.decoding.engine import load
+    from regard.decoding.engine import load_as
+    from regard.decoding.translator import Translator
 
-    translator = load(arguments.model, arguments.device)
+    translator = load_as(Translator, arguments.model, arguments.device)
     options = decoding_options(arguments)
     chosen = translator.decoding(options)  # a bad option is refused before any text is read
     several = chosen.alternatives > 0 or "alternatives" in options

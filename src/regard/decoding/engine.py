@@ -1,311 +1,44 @@
-"""Text in, text out with a trained model: batched by length, cached, in the order it was given."""
+"""A model folder as something to call: text in, text out."""
 
 from __future__ import annotations
 
-import random
-import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import torch
-from torch import Tensor
-
-from regard.decoding.search import (
-    Choose,
-    Hypothesis,
-    beam_search,
-    draw,
-    follow,
-    generate,
-    google_penalty,
-    highest,
-)
+from regard.decoding.reader import Classifier, Embedder, Filler
+from regard.decoding.translator import Translator
+from regard.decoding.writer import Writer
 from regard.errors import InputError
-from regard.folder import Contents, read_folder
-from regard.model.transformer import EncoderDecoder
-from regard.options import build
-from regard.settings import DecodingSettings, Settings
-from regard.text.doctor import tidy
-from regard.text.tokenizer import BOS, EOS, MASK, PAD, UNK
+from regard.folder import SETTINGS, choose_device, read_folder, read_settings
 
-WINDOW = 2000
-"""Texts that are sorted by length together; what `translate_stream` holds in memory."""
+Engine = Translator | Writer | Filler | Classifier | Embedder
+E = TypeVar("E", Translator, Writer, Filler, Classifier, Embedder)
 
-
-@dataclass(frozen=True)
-class Translation:
-    """A text and what the model thought of it."""
-
-    text: str
-    score: float  # length-normalised log-probability, by which alternatives are ranked
-    log_probability: float
-    tokens: tuple[str, ...]
-    token_log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
-    finished: bool  # false where the length limit cut it off
-    alternatives: tuple[Translation, ...] = ()
+ENGINES: dict[str, type[Engine]] = {
+    "translate": Translator,
+    "write": Writer,
+    "fill": Filler,
+    "classify": Classifier,
+    "embed": Embedder,
+}
 
 
-def load(path: Path | str, device: str = "auto") -> Translator:
-    """The translator in a model folder."""
-    return Translator(read_folder(Path(path), choose_device(device)))
+def load(path: Path | str, device: str = "auto") -> Any:
+    """What the model in a folder is for: a Translator, a Writer, a Filler, a Classifier or an Embedder.
+
+    Only the folder knows which; `load_as(Translator, path)` is for programs whose types are checked.
+    """
+    contents = read_folder(Path(path), choose_device(device))
+    return ENGINES[contents.settings.task](contents)
 
 
-def choose_device(name: str) -> torch.device:
-    """`auto` is the first of CUDA, MPS and CPU that is there."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError):  # ImportError: the device of a library that is not installed
-        raise InputError(f"the device {name} is not there: use auto, cpu, cuda or mps") from None
-    return device
-
-
-class Translator:
-    """Translates with one model: `translator("A dog runs.")`."""
-
-    def __init__(self, contents: Contents) -> None:
-        self.settings, self.model = contents.settings, contents.model
-        self.source, self.target = contents.vocabularies.source, contents.vocabularies.target
-        self.device = next(contents.model.parameters()).device
-
-    def __call__(self, text: str, **options: Any) -> str:
-        """The best translation of one text; `options` are those of `DecodingSettings`."""
-        return self.translate([text], **options)[0].text
-
-    def translate(self, texts: Iterable[str], **options: Any) -> list[Translation]:
-        """The translations of some texts, in their order."""
-        return list(self.translate_stream(texts, **options))
-
-    def translate_stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
-        """The translations of any number of texts, in their order, in constant memory."""
-        settings = self.decoding(options)
-        if isinstance(texts, str):
-            raise InputError("translate takes several texts: for one, call the translator itself or put it in a list")
-        source, done = iter(texts), 0
-        while window := list(islice(source, WINDOW)):
-            yield from self._translate_window(window, settings, done)
-            done += len(window)
-
-    def stream(self, text: str, **options: Any) -> Iterator[str]:
-        """The translation of one text piece by piece, as the tokens come: greedy, or drawn."""
-        settings = self.decoding(options)
-        for part in self._parts(text):
-            if part.gap:
-                yield part.gap
-            if part.ids:
-                yield from self._stream_part(part.ids, settings)
-
-    def decoding(self, options: dict[str, Any]) -> DecodingSettings:
-        """The model's own decoding settings with these options on top."""
-        known = build(Settings, {"decoding": options}).decoding
-        settings = replace(self.settings.decoding, **{name: getattr(known, name) for name in options})
-        if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
-            settings = replace(settings, beam=settings.alternatives + 1)
-        return settings
-
-    def _translate_window(self, texts: Sequence[str], settings: DecodingSettings, done: int) -> list[Translation]:
-        parts = []
-        for number, text in enumerate(texts, done + 1):
-            try:
-                parts.append(self._parts(text))
-            except InputError as error:
-                raise InputError(f"text {number}: {error}") from None
-        sources = [part.ids for row in parts for part in row if part.ids]
-        found = iter(self.search(sources, settings))
-        return [self._join([(part.gap, next(found) if part.ids else None) for part in row]) for row in parts]
-
-    def search(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
-        """Source tokens -> the best hypotheses of each, best first."""
-        found: dict[int, list[Hypothesis]] = {}
-        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-        rows = settings.alternatives + 1 if settings.temperature else settings.beam
-        start = 0
-        while start < len(order):
-            longest = len(sources[order[start]]) + 1
-            batch = order[start : start + max(1, settings.batch_tokens // (longest * rows))]
-            start += len(batch)
-            found.update(zip(batch, self._search_batch([sources[i] for i in batch], settings), strict=True))
-        return [found[i] for i in range(len(sources))]
-
-    @torch.inference_mode()
-    def _search_batch(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
-        step = ModelStep(self.model, sources, self.device)
-        limits = [self._limit(ids, settings) for ids in sources]
-        penalty = google_penalty(settings.length_penalty)
-        count = settings.alternatives + 1
-        if settings.temperature:
-            choose = lucky(sources, count, settings)
-            return follow(step, limits, end=EOS, penalty=penalty, choose=choose, rows=count)
-        if settings.beam == 1:
-            return follow(step, limits, end=EOS, penalty=penalty, choose=highest)
-        return beam_search(step, limits, end=EOS, width=settings.beam, penalty=penalty, best=count)
-
-    @torch.inference_mode()  # around each step: in a `with`, it would hold for the caller between two pieces
-    def _stream_part(self, ids: Sequence[int], settings: DecodingSettings) -> Iterator[str]:
-        choose = lucky([ids], 1, settings) if settings.temperature else highest
-        limit, tokens, said = self._limit(ids, settings), [], ""
-        step = ModelStep(self.model, [ids], self.device)
-        for (token,), _ in generate(step, 1, choose):
-            if token == EOS:
-                break
-            tokens.append(token)
-            text = self.target.decode(tokens)
-            if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # bytes of a character that is not whole yet
-                yield text[len(said) :]
-                said = text
-            if len(tokens) >= limit:
-                break
-        yield self.target.decode(tokens)[len(said) :]
-
-    def _limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
-        return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
-
-    def _parts(self, text: str) -> list[_Part]:
-        """Lines, and pieces of lines that are too long for the model; never a word is left out."""
-        limit = self.settings.model.max_length - 1
-        parts = []
-        for gap, line in split_lines(text):
-            if not line:
-                parts.append(_Part(gap, []))
-                continue
-            pieces = split_text(line, lambda piece: len(self.source.encode_batch([piece])[0]) <= limit)
-            ids = self.source.encode_batch(pieces)
-            joint = "" if re.split("[-_]", self.settings.data.target.lower())[0] in UNSPACED else " "
-            parts += [_Part(gap if i == 0 else joint, row) for i, row in enumerate(ids)]
-        return parts
-
-    def _join(self, parts: Sequence[tuple[str, list[Hypothesis] | None]]) -> Translation:
-        ranks = min((len(found) for _, found in parts if found), default=1)
-        best, *others = (
-            self._translation([(gap, found[rank] if found else None) for gap, found in parts]) for rank in range(ranks)
-        )
-        distinct = {best.text: best}
-        for other in others:  # of two spellings of one text, the better stays
-            distinct.setdefault(other.text, other)
-        return replace(best, alternatives=tuple(distinct.values())[1:])
-
-    def _translation(self, parts: Sequence[tuple[str, Hypothesis | None]]) -> Translation:
-        found = [hypothesis for _, hypothesis in parts if hypothesis]
-        texts = (gap + (self.target.decode(h.tokens) if h else "") for gap, h in parts)
-        return Translation(
-            text="".join(texts),
-            score=sum(h.score for h in found) / max(1, len(found)),
-            log_probability=sum(h.log_probability for h in found),
-            tokens=tuple(piece for h in found for piece in self.target.pieces(h.tokens)),
-            token_log_probabilities=tuple(value for h in found for value in h.log_probabilities),
-            finished=all(h.finished for h in found),
-        )
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A piece of the input that is translated at once, and what stands before it in the output."""
-
-    gap: str
-    ids: list[int]
-
-
-class ModelStep:
-    """Steps an encoder-decoder through a batch of sources, remembering keys and values."""
-
-    def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]], device: torch.device) -> None:
-        longest = max(map(len, sources)) + 1
-        rows = [[*ids, EOS, *[PAD] * (longest - len(ids) - 1)] for ids in sources]
-        source = torch.tensor(rows, device=device)
-        self.model, self.device = model, device
-        self.keep: Tensor | None = source != PAD
-        if bool(self.keep.all()):
-            self.keep = None
-        self.memory = model.encode(source, self.keep)
-        self.cache = model.new_cache()
-
-    def start(self) -> Tensor:
-        """[B, V] log-probabilities of the first token."""
-        return self._next(torch.full((len(self.memory), 1), BOS, device=self.device))
-
-    def advance(self, tokens: Tensor, rows: Tensor, sentences: Tensor | None) -> Tensor:
-        """Appends tokens [N] to these rows of the last step -> [N, V] log-probabilities of what follows."""
-        rows, sentences = rows.to(self.device), None if sentences is None else sentences.to(self.device)
-        self.cache.select(rows, sentences)
-        if sentences is not None:
-            self.memory = self.memory[sentences]
-            self.keep = None if self.keep is None else self.keep[sentences]
-        return self._next(tokens.to(self.device)[:, None])
-
-    def _next(self, tokens: Tensor) -> Tensor:
-        states = self.model.decode(tokens, self.memory, self.keep, self.cache)
-        scores = self.model.logits(states[:, -1]).float().log_softmax(-1)
-        scores[:, [PAD, BOS, UNK, MASK]] = -torch.inf  # never part of a text
-        return scores
-
-
-def lucky(sources: Sequence[Sequence[int]], rows: int, settings: DecodingSettings) -> Choose:
-    """Draws tokens; the luck of a text depends on the seed and the text alone, not on its batch."""
-    seeds = [zlib.crc32(repr((settings.seed, k, list(ids))).encode()) for ids in sources for k in range(rows)]
-    dice = [random.Random(seed) for seed in seeds]
-
-    def choose(scores: Tensor) -> Tensor:
-        luck = torch.tensor([die.random() for die in dice], dtype=torch.float64)
-        return draw(
-            scores.cpu(),
-            luck,
-            temperature=settings.temperature,
-            top_k=settings.top_k,
-            top_p=settings.top_p,
-            min_p=settings.min_p,
-        )
-
-    return choose
-
-
-UNSPACED = {"zh", "zho", "cmn", "yue", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
-"""Languages written without spaces between sentences."""
-
-BREAKS = (
-    re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*"),  # sentences
-    re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])\s*"),  # clauses
-    re.compile(r"\s+"),  # words
-)
-
-
-def split_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Lines, tidied, each with the line ends that stand before it."""
-    gap = ""
-    for piece in re.split(r"(\r?\n)", text):
-        if piece in ("\n", "\r\n"):
-            gap += piece
-        elif line := tidy(piece):
-            yield gap, line
-            gap = ""
-    if gap:
-        yield gap, ""
-
-
-def split_text(text: str, fits: Callable[[str], bool], level: int = 0) -> list[str]:
-    """The text in pieces that fit: cut between sentences, else between clauses, else between words."""
-    if fits(text):
-        return [text]
-    if level == len(BREAKS):
-        raise InputError(
-            f"a text is too long for this model and has no place to cut it: {text[:40]!r}... "
-            "(raise model.max_length when training, or put spaces or full stops into it)"
-        )
-    pieces: list[str] = []
-    start = fitting = 0
-    for end in [*(match.end() for match in BREAKS[level].finditer(text)), len(text)]:
-        if fitting > start and not fits(text[start:end].strip()):
-            pieces.append(text[start:fitting].strip())
-            start = fitting
-        if fits(text[start:end].strip()):
-            fitting = end
-        else:
-            pieces += split_text(text[start:end].strip(), fits, level + 1)
-            start = fitting = end
-    rest = text[start:fitting].strip()
-    return [*pieces, rest] if rest else pieces
+def load_as(engine: type[E], path: Path | str, device: str = "auto") -> E:
+    """The model in a folder as this kind of engine; any encoder is an Embedder."""
+    folder = Path(path)
+    if (folder / SETTINGS).is_file():  # what else is wrong with a folder, reading it will tell
+        task = read_settings(folder).task
+        fitting = ENGINES[task] is engine or (engine is Embedder and task in ("fill", "classify"))
+        if not fitting:
+            verb = next(name for name, each in ENGINES.items() if each is engine)
+            raise InputError(f"{path}: is a model to {task}, not to {verb}: use regard {task} {path}")
+    return engine(read_folder(folder, choose_device(device)))

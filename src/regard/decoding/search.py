@@ -52,6 +52,11 @@ def power_penalty(alpha: float) -> Penalty:
     return lambda length: float(length**alpha)
 
 
+def length_penalty(form: str, alpha: float) -> Penalty:
+    """The penalty of this name: google, or power."""
+    return google_penalty(alpha) if form == "google" else power_penalty(alpha)
+
+
 def beam_search(
     step: Step, limits: Sequence[int], *, end: int, width: int, penalty: Penalty, best: int = 1
 ) -> list[list[Hypothesis]]:

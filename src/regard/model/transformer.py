@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.model.attention import Cache, causal_mask, mask_bias
+from regard.model.heads import FillHead, Pooler
 from regard.model.layers import Layer, build_norm, initialize
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions, build_positions
@@ -62,19 +63,32 @@ class EncoderDecoder(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Sees the whole text at once (BERT; Devlin et al., 2019)."""
+    """Sees the whole text at once (BERT; Devlin et al., 2019); its heads fill gaps or judge.
 
-    def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
+    `fills` asks for a head that guesses hidden tokens, `labels` for one that tells so many classes apart.
+    """
+
+    def __init__(self, settings: ModelSettings, vocabulary: int, *, fills: bool = False, labels: int = 0) -> None:
         super().__init__()
         self.settings = settings
         self.embedding = Embedding(settings, vocabulary)
         self.encoder = Stack(settings, settings.encoder_layers)
+        self.pooler = Pooler(settings) if settings.pooler != "none" else None
+        self.fill = FillHead(settings, vocabulary) if fills else None
+        self.follows = nn.Linear(settings.width, 2) if settings.next_sentence else None
+        self.label = nn.Linear(settings.width, labels) if labels else None
+        if self.fill is not None and settings.tie in ("all", "output"):
+            self.fill.logits.weight = self.embedding.tokens.weight
         initialize(self, settings)
 
     def forward(self, tokens: Tensor, keep: Tensor | None, segments: Tensor | None = None) -> Tensor:
         """[B, T] tokens -> [B, T, D] states."""
         x = self.embedding(tokens, segments=segments)
         return self.encoder(x, padding_bias(keep, x))
+
+    def judge(self, states: Tensor) -> Tensor:
+        """[B, T, D] states -> [B, D], what is known of the whole text: the first position's state, pooled."""
+        return states[:, 0] if self.pooler is None else self.pooler(states[:, 0])
 
 
 class Decoder(nn.Module):
@@ -94,11 +108,16 @@ class Decoder(nn.Module):
         """[B, T] tokens -> [B, T, V] logits of the token that follows each."""
         return see("logits", self.logits(self.states(tokens, cache)), "batch position token")
 
-    def states(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
-        """[B, T] tokens -> [B, T, D], the last states, before the logits."""
+    def states(self, tokens: Tensor, cache: Cache | None = None, documents: Tensor | None = None) -> Tensor:
+        """[B, T] tokens -> [B, T, D], the last states, before the logits.
+
+        With a cache, `tokens` are what follows the cached ones. Where several documents are packed into a row,
+        `documents` [B, T] has the number of each token's, and nobody looks into another one.
+        """
         start = cache.length if cache else 0
         x = self.embedding(tokens, start)
-        return self.decoder(x, causal_bias(x, start), cache=cache)
+        bias = causal_bias(x, start) if documents is None else document_bias(documents, x)
+        return self.decoder(x, bias, cache=cache)
 
     def new_cache(self) -> Cache:
         return Cache(self.settings.decoder_layers)
@@ -161,3 +180,9 @@ def causal_bias(x: Tensor, start: int) -> Tensor | None:
     """[1, 1, T, S]: nobody looks ahead; none where the one new position may look at everything."""
     length = x.shape[1]
     return None if length == 1 else mask_bias(causal_mask(length, start, x.device)[None, None], x.dtype)
+
+
+def document_bias(documents: Tensor, x: Tensor) -> Tensor:
+    """[B, T] numbers of documents -> [B, 1, T, T]: nobody looks ahead or into another document."""
+    same = documents[:, :, None] == documents[:, None, :]
+    return mask_bias((same & causal_mask(x.shape[1], 0, x.device))[:, None], x.dtype)

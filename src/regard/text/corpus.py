@@ -36,12 +36,12 @@ class DevSplit:
     keys: frozenset[int]
     pairs: int
 
-    def holds(self, pair: Pair) -> bool:
-        """Whether the pair belongs to the dev set."""
-        return _key(pair.source) in self.keys
+    def holds(self, source: str) -> bool:
+        """Whether the pairs with this source belong to the dev set."""
+        return _key(source) in self.keys
 
 
-def split(pairs: Iterable[Pair], dev_pairs: int | None, total: int) -> DevSplit:
+def split(sources: Iterable[str], dev_pairs: int | None, total: int) -> DevSplit:
     """About `dev_pairs` of the `total` pairs, by default a fiftieth, held out; the same pairs give the same split.
 
     Taken are the sources with the smallest hashes, so that adding pairs to a corpus moves few others.
@@ -49,7 +49,7 @@ def split(pairs: Iterable[Pair], dev_pairs: int | None, total: int) -> DevSplit:
     if dev_pairs is None:
         dev_pairs = min(max(50, total // 50), 1000, total // 10)
     wanted = max(1, min(dev_pairs, total - 1))
-    counts = _smallest(pairs, 2 * wanted + 16)
+    counts = _smallest(sources, 2 * wanted + 16)
     if len(counts) < 2:
         raise DataError("a dev set cannot be split off: the corpus has no two different sources; give a dev set")
     keys, held = set(), 0
@@ -63,12 +63,12 @@ def split(pairs: Iterable[Pair], dev_pairs: int | None, total: int) -> DevSplit:
     return DevSplit(frozenset(keys), held)
 
 
-def _smallest(pairs: Iterable[Pair], limit: int) -> dict[int, int]:
+def _smallest(sources: Iterable[str], limit: int) -> dict[int, int]:
     """The `limit` smallest keys, and how many pairs have each."""
     counts: dict[int, int] = {}
     negated: list[int] = []  # a heap with the largest key on top
-    for pair in pairs:
-        key = _key(pair.source)
+    for source in sources:
+        key = _key(source)
         if key in counts:
             counts[key] += 1
         elif len(negated) < limit:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -25,7 +25,7 @@ from regard.settings import TokenizerSettings
 from regard.text.doctor import SURROGATE
 from regard.text.formats import Pair
 
-PAD, BOS, EOS, UNK, MASK = range(5)
+PAD, BOS, EOS, UNK, MASK = range(5)  # of vocabularies that were learnt here
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 RESERVED = (*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256)))
 
@@ -56,11 +56,41 @@ class Encoding:
     offsets: list[tuple[int, int]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Specials:
+    """The ids that are not text; a vocabulary from elsewhere may have other ones, or may lack some."""
+
+    pad: int = PAD
+    begin: int = BOS  # before a text that is to be written or classified (BERT: [CLS])
+    end: int = EOS  # after a text, and between two (BERT: [SEP])
+    unknown: int | None = UNK
+    mask: int | None = MASK
+    prompt: bool = True  # whether a text that is to be continued starts with `begin`
+    between: int = 1  # how many ends stand between two texts (RoBERTa: 2)
+
+    @property
+    def unspeakable(self) -> list[int]:
+        """The ids that are never written, since they are part of no text."""
+        return sorted({i for i in (self.pad, self.begin, self.unknown, self.mask) if i is not None} - {self.end})
+
+    def join(self, first: Sequence[int], second: Sequence[int] = ()) -> tuple[list[int], list[int]]:
+        """One text or two as an encoder reads them, and the segment, 0 or 1, of every token."""
+        ids, segments = [self.begin, *first, self.end], [0] * (len(first) + 2)
+        if second:
+            gap = self.between - 1
+            ids += [*[self.end] * gap, *second, self.end]
+            segments += [*[0] * gap, *[1] * (len(second) + 1)]
+        return ids, segments
+
+
 class Tokenizer:
     """Cuts text into subword ids and joins ids into text: `decode(encode(text).ids) == text`, always."""
 
+    specials = Specials()
+
     def __init__(self, model: tokenizers.Tokenizer) -> None:
         self.model = model
+        self._inner: tokenizers.Tokenizer | None = None  # the same, but that nothing is put before a text
         self.size = model.get_vocab_size()
         learnt = [model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
         self._bytes = [b""] * len(SPECIALS) + [bytes([byte]) for byte in range(256)] + [p.encode() for p in learnt]
@@ -91,7 +121,7 @@ class Tokenizer:
         try:
             encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
         except TypeError:  # what tokenizers says of a surrogate
-            _refuse_surrogates(texts)
+            refuse_surrogates(texts)
             raise
         return [encoding.ids for encoding in encodings]
 
@@ -107,6 +137,33 @@ class Tokenizer:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each id for people to look at: ▁ is a space, ⟨E4⟩ a byte."""
         return [self._shown[token] for token in ids]
+
+    def encode_rest(self, text: str) -> list[int]:
+        """The ids of a text that goes on after other ids: nothing is put before it."""
+        if self._inner is None:
+            self._inner = tokenizers.Tokenizer.from_str(self.model.to_str())
+            self._inner.normalizer = None
+        return list(self._inner.encode(text, add_special_tokens=False).ids)
+
+    def encode_document(self, text: str) -> Iterator[list[int]]:
+        """The ids of a long text, some at a time: together those of `encode`."""
+        for number, part in enumerate(parts(text)):
+            yield self.encode_rest(part) if number else self.encode_batch([part])[0]
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word of a text."""
+        return self.encode_batch(words)
+
+    def continues(self) -> list[bool]:
+        """For each id, whether it goes on with the word that the id before it began."""
+        first_letter = normalizers.Replace(Regex(rf"\A{LETTER}"), "")
+        learnt = [self.model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
+        inside = [first_letter.normalize_str(piece) != piece for piece in learnt]
+        return [False] * len(SPECIALS) + [0x80 <= byte < 0xC0 for byte in range(256)] + inside
+
+    def to_json(self) -> str:
+        """All that `Vocabularies.load` needs to restore it."""
+        return self.model.to_str()
 
     def _offsets(self, ids: list[int], text: str) -> list[tuple[int, int]]:
         """The characters of `text` under each id; all bytes of a character point to the whole of it."""
@@ -141,8 +198,8 @@ class Vocabularies:
     def to_json(self) -> str:
         """A plain tokenizer file when shared, else an object that holds two of them."""
         if self.source is self.target:
-            return self.source.model.to_str()
-        return f'{{"source": {self.source.model.to_str()}, "target": {self.target.model.to_str()}}}'
+            return self.source.to_json()
+        return f'{{"source": {self.source.to_json()}, "target": {self.target.to_json()}}}'
 
     def save(self, path: Path) -> None:
         """Write the file whole or not at all."""
@@ -301,8 +358,25 @@ def _around(model: models.Model) -> tokenizers.Tokenizer:
     return tokenizer
 
 
+def parts(text: str) -> Iterator[str]:
+    """A text in parts of a convenient length, cut before line ends that follow a visible character.
+
+    No tokenizer that cuts words at white space has a piece across such a place.
+    """
+    start, wanted = 0, 100_000
+    for cut in re.finditer(r"(?<=\S)\n", text):
+        if cut.start() - start >= wanted:
+            yield text[start : cut.start()]
+            start = cut.start()
+    yield text[start:]
+
+
 def _restore(content: Any, path: Path) -> Tokenizer:
     """The tokenizer of its JSON, refusing a damaged or foreign one."""
+    if isinstance(content, dict) and content.keys() == {"specials", "size", "tokenizer"}:
+        from regard.text.imported import ImportedTokenizer
+
+        return ImportedTokenizer.restore(content, path)
     try:
         model = tokenizers.Tokenizer.from_str(json.dumps(content))
     except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
@@ -315,7 +389,7 @@ def _restore(content: Any, path: Path) -> Tokenizer:
     return Tokenizer(model)
 
 
-def _refuse_surrogates(texts: Iterable[str]) -> None:
+def refuse_surrogates(texts: Iterable[str]) -> None:
     for text in texts:
         if found := SURROGATE.search(text):
             code, position = ord(found[0]), found.start() + 1

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.text.tokenizer import BOS, EOS, PAD
+from regard.text.tokenizer import Specials
 
 Rows = NDArray[np.int64]
 
@@ -44,18 +44,22 @@ class Examples:
         start, middle = self.starts[row], self.starts[row] + self.lengths[row, 0]
         return self.tokens[start:middle], self.tokens[middle : self.starts[row + 1]]
 
-    def batch(self, rows: Rows | Sequence[int]) -> Batch:
+    def batch(self, rows: Rows | Sequence[int], specials: Specials) -> PairBatch:
         """The given pairs, padded to one length on each side."""
-        sources, targets = self.lengths[rows].max(0) + 1  # an end on the source, a begin or end on the target
-        source = np.full((len(rows), sources), PAD, np.int64)
-        target = np.full((len(rows), targets + 1), PAD, np.int64)
-        target[:, 0] = BOS
+        lengths = self.lengths[rows] + 1  # an end on the source, a begin or end on the target
+        sources, targets = lengths.max(0)
+        source = np.full((len(rows), sources), specials.pad, np.int64)
+        target = np.full((len(rows), targets), specials.pad, np.int64)
+        labels = np.full((len(rows), targets), IGNORE, np.int64)
+        target[:, 0] = specials.begin
         for i, row in enumerate(rows):
             left, right = self.pair(int(row))
-            source[i, : len(left)], source[i, len(left)] = left, EOS
-            target[i, 1 : len(right) + 1], target[i, len(right) + 1] = right, EOS
-        both = torch.from_numpy(target)
-        return Batch(torch.from_numpy(source), both[:, :-1], both[:, 1:], self.lengths[rows].sum(0) + len(rows))
+            source[i, : len(left)], source[i, len(left)] = left, specials.end
+            target[i, 1 : len(right) + 1] = right
+            labels[i, : len(right)], labels[i, len(right)] = right, specials.end
+        keep = None if lengths[:, 0].min() == sources else torch.from_numpy(np.arange(sources) < lengths[:, :1])
+        tensors = [torch.from_numpy(array) for array in (source, target, labels)]
+        return PairBatch(tensors[0], tensors[1], tensors[2], keep, lengths.sum(0))
 
     def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
         """The batches of an epoch: every pair once, alike lengths together, in random order.
@@ -69,36 +73,55 @@ class Examples:
         snake = np.where(step % 2, sources, -sources)
         order = np.lexsort((random.random(len(self), dtype=np.float32), targets, snake, step))
         longer = np.maximum(sources, targets)[order] + 1
-        batches, start = [], 0
-        while start < len(order):
-            window = np.maximum.accumulate(longer[start : start + batch_tokens // longer[start] + 1])
-            fitting = int(np.count_nonzero(window * np.arange(1, len(window) + 1) <= batch_tokens))
-            batches.append(order[start : start + max(1, fitting)])
-            start += max(1, fitting)
-        return [batches[i] for i in random.permutation(len(batches))]
+        return shuffled(fill_batches(order, longer, batch_tokens), random)
+
+
+def in_lengths(lengths: NDArray[np.integer], batch_tokens: int, random: np.random.Generator) -> list[Rows]:
+    """Batches of texts of these lengths: every text once, alike lengths together, in random order."""
+    order = np.lexsort((random.random(len(lengths), dtype=np.float32), lengths))
+    return shuffled(fill_batches(order, lengths[order] + 2, batch_tokens), random)
+
+
+def fill_batches(order: Rows, lengths: NDArray[np.integer], batch_tokens: int) -> list[Rows]:
+    """Rows in this order, as many at a time as fit when all are padded to the longest; `lengths` are theirs."""
+    batches, start = [], 0
+    while start < len(order):
+        window = np.maximum.accumulate(lengths[start : start + batch_tokens // lengths[start] + 1])
+        fitting = int(np.count_nonzero(window * np.arange(1, len(window) + 1) <= batch_tokens))
+        batches.append(order[start : start + max(1, fitting)])
+        start += max(1, fitting)
+    return batches
+
+
+def shuffled(batches: list[Rows], random: np.random.Generator) -> list[Rows]:
+    return [batches[i] for i in random.permutation(len(batches))]
 
 
 @dataclass(frozen=True)
-class Batch:
+class PairBatch:
     """Pairs side by side; padding where a row is shorter than the longest."""
 
     source: Tensor  # [B, S], an end last
     target: Tensor  # [B, T], what the decoder reads: a begin first
-    labels: Tensor  # [B, T], what it should say: an end last
-    sizes: NDArray[np.int64]  # real tokens of the source and of the labels
-
-    @property
-    def keep(self) -> Tensor | None:
-        """[B, S] true for tokens, false for padding; none where nothing is padding."""
-        return None if int(self.sizes[0]) == self.source.numel() else self.source != PAD
+    labels: Tensor  # [B, T], what it should say: an end last; `IGNORE` where there is nothing to say
+    keep: Tensor | None  # [B, S] true for tokens, false for padding; none where nothing is padding
+    sizes: NDArray[np.integer]  # real tokens of the source and of the labels
 
     @property
     def tokens(self) -> int:
         return int(self.sizes[1])
 
-    def to(self, device: torch.device) -> Batch:
+    @property
+    def seen(self) -> int:
+        return int(self.sizes.sum())
+
+    def to(self, device: torch.device) -> PairBatch:
         source, target, labels = (t.to(device, non_blocking=True) for t in (self.source, self.target, self.labels))
-        return Batch(source, target, labels, self.sizes)
+        return PairBatch(source, target, labels, None if self.keep is None else self.keep.to(device), self.sizes)
+
+
+IGNORE = -1
+"""The label of a position at which nothing is to be predicted."""
 
 
 def write_examples(folder: Path, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocabulary: int) -> int:

@@ -13,28 +13,31 @@ from regard.text.doctor import Report
 from regard.training.events import Finished
 
 
-def write_card(name: str, settings: Settings, about: dict[str, Any], model: nn.Module, finished: Finished) -> str:
+def write_card(
+    name: str, settings: Settings, about: dict[str, Any], unit: str, model: nn.Module, finished: Finished
+) -> str:
     """The card as Markdown."""
-    data, shape = settings.data, settings.model
+    shape = settings.model
     today = datetime.datetime.now(datetime.timezone.utc).date()
     count = sum(p.numel() for p in model.parameters())
     report = Report.from_dict(about["report"])
     lines = [
-        f"# {name}: {data.source} → {data.target}",
+        f"# {name}: {purpose(settings)}",
         "",
         f"Trained with Regard {regard.__version__} on {today}.",
         "",
         "## Use",
         "```",
-        f"regard translate {name} input.txt",
+        f"regard {settings.task} {name} {EXAMPLES[settings.task]}",
         "```",
         "## Data",
-        f"{about['pairs']:,} pairs from {', '.join(about['files'])}.",
+        f"{about['examples']:,} {unit} from {', '.join(about['files'])}.",
         *(f"- {line}" for line in report.lines()),
+        *(f"- label {label}: {count:,}" for label, count in sorted(about.get("balance", {}).items())),
         "",
         "## Model",
-        f"Preset {about['preset']} ({about['reason']}). {count:,} parameters: {shape.encoder_layers} + "
-        f"{shape.decoder_layers} layers, width {shape.width}, feed-forward {shape.hidden}, {shape.heads} heads.",
+        f"Preset {about['preset']} ({about['reason']}). {count:,} parameters: {layers(settings)} layers, "
+        f"width {shape.width}, feed-forward {shape.hidden}, {shape.heads} heads.",
         "",
         "## Training",
         f"{finished.step:,} steps in {finished.seconds / 60:.1f} minutes; ended because {finished.reason}.",
@@ -42,10 +45,34 @@ def write_card(name: str, settings: Settings, about: dict[str, Any], model: nn.M
         "## Scores",
     ]
     for held_out, scores in finished.scores.items():
-        beam = f"beam {settings.decoding.beam}"
-        lines += [
-            f"{held_out} ({about['held_out'][held_out]:,} pairs, {beam}):",
-            *(f"- {line}" for line in scores),
-            "",
-        ]
+        lines += [f"{held_out} ({about['held_out'][held_out]:,} {unit}):", "```", *scores, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+EXAMPLES = {
+    "translate": "input.txt",
+    "write": '"Once upon a time"',
+    "fill": '"Paris is the [MASK] of France."',
+    "classify": "input.txt",
+    "embed": "input.txt",
+}
+
+
+def purpose(settings: Settings) -> str:
+    """What the model is for, in a few words."""
+    if settings.task == "translate":
+        return f"{settings.data.source} → {settings.data.target}"
+    return {
+        "write": "continues text",
+        "fill": "fills gaps in text",
+        "classify": f"labels {settings.data.carrier}s",
+        "embed": "turns text into vectors",
+    }[settings.task]
+
+
+def layers(settings: Settings) -> str:
+    """The layers of the stacks that the model has."""
+    shape = settings.model
+    if settings.task == "translate":
+        return f"{shape.encoder_layers} + {shape.decoder_layers}"
+    return str(shape.decoder_layers if settings.task == "write" else shape.encoder_layers)

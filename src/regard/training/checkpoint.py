@@ -75,6 +75,19 @@ def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer)
     return state
 
 
+def adopt(path: Path, model: nn.Module) -> list[str]:
+    """Starts a model from the weights of another: those of the same name and shape; returns the names of the rest."""
+    tensors, _ = read_tensors(path)
+    wanted, left = parameters(model), []
+    with torch.no_grad():
+        for name, parameter in wanted.items():
+            if name in tensors and tensors[name].shape == parameter.shape:
+                parameter.copy_(tensors[name])
+            else:
+                left.append(name)
+    return left
+
+
 def snapshot_path(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08d}.safetensors"
 

@@ -25,8 +25,9 @@ class Note:
 class Prepared:
     """Training can begin: what it learns from, and what it trains."""
 
-    pairs: int
-    dev_pairs: int
+    examples: int
+    held_out: int  # as dev set
+    unit: str  # what is counted: pairs, tokens or texts
     preset: str
     reason: str  # why this preset
     vocabulary: int
@@ -51,25 +52,15 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A dev sentence and what the model makes of it now."""
-
-    source: str
-    translation: str
-    reference: str
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """How the model does on the dev set."""
 
     step: int
     loss: float
     perplexity: float
-    bleu: float
-    chrf: float
+    scores: dict[str, float]  # what the task measures beside the loss
     best: bool
-    sample: Sample
+    sample: list[tuple[str, str]]  # something to look at: lines of a label and a text
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,28 +9,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.model.transformer import EncoderDecoder
-from regard.text.tokenizer import PAD
-from regard.training.batches import Batch
+from regard.training.batches import IGNORE, PairBatch
+from regard.training.task import Loss
 
 
-@dataclass(frozen=True)
-class Loss:
-    """Sums over the tokens of a batch, so that batches can be added before they are averaged."""
-
-    total: Tensor  # what is differentiated, label smoothing included
-    surprise: float  # minus the log-probability of the right tokens, in nats
-    tokens: int
-
-
-def translation_loss(model: EncoderDecoder, batch: Batch, smoothing: float) -> Loss:
+def translation_loss(model: EncoderDecoder, batch: PairBatch, smoothing: float) -> Loss:
     """How badly `model` predicts each target token from the source and the target tokens before it."""
-    states = model.states(batch.source, batch.target, batch.keep).flatten(0, 1)  # [B * T, D]
-    labels = batch.labels.flatten()
-    real = (labels != PAD).nonzero().squeeze(1)
-    states, labels = states.index_select(0, real), labels.index_select(0, real)
+    states = model.states(batch.source, batch.target, batch.keep)
+    return token_loss(states, model.logits, batch.labels, smoothing)
+
+
+def token_loss(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float) -> Loss:
+    """How badly the output layer tells the labels [B, T] from the states [B, T, D], where there is one."""
+    states, labels = states.flatten(0, -2), labels.flatten()
+    real = (labels != IGNORE).nonzero().squeeze(1)
+    if len(real) < len(labels):
+        states, labels = states.index_select(0, real), labels.index_select(0, real)
     fused = states.device.type == "cpu" and states.dtype == torch.float32
-    total, surprise = (fused_cross_entropy if fused else cross_entropy)(states, model.logits, labels, smoothing)
-    return Loss(total, float(surprise), batch.tokens)
+    total, surprise = (fused_cross_entropy if fused else cross_entropy)(states, output, labels, smoothing)
+    return Loss(total, float(surprise), len(labels))
 
 
 def cross_entropy(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,10 +12,17 @@ from regard.settings import TrainingSettings
 
 
 def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Adam (Kingma & Ba, 2015); its weight decay, if any, is decoupled (Loshchilov & Hutter, 2019)."""
+    """Adam (Kingma & Ba, 2015); its weight decay, if any, is decoupled (Loshchilov & Hutter, 2019).
+
+    Only matrices and tables decay: a bias, or the factor of a norm, is not the smaller the better.
+    """
     beta1, beta2 = settings.betas
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in model.parameters() if p.dim() > 1]},
+        {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
+    ]
     return torch.optim.AdamW(
-        model.parameters(),
+        groups,
         lr=0.0,  # set before each update
         betas=(beta1, beta2),
         eps=settings.epsilon,

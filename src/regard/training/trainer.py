@@ -16,9 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.decoding.engine import Translator, choose_device
 from regard.errors import ModelError, SettingsError
-from regard.evaluation.scores import quick, score
 from regard.folder import (
     CARD,
     LOG,
@@ -29,7 +27,9 @@ from regard.folder import (
     Contents,
     assign,
     build_model,
+    choose_device,
     parameters,
+    read_folder,
     read_settings,
     write_tensors,
     write_text,
@@ -37,14 +37,14 @@ from regard.folder import (
 from regard.options import dump
 from regard.settings import gather, resolve
 from regard.text.tokenizer import Vocabularies
-from regard.training.batches import Batch, Examples, Rows
+from regard.training.batches import Rows
 from regard.training.card import write_card
-from regard.training.checkpoint import average, load_state, prune_snapshots, save_state, snapshot_path
-from regard.training.events import Evaluation, Event, Finished, Prepared, Progress, Sample
+from regard.training.checkpoint import adopt, average, load_state, prune_snapshots, save_state, snapshot_path
+from regard.training.events import Evaluation, Event, Finished, Prepared, Progress
 from regard.training.machine import set_up_machine
-from regard.training.objectives import translation_loss
 from regard.training.optimizer import build_optimizer, learning_rate
-from regard.training.prepare import ABOUT, NEW, READY, Request, Tell, claim, install, prepare, stored_request
+from regard.training.prepare import NEW, READY, TASKS, claim, install, prepare, stored_request
+from regard.training.task import ABOUT, START, Batch, Request, Tell
 
 SAVE_SECONDS = 300.0
 """A run is saved at least this often, so that a kill costs no more."""
@@ -58,18 +58,22 @@ def train(
     test: Sequence[Path | str] = (),
     settings_file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
+    start: Path | str | None = None,
     overwrite: bool = False,
     stop: threading.Event | None = None,
 ) -> Iterator[Event]:
-    """Trains a translator on corpus files into a model folder.
+    """Trains a model on corpus files into a model folder.
 
-    `overrides` are settings by their dotted names. Setting `stop` ends the run after the current update, saved.
+    `overrides` are settings by their dotted names; `task` says what the model is for. `start` is a model whose
+    weights and vocabulary are the first ones. Setting `stop` ends the run after the current update, saved.
     """
     given = gather(settings_file, overrides)
-    device = choose_device(resolve(given).training.device)
+    first = None if start is None else read_folder(Path(start)).settings  # read, so that a damaged one is refused
+    device = choose_device(resolve(given, start=first).training.device)
     claim(Path(output), overwrite)
     absolute = [[str(Path(name).resolve()) for name in names] for names in (files, dev, test)]
-    request = Request(absolute[0], given, device.type, absolute[1], absolute[2])
+    origin = None if start is None else str(Path(start).resolve())
+    request = Request(absolute[0], given, device.type, absolute[1], absolute[2], origin)
     yield from run(Path(output), request, stop or threading.Event())
 
 
@@ -144,10 +148,12 @@ class Trainer:
         self.device = choose_device(self.settings.training.device)
         self.about = json.loads((self.work / ABOUT).read_text(encoding="utf-8"))
         self.vocabularies = Vocabularies.load(folder / TOKENIZER)
-        self.train_set, self.dev_set = Examples(self.work / "train"), Examples(self.work / "dev")
+        self.task = TASKS[self.settings.task][1](self.work, self.settings, self.vocabularies, self.device)
         set_up_machine(self.settings.training, self.device)
         torch.manual_seed(self.settings.training.seed)
         self.model = build_model(self.settings, self.vocabularies).to(self.device)
+        if (self.work / START).exists():
+            adopt(self.work / START, self.model)
         self.optimizer = build_optimizer(self.model, self.settings.training)
         self.state = load_state(self.work, self.model, self.optimizer)
         self.scaler = torch.amp.GradScaler(enabled=self.settings.training.precision == "float16")
@@ -188,7 +194,7 @@ class Trainer:
         total = surprise = 0.0
         for batch in batches:
             with self.autocast():
-                loss = translation_loss(self.model, batch.to(self.device), settings.label_smoothing)
+                loss = self.task.loss(self.model, batch, settings.label_smoothing)
             self.scaler.scale(loss.total / tokens).backward()
             total, surprise = total + loss.total.item(), surprise + loss.surprise
         self.require_finite(total)
@@ -208,7 +214,7 @@ class Trainer:
             state.tokens + tokens,
             state.seconds + seconds,
         )
-        seen = sum(int(batch.sizes.sum()) for batch in batches)
+        seen = sum(batch.seen for batch in batches)
         return Progress(
             step=state.step,
             epoch=state.epoch,
@@ -229,13 +235,12 @@ class Trainer:
             plan = self.plan(state.epoch)
         rows = plan[state.batch : state.batch + settings.accumulate]
         state.batch += len(rows)
-        return [self.train_set.batch(row) for row in rows]
+        return [self.task.batch(each, state.step * settings.accumulate + i) for i, each in enumerate(rows)]
 
     def plan(self, epoch: int) -> list[Rows]:
         """The batches of an epoch, planned once."""
         if self.planned is None or self.planned[0] != epoch:
-            settings = self.settings.training
-            self.planned = (epoch, self.train_set.plan(settings.batch_tokens, settings.seed, epoch))
+            self.planned = (epoch, self.task.plan(epoch))
         return self.planned[1]
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -258,9 +263,8 @@ class Trainer:
     def evaluate(self) -> Evaluation:
         """Dev loss and dev scores; saves the run, and the weights if they are the best so far."""
         settings, state = self.settings.training, self.state
-        loss = self.dev_loss()
-        scores, sample = self.dev_scores()
-        state.evaluations.append({"step": state.step, "loss": loss, **scores})
+        scores, sample = self.dev_scores(len(state.evaluations))
+        state.evaluations.append({"step": state.step, **scores})
         ranked = state.ranked(settings.metric)
         best = ranked[0] == state.step
         if state.step in ranked[: settings.average]:
@@ -269,41 +273,24 @@ class Trainer:
             write_tensors(self.folder / WEIGHTS, parameters(self.model))
         self.save()
         prune_snapshots(self.work, ranked[: settings.average])
-        return Evaluation(state.step, loss, perplexity(loss), scores["bleu"], scores["chrf"], best, sample)
+        shown = {name: scores[name] for name in self.task.prints}
+        return Evaluation(state.step, scores["loss"], perplexity(scores["loss"]), shown, best, sample)
 
-    @torch.no_grad()
-    def dev_loss(self) -> float:
-        """Surprise on the dev set, in nats a token."""
+    def dev_scores(self, number: int) -> tuple[dict[str, float], list[tuple[str, str]]]:
+        """The loss on the dev set in nats a token, what else the task measures, and a sample to look at."""
         self.model.eval()
-        surprise, tokens = 0.0, 0
-        for rows in self.dev_set.plan(self.settings.training.batch_tokens, 0, 0):
-            with self.autocast():
-                loss = translation_loss(self.model, self.dev_set.batch(rows).to(self.device), 0.0)
-            surprise, tokens = surprise + loss.surprise, tokens + loss.tokens
+        surprise = tokens = 0.0
+        with torch.no_grad():
+            for batch in self.task.dev_batches():
+                with self.autocast():
+                    loss = self.task.loss(self.model, batch, 0.0)
+                surprise, tokens = surprise + loss.surprise, tokens + loss.tokens
+        found = self.task.assess(self.contents(), surprise, number)
         self.model.train()
-        return surprise / tokens
+        return {"loss": surprise / tokens, **found.scores}, found.sample
 
-    def dev_scores(self) -> tuple[dict[str, float], Sample]:
-        """BLEU and chrF of greedy translations of the first dev pairs, and one of them to look at."""
-        pairs = self.held_out("dev")[: self.settings.training.evaluate_pairs]
-        sources, references = [p["source"] for p in pairs], [p["target"] for p in pairs]
-        self.model.eval()
-        found = [t.text for t in self.translator().translate(sources, beam=1)]
-        self.model.train()
-        language = self.settings.data.target
-        scores = {
-            "bleu": quick(found, references, "bleu", language),
-            "chrf": quick(found, references, "chrf", language),
-        }
-        shown = len(self.state.evaluations) % len(pairs)
-        return scores, Sample(sources[shown], found[shown], references[shown])
-
-    def held_out(self, name: str) -> list[dict[str, str]]:
-        lines = (self.work / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines if line]
-
-    def translator(self) -> Translator:
-        return Translator(Contents(self.settings, self.vocabularies, self.model))
+    def contents(self) -> Contents:
+        return Contents(self.settings, self.vocabularies, self.model)
 
     def save(self) -> None:
         self.state.scaler = self.scaler.state_dict()
@@ -336,9 +323,9 @@ class Trainer:
         assign(self.model, self.best_weights(steps), self.folder / WEIGHTS)
         write_tensors(self.folder / WEIGHTS, parameters(self.model))
         self.model.eval()
-        scores = {name: self.full_scores(name) for name in self.about["held_out"]}
+        scores = {name: self.task.report(self.contents(), name) for name in self.about["held_out"]}
         finished = Finished(reason, True, state.step, state.seconds, scores)
-        text = write_card(self.folder.name, self.settings, self.about, self.model, finished)
+        text = write_card(self.folder.name, self.settings, self.about, self.task.unit, self.model, finished)
         write_text(self.folder / CARD, text)
         self.log(finished)
         return finished
@@ -350,21 +337,15 @@ class Trainer:
         if len(steps) == 1:
             return single
         assign(self.model, mean, self.work)
-        mean_score = -self.dev_loss() if metric == "loss" else self.dev_scores()[0][metric]
-        best = max((-1 if metric == "loss" else 1) * e[metric] for e in self.state.evaluations)
-        return mean if mean_score >= best else single
-
-    def full_scores(self, name: str) -> list[str]:
-        """BLEU, chrF and TER of a held-out set with the model's own decoding settings."""
-        pairs = self.held_out(name)
-        found = [t.text for t in self.translator().translate([p["source"] for p in pairs])]
-        language = self.settings.data.target
-        return [str(s) for s in score(found, [p["target"] for p in pairs], language=language, resamples=0)]
+        sign = -1 if metric == "loss" else 1
+        best = max(sign * evaluation[metric] for evaluation in self.state.evaluations)
+        return mean if sign * self.dev_scores(0)[0][metric] >= best else single
 
     def prepared(self) -> Prepared:
         return Prepared(
-            pairs=len(self.train_set),
-            dev_pairs=self.about["held_out"]["dev"],
+            examples=self.about["examples"],
+            held_out=self.about["held_out"]["dev"],
+            unit=self.task.unit,
             preset=self.about["preset"],
             reason=self.about["reason"],
             vocabulary=self.vocabularies.target.size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from regard.errors import DataError
 from regard.settings import DataSettings
@@ -31,22 +32,28 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
         yield Pair(source, target, where)
 
 
-def _texts(line: str, data: DataSettings, where: Place) -> tuple[str, str]:
-    """The source and the target of a line."""
+def record(line: str, where: Place) -> dict[str, Any]:
+    """The object of a line."""
     try:
-        record = json.loads(line)
+        found = json.loads(line)
     except json.JSONDecodeError as error:
         raise DataError(f"not JSON: {error.msg} at character {error.pos + 1}", where.path, where.line) from None
     except (ValueError, RecursionError) as error:  # a number too long, lists too deep
         raise DataError(f"not JSON that can be read: {error}", where.path, where.line) from None
-    if not isinstance(record, dict):
-        raise DataError(f"a JSON {type(record).__name__}, where an object is needed", where.path, where.line)
-    nested = record.get("translation")
-    forms = [(record, "source", "target"), (record, data.source, data.target), (nested, data.source, data.target)]
+    if not isinstance(found, dict):
+        raise DataError(f"a JSON {type(found).__name__}, where an object is needed", where.path, where.line)
+    return found
+
+
+def _texts(line: str, data: DataSettings, where: Place) -> tuple[str, str]:
+    """The source and the target of a line."""
+    found = record(line, where)
+    nested = found.get("translation")
+    forms = [(found, "source", "target"), (found, data.source, data.target), (nested, data.source, data.target)]
     for texts, source, target in forms:
         if isinstance(texts, dict) and isinstance(texts.get(source), str) and isinstance(texts.get(target), str):
             return texts[source], texts[target]
-    keys = [*record, *(f"translation.{key}" for key in nested)] if isinstance(nested, dict) else [*record]
+    keys = [*found, *(f"translation.{key}" for key in nested)] if isinstance(nested, dict) else [*found]
     raise DataError(
         f"no texts under source and target, {data.source} and {data.target}, or translation.{data.source} and "
         f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'}",

@@ -14,24 +14,16 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 import regard
-from regard.decoding import engine
-from regard.decoding.engine import (
-    BREAKS,
-    ModelStep,
-    Translation,
-    Translator,
-    choose_device,
-    load,
-    lucky,
-    split_lines,
-    split_text,
-)
+from regard.decoding import translator as engine
+from regard.decoding.engine import load
 from regard.decoding.search import Hypothesis, beam_search, google_penalty
+from regard.decoding.step import NextToken, TranslationStep, lucky
+from regard.decoding.translator import BREAKS, Translation, Translator, split_lines, split_text
 from regard.errors import InputError, SettingsError
-from regard.folder import Contents, read_folder
+from regard.folder import Contents, choose_device, read_folder
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DecodingSettings, ModelSettings
-from regard.text.tokenizer import BOS, EOS, RESERVED, SPECIALS
+from regard.text.tokenizer import BOS, EOS, RESERVED, SPECIALS, Specials
 
 from .conftest import CORPUS
 
@@ -291,7 +283,7 @@ def test_remembering_keys_and_values_changes_nothing(shape: dict[str, Any]) -> N
     model = EncoderDecoder(ModelSettings(**{**small, "max_length": 16, **shape}), 30, 30).double().eval()
     sources, limits = [[7, 8, 9, 20], [11], [25, 25, 6]], [9, 3, 16]
     with torch.inference_mode():
-        steps = ModelStep(model, sources, torch.device("cpu")), Forgetful(model, sources)
+        steps = TranslationStep(model, sources, Specials(), NextToken(Specials())), Forgetful(model, sources)
         ours, theirs = (
             beam_search(step, limits, end=EOS, width=4, penalty=google_penalty(0.6), best=4) for step in steps
         )

@@ -1,0 +1,243 @@
+"""What an encoder is used for: to fill gaps, to label texts or words, and to turn texts into vectors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.folder import Contents
+from regard.model.transformer import Encoder
+from regard.text.tokenizer import Tokenizer
+
+MASKED = re.compile(r" ?\[MASK\]| ?<mask>")
+BATCH_TOKENS = 8192
+"""Tokens read together, padding included."""
+
+Text = str | tuple[str, str]
+"""One text, or two that are judged together."""
+
+
+class Reader:
+    """An encoder and its vocabulary: texts to states, batched by length, in the order they were given."""
+
+    def __init__(self, contents: Contents) -> None:
+        assert isinstance(contents.model, Encoder)
+        self.settings, self.model = contents.settings, contents.model
+        self.vocabulary = contents.vocabularies.source
+        self.longest = contents.settings.model.max_length
+
+    def rows(self, texts: Iterable[Text]) -> list[Row]:
+        """The texts as ids; of one that is too long, the beginning."""
+        pairs = [(text, "") if isinstance(text, str) else text for text in texts]
+        firsts = self.vocabulary.encode_batch([first for first, _ in pairs])
+        seconds = self.vocabulary.encode_batch([second for _, second in pairs])
+        return [
+            shorten(first, second, self.vocabulary, self.longest) for first, second in zip(firsts, seconds, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def read(self, rows: Sequence[Row], use: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
+        """What `use` makes of the states [B, T, D] and keep [B, T] of a batch, [B, ...], row by row."""
+        device = next(self.model.parameters()).device
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids))
+        found: dict[int, Tensor] = {}
+        start = 0
+        while start < len(order):
+            longest = len(rows[order[start]].ids)
+            batch = order[start : start + max(1, BATCH_TOKENS // longest)]
+            start += len(batch)
+            tokens = torch.full((len(batch), longest), self.vocabulary.specials.pad)
+            segments, keep = torch.zeros_like(tokens), torch.zeros_like(tokens, dtype=torch.bool)
+            for place, number in enumerate(batch):
+                row = rows[number]
+                tokens[place, : len(row.ids)] = torch.tensor(row.ids)
+                segments[place, : len(row.ids)] = torch.tensor(row.segments)
+                keep[place, : len(row.ids)] = True
+            tokens, segments, keep = tokens.to(device), segments.to(device), keep.to(device)
+            states = self.model(tokens, None if bool(keep.all()) else keep, segments)
+            found.update(zip(batch, use(states, keep).cpu(), strict=True))
+        return [found[i] for i in range(len(rows))]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A text, or two, as an encoder reads it."""
+
+    ids: list[int]
+    segments: list[int]
+    shortened: bool = False
+
+
+def shorten(first: Sequence[int], second: Sequence[int], vocabulary: Tokenizer, longest: int) -> Row:
+    """One text or two with begin and ends, at most `longest` tokens: the longer of the two loses its end first."""
+    room = longest - 2 - (vocabulary.specials.between if second else 0)
+    kept = min(len(first), max(room - len(second), room // 2 if second else room))
+    rest = min(len(second), room - kept)
+    ids, segments = vocabulary.specials.join(first[:kept], second[:rest])
+    return Row(ids, segments, kept < len(first) or rest < len(second))
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A token that may stand in a gap."""
+
+    token: str
+    probability: float
+    text: str  # the whole text with this token in the gap
+
+
+class Filler(Reader):
+    """Fills gaps with one model: `filler("Paris is the [MASK] of France.")`."""
+
+    def __call__(self, text: str) -> str:
+        """The text with the most probable token in each gap."""
+        ids, gaps = self.gaps(text)
+        for gap, fillings in zip(gaps, self._guess(ids, gaps, 1), strict=True):
+            ids[gap] = fillings[0][0]
+        return self.vocabulary.decode(ids)
+
+    def fill(self, text: str, count: int = 5) -> list[list[Filling]]:
+        """For each gap of the text, the most probable tokens, best first; each gap is filled by itself."""
+        ids, gaps = self.gaps(text)
+        return [
+            [Filling(self.vocabulary.decode([token]).strip(), p, self._with(ids, gap, token)) for token, p in found]
+            for gap, found in zip(gaps, self._guess(ids, gaps, count), strict=True)
+        ]
+
+    def _with(self, ids: Sequence[int], gap: int, token: int) -> str:
+        return self.vocabulary.decode([*ids[:gap], token, *ids[gap + 1 :]])
+
+    def gaps(self, text: str) -> tuple[list[int], list[int]]:
+        """The ids of a text with [MASK] in it, and the places of its gaps."""
+        mask = self.vocabulary.specials.mask
+        if mask is None:
+            raise InputError("the vocabulary of this model has no token for a gap")
+        first, *others = MASKED.split(text)
+        if not others:
+            raise InputError("there is no gap in the text: write [MASK] where a word is missing")
+        ids = [self.vocabulary.specials.begin, *(self.vocabulary.encode_batch([first])[0] if first else [])]
+        gaps = []
+        for part in others:
+            gaps.append(len(ids))
+            ids += [mask, *(self.vocabulary.encode_rest(part) if part else [])]
+        ids.append(self.vocabulary.specials.end)
+        if len(ids) > self.longest:
+            raise InputError(
+                f"the text has {len(ids):,} tokens, and this model reads at most {self.longest:,}: shorten it"
+            )
+        return ids, gaps
+
+    def _guess(self, ids: list[int], gaps: Sequence[int], count: int) -> list[list[tuple[int, float]]]:
+        head = self.model.fill
+        assert head is not None
+        (logits,) = self.read([Row(ids, [0] * len(ids))], lambda states, _: head(states[:, list(gaps)]).float())
+        logits[:, [*self.vocabulary.specials.unspeakable, self.vocabulary.specials.end]] = -torch.inf
+        values, tokens = logits.softmax(-1).topk(min(count, logits.shape[-1]))
+        return [list(zip(t, v, strict=True)) for t, v in zip(tokens.tolist(), values.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a classifier says of a text or a word."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class Classifier(Reader):
+    """Labels texts, or the words of texts, with one model: `classifier("a moving film")`."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.settings.data.labels
+
+    def __call__(self, text: Text) -> str:
+        """The label of one text; of a model that labels words, their labels with spaces between."""
+        if self.settings.data.carrier == "word":
+            assert isinstance(text, str)
+            return " ".join(found.label for found in self.label_words([text.split()])[0])
+        return self.classify([text])[0].label
+
+    def classify(self, texts: Iterable[Text]) -> list[Label]:
+        """The label of each text, or of each two texts."""
+        if self.settings.data.carrier == "word":
+            raise InputError("this model labels words, not texts: use label_words")
+        head = self.model.label
+        assert head is not None
+        return [self._label(logits) for logits in self.read(self.rows(texts), lambda s, _: head(self.model.judge(s)))]
+
+    def label_words(self, texts: Iterable[Sequence[str]]) -> list[list[Label]]:
+        """The label of each word of each text; the label of a word is that of its first token."""
+        if self.settings.data.carrier == "text":
+            raise InputError("this model labels texts, not words: use classify")
+        head = self.model.label
+        assert head is not None
+        rows, places = [], []
+        for words in texts:
+            tokens = [tokens or [self.vocabulary.specials.pad] for tokens in self.vocabulary.encode_words(words)]
+            starts = np.cumsum([1, *map(len, tokens)])[:-1].tolist()
+            rows.append(shorten([i for word in tokens for i in word], [], self.vocabulary, self.longest))
+            places.append(starts)
+            if starts and starts[-1] >= len(rows[-1].ids) - 1:
+                raise InputError(f"a text of {len(words):,} words is longer than {self.longest:,} tokens: split it")
+        found = self.read_ragged(rows, head)
+        return [[self._label(logits[place]) for place in starts] for logits, starts in zip(found, places, strict=True)]
+
+    def read_ragged(self, rows: Sequence[Row], head: torch.nn.Module) -> list[Tensor]:
+        """[T, C] for each row."""
+        return self.read(rows, lambda states, _: head(states))
+
+    def _label(self, logits: Tensor) -> Label:
+        probabilities = logits.float().softmax(-1).tolist()
+        best = max(range(len(probabilities)), key=probabilities.__getitem__)
+        return Label(self.labels[best], probabilities[best], dict(zip(self.labels, probabilities, strict=True)))
+
+
+class Embedder(Reader):
+    """Turns texts into vectors with one model: `embedder(["a dog", "a cat"])` is an array [2, D]."""
+
+    def __call__(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
+        return self.embed(texts, **options)
+
+    def embed(
+        self, texts: Sequence[str], *, pooling: str | None = None, normalize: bool | None = None
+    ) -> NDArray[np.float32]:
+        """[N, D], a vector for each text; `pooling` and `normalize` are the model's own unless they are given."""
+        if isinstance(texts, str):
+            raise InputError("embed takes several texts: put one in a list")
+        own = self.settings.embedding
+        pooling, normalize = pooling or own.pooling, own.normalize if normalize is None else normalize
+
+        def use(states: Tensor, keep: Tensor) -> Tensor:
+            vectors = mean_state(states, keep) if pooling == "mean" else states[:, 0]
+            return torch.nn.functional.normalize(vectors.float(), dim=-1) if normalize else vectors.float()
+
+        found = self.read(self.rows(texts), use)
+        return torch.stack(found).numpy() if found else np.empty((0, self.settings.model.width), np.float32)
+
+    def nearest(self, query: str, vectors: NDArray[np.float32], count: int = 5) -> list[tuple[int, float]]:
+        """The numbers of the vectors that are nearest to a text, best first, with the cosine."""
+        return nearest(self.embed([query], normalize=True)[0], vectors, count)
+
+
+def nearest(query: NDArray[np.float32], vectors: NDArray[np.float32], count: int) -> list[tuple[int, float]]:
+    """The numbers of the rows of `vectors` [N, D] with the highest cosine to `query` [D], best first."""
+    lengths = np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), 1e-12)
+    cosines = vectors @ query / lengths
+    best = np.argsort(-cosines, kind="stable")[:count]
+    return [(int(i), float(cosines[i])) for i in best]
+
+
+def mean_state(states: Tensor, keep: Tensor) -> Tensor:
+    """[B, T, D] and keep [B, T] -> [B, D], the mean over what is not padding."""
+    weights = keep[..., None].to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1)

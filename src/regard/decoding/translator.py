@@ -1,0 +1,238 @@
+"""Translates with a trained model: batched by length, cached, in the order it was given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+
+from regard.decoding.search import Hypothesis, beam_search, follow, generate, highest, length_penalty
+from regard.decoding.step import NextToken, TranslationStep, lucky
+from regard.errors import InputError
+from regard.folder import Contents
+from regard.model.transformer import EncoderDecoder
+from regard.options import build
+from regard.settings import DecodingSettings, Settings
+from regard.text.doctor import tidy
+
+WINDOW = 2000
+"""Texts that are sorted by length together; what `translate_stream` holds in memory."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A text and what the model thought of it."""
+
+    text: str
+    score: float  # length-normalised log-probability, by which alternatives are ranked
+    log_probability: float
+    tokens: tuple[str, ...]
+    token_log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
+    finished: bool  # false where the length limit cut it off
+    alternatives: tuple[Translation, ...] = ()
+
+
+class Translator:
+    """Translates with one model: `translator("A dog runs.")`."""
+
+    def __init__(self, contents: Contents) -> None:
+        assert isinstance(contents.model, EncoderDecoder)
+        self.settings, self.model = contents.settings, contents.model
+        self.source, self.target = contents.vocabularies.source, contents.vocabularies.target
+        self.device = next(contents.model.parameters()).device
+
+    def __call__(self, text: str, **options: Any) -> str:
+        """The best translation of one text; `options` are those of `DecodingSettings`."""
+        return self.translate([text], **options)[0].text
+
+    def translate(self, texts: Iterable[str], **options: Any) -> list[Translation]:
+        """The translations of some texts, in their order."""
+        return list(self.translate_stream(texts, **options))
+
+    def translate_stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
+        """The translations of any number of texts, in their order, in constant memory."""
+        settings = self.decoding(options)
+        if isinstance(texts, str):
+            raise InputError("translate takes several texts: for one, call the translator itself or put it in a list")
+        source, done = iter(texts), 0
+        while window := list(islice(source, WINDOW)):
+            yield from self._translate_window(window, settings, done)
+            done += len(window)
+
+    def stream(self, text: str, **options: Any) -> Iterator[str]:
+        """The translation of one text piece by piece, as the tokens come: greedy, or drawn."""
+        settings = self.decoding(options)
+        for part in self._parts(text):
+            if part.gap:
+                yield part.gap
+            if part.ids:
+                yield from self._stream_part(part.ids, settings)
+
+    def decoding(self, options: dict[str, Any]) -> DecodingSettings:
+        """The model's own decoding settings with these options on top."""
+        settings = with_options(self.settings.decoding, options)
+        if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
+            settings = replace(settings, beam=settings.alternatives + 1)
+        return settings
+
+    def _translate_window(self, texts: Sequence[str], settings: DecodingSettings, done: int) -> list[Translation]:
+        parts = []
+        for number, text in enumerate(texts, done + 1):
+            try:
+                parts.append(self._parts(text))
+            except InputError as error:
+                raise InputError(f"text {number}: {error}") from None
+        sources = [part.ids for row in parts for part in row if part.ids]
+        found = iter(self.search(sources, settings))
+        return [self._join([(part.gap, next(found) if part.ids else None) for part in row]) for row in parts]
+
+    def search(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
+        """Source tokens -> the best hypotheses of each, best first."""
+        found: dict[int, list[Hypothesis]] = {}
+        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        rows = settings.alternatives + 1 if settings.temperature else settings.beam
+        start = 0
+        while start < len(order):
+            longest = len(sources[order[start]]) + 1
+            batch = order[start : start + max(1, settings.batch_tokens // (longest * rows))]
+            start += len(batch)
+            found.update(zip(batch, self._search_batch([sources[i] for i in batch], settings), strict=True))
+        return [found[i] for i in range(len(sources))]
+
+    @torch.inference_mode()
+    def _search_batch(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
+        step, end = self._step(sources, settings), self.target.specials.end
+        limits = [self._limit(ids, settings) for ids in sources]
+        penalty = length_penalty(settings.penalty, settings.length_penalty)
+        count = settings.alternatives + 1
+        if settings.temperature:
+            choose = lucky(sources, count, settings)
+            return follow(step, limits, end=end, penalty=penalty, choose=choose, rows=count)
+        if settings.beam == 1:
+            return follow(step, limits, end=end, penalty=penalty, choose=highest)
+        return beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, best=count)
+
+    @torch.inference_mode()  # around each step: in a `with`, it would hold for the caller between two pieces
+    def _stream_part(self, ids: Sequence[int], settings: DecodingSettings) -> Iterator[str]:
+        choose = lucky([ids], 1, settings) if settings.temperature else highest
+        limit, tokens, said = self._limit(ids, settings), [], ""
+        step = self._step([ids], settings)
+        for (token,), _ in generate(step, 1, choose):
+            if token == self.target.specials.end:
+                break
+            tokens.append(token)
+            text = self.target.decode(tokens)
+            if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # bytes of a character that is not whole yet
+                yield text[len(said) :]
+                said = text
+            if len(tokens) >= limit:
+                break
+        yield self.target.decode(tokens)[len(said) :]
+
+    def _step(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> TranslationStep:
+        specials = self.target.specials
+        return TranslationStep(self.model, sources, specials, NextToken(specials, settings.repetition_penalty))
+
+    def _limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
+        return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
+
+    def _parts(self, text: str) -> list[_Part]:
+        """Lines, and pieces of lines that are too long for the model; never a word is left out."""
+        limit = self.settings.model.max_length - 1
+        parts = []
+        for gap, line in split_lines(text):
+            if not line:
+                parts.append(_Part(gap, []))
+                continue
+            pieces = split_text(line, lambda piece: len(self.source.encode_batch([piece])[0]) <= limit)
+            ids = self.source.encode_batch(pieces)
+            joint = "" if re.split("[-_]", self.settings.data.target.lower())[0] in UNSPACED else " "
+            parts += [_Part(gap if i == 0 else joint, row) for i, row in enumerate(ids)]
+        return parts
+
+    def _join(self, parts: Sequence[tuple[str, list[Hypothesis] | None]]) -> Translation:
+        ranks = min((len(found) for _, found in parts if found), default=1)
+        best, *others = (
+            self._translation([(gap, found[rank] if found else None) for gap, found in parts]) for rank in range(ranks)
+        )
+        distinct = {best.text: best}
+        for other in others:  # of two spellings of one text, the better stays
+            distinct.setdefault(other.text, other)
+        return replace(best, alternatives=tuple(distinct.values())[1:])
+
+    def _translation(self, parts: Sequence[tuple[str, Hypothesis | None]]) -> Translation:
+        found = [hypothesis for _, hypothesis in parts if hypothesis]
+        texts = (gap + (self.target.decode(h.tokens) if h else "") for gap, h in parts)
+        return Translation(
+            text="".join(texts),
+            score=sum(h.score for h in found) / max(1, len(found)),
+            log_probability=sum(h.log_probability for h in found),
+            tokens=tuple(piece for h in found for piece in self.target.pieces(h.tokens)),
+            token_log_probabilities=tuple(value for h in found for value in h.log_probabilities),
+            finished=all(h.finished for h in found),
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A piece of the input that is translated at once, and what stands before it in the output."""
+
+    gap: str
+    ids: list[int]
+
+
+UNSPACED = {"zh", "zho", "cmn", "yue", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
+"""Languages written without spaces between sentences."""
+
+BREAKS = (
+    re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*"),  # sentences
+    re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])\s*"),  # clauses
+    re.compile(r"\s+"),  # words
+)
+
+
+def with_options(decoding: DecodingSettings, options: dict[str, Any]) -> DecodingSettings:
+    """Decoding settings with some of them changed; a wrong name or value is refused."""
+    known = build(Settings, {"decoding": options}).decoding
+    return replace(decoding, **{name: getattr(known, name) for name in options})
+
+
+def split_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Lines, tidied, each with the line ends that stand before it."""
+    gap = ""
+    for piece in re.split(r"(\r?\n)", text):
+        if piece in ("\n", "\r\n"):
+            gap += piece
+        elif line := tidy(piece):
+            yield gap, line
+            gap = ""
+    if gap:
+        yield gap, ""
+
+
+def split_text(text: str, fits: Callable[[str], bool], level: int = 0) -> list[str]:
+    """The text in pieces that fit: cut between sentences, else between clauses, else between words."""
+    if fits(text):
+        return [text]
+    if level == len(BREAKS):
+        raise InputError(
+            f"a text is too long for this model and has no place to cut it: {text[:40]!r}... "
+            "(raise model.max_length when training, or put spaces or full stops into it)"
+        )
+    pieces: list[str] = []
+    start = fitting = 0
+    for end in [*(match.end() for match in BREAKS[level].finditer(text)), len(text)]:
+        if fitting > start and not fits(text[start:end].strip()):
+            pieces.append(text[start:fitting].strip())
+            start = fitting
+        if fits(text[start:end].strip()):
+            fitting = end
+        else:
+            pieces += split_text(text[start:end].strip(), fits, level + 1)
+            start = fitting = end
+    rest = text[start:fitting].strip()
+    return [*pieces, rest] if rest else pieces

@@ -1,0 +1,90 @@
+"""How good a classifier's labels are: accuracy, F1 and the table of confusions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How found labels agree with right ones."""
+
+    labels: tuple[str, ...]
+    confusions: dict[tuple[str, str], int]  # (right, found) -> how often
+    entities: tuple[float, float, float] | None = None  # precision, recall and F1 of labelled spans (B-, I-)
+
+    @property
+    def count(self) -> int:
+        return sum(self.confusions.values())
+
+    @property
+    def accuracy(self) -> float:
+        """The share of labels that are right, in per cent."""
+        return 100 * sum(n for (right, found), n in self.confusions.items() if right == found) / max(1, self.count)
+
+    @property
+    def f1(self) -> float:
+        """Of spans where the labels mark spans, else the mean over the labels, in per cent."""
+        if self.entities is not None:
+            return self.entities[2]
+        return sum(self.of(label)[2] for label in self.labels) / max(1, len(self.labels))
+
+    def of(self, label: str) -> tuple[float, float, float, int]:
+        """Precision, recall and F1 of one label in per cent, and how often it is right."""
+        both = self.confusions.get((label, label), 0)
+        found = sum(n for (_, each), n in self.confusions.items() if each == label)
+        right = sum(n for (each, _), n in self.confusions.items() if each == label)
+        return (*harmonic(both, found, right), right)
+
+    def lines(self) -> list[str]:
+        """The figures for people."""
+        kind = "F1 of spans" if self.entities is not None else "macro F1"
+        return [f"accuracy {self.accuracy:.2f} % ({self.count:,} labels)", f"{kind} {self.f1:.2f} %"]
+
+    def table(self, most: int = 12) -> list[str]:
+        """For each label its figures and, where they are few, how often it was taken for which."""
+        shown = self.labels[:most]
+        width = max([5, *map(len, shown)])
+        head = f"{'label':<{width}}  precision  recall      F1    count" + "".join(
+            f"  {name:>{width}}" for name in shown
+        )
+        rows = [head if len(self.labels) <= most else head[: head.index("count") + 5]]
+        for label in self.labels:
+            precision, recall, f1, right = self.of(label)
+            row = f"{label:<{width}}  {precision:9.2f}  {recall:6.2f}  {f1:6.2f}  {right:7,}"
+            if len(self.labels) <= most:
+                row += "".join(f"  {self.confusions.get((label, found), 0):>{width},}" for found in shown)
+            rows.append(row)
+        return rows
+
+
+def judge(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]], labels: Sequence[str]) -> Quality:
+    """Compares labels, text by text: one for a text, or one for each of its words."""
+    pairs = Counter(
+        pair for rights, founds in zip(right, found, strict=True) for pair in zip(rights, founds, strict=True)
+    )
+    marks = [label for label in labels if label != "O"]
+    if not (marks and "O" in labels and all(label[:2] in ("B-", "I-") for label in marks)):
+        return Quality(tuple(labels), dict(pairs))
+    wanted = {(i, span) for i, row in enumerate(right) for span in spans(row)}
+    given = {(i, span) for i, row in enumerate(found) for span in spans(row)}
+    return Quality(tuple(labels), dict(pairs), harmonic(len(wanted & given), len(given), len(wanted)))
+
+
+def harmonic(both: int, found: int, right: int) -> tuple[float, float, float]:
+    """Precision, recall and F1 in per cent."""
+    return 100 * both / max(1, found), 100 * both / max(1, right), 200 * both / max(1, found + right)
+
+
+def spans(labels: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """What B- and I- labels mark: kind, begin and end; an I- that goes on with nothing begins a span (CoNLL)."""
+    kind, begin = "", 0
+    for place, label in enumerate([*labels, "O"]):
+        mark, _, name = label.partition("-")
+        if kind and not (mark == "I" and name == kind):
+            yield kind, begin, place
+            kind = ""
+        if mark in ("B", "I") and not kind:
+            kind, begin = name, place

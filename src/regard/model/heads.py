@@ -1,0 +1,44 @@
+"""What stands on top of an encoder (BERT; Devlin et al., 2019)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.model.layers import ACTIVATIONS, build_norm
+from regard.model.observe import see
+from regard.settings import ModelSettings
+
+
+class FillHead(nn.Module):
+    """Guesses the token at each position: a dense layer, its nonlinearity and norm, then the logits."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(settings.width, settings.width)
+        self.activation = ACTIVATIONS[settings.activation]
+        self.norm = build_norm(settings)
+        self.logits = nn.Linear(settings.width, vocabulary)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[..., D] -> [..., V]"""
+        return see("logits", self.logits(self.transform(states)), "batch position token")
+
+    def transform(self, states: Tensor) -> Tensor:
+        """[..., D] -> [..., D], before the logits."""
+        return self.norm(self.activation(self.dense(states)))
+
+
+class Pooler(nn.Module):
+    """A dense layer over the first position, on which a whole text is judged."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.dense = nn.Linear(settings.width, settings.width)
+        self.activation = torch.tanh if settings.pooler == "tanh" else F.relu
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, first: Tensor) -> Tensor:
+        """[B, D] -> [B, D]"""
+        return self.dropout(self.activation(self.dense(first)))

@@ -1,0 +1,251 @@
+"""What each task needs beside the defaults, and models of several sizes for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Tables = dict[str, Any]
+
+TASKS: dict[str, Tables] = {
+    "translate": {},
+    # Radford et al. (2019) and, for the optimizer, Brown et al. (2020).
+    "write": {
+        "model": {
+            "norm": "pre",
+            "activation": "gelu-tanh",
+            "positions": "learned",
+            "scale_embedding": False,
+            "tie": "output",
+        },
+        "training": {
+            "schedule": "cosine",
+            "betas": [0.9, 0.95],
+            "epsilon": 1e-8,
+            "weight_decay": 0.1,
+            "label_smoothing": 0.0,
+            "metric": "loss",
+            "average": 1,
+        },
+        "decoding": {"beam": 1, "temperature": 0.8, "length_penalty": 0.0},
+    },
+    # Devlin et al. (2019); without next-sentence prediction, as Liu et al. (2019) found better.
+    "fill": {
+        "model": {
+            "norm": "post",
+            "norm_epsilon": 1e-12,
+            "activation": "gelu",
+            "positions": "learned",
+            "scale_embedding": False,
+            "embedding_norm": True,
+            "segments": 2,
+            "pooler": "tanh",
+            "tie": "output",
+        },
+        "training": {
+            "schedule": "linear",
+            "betas": [0.9, 0.98],
+            "epsilon": 1e-6,
+            "weight_decay": 0.01,
+            "label_smoothing": 0.0,
+            "metric": "loss",
+            "average": 1,
+        },
+    },
+}
+TASKS["classify"] = {
+    "model": TASKS["fill"]["model"],
+    "training": {**TASKS["fill"]["training"], "metric": "accuracy"},
+}
+TASKS["embed"] = {"model": TASKS["fill"]["model"]}
+
+PRESETS: dict[str, dict[str, Tables]] = {
+    "translate": {
+        # Wu et al. (2021) found this shape best on 29,000 pairs: small, and strongly regularised.
+        "tiny": {
+            "tokenizer": {"vocabulary": 8_000},
+            "model": {
+                "width": 128,
+                "hidden": 256,
+                "heads": 4,
+                "encoder_layers": 4,
+                "decoder_layers": 4,
+                "dropout": 0.3,
+            },
+            "training": {"batch_tokens": 4096, "learning_rate": 5e-3, "warmup": 2000, "steps": 12_000},
+        },
+        "small": {
+            "tokenizer": {"vocabulary": 12_000},
+            "model": {
+                "width": 256,
+                "hidden": 1024,
+                "heads": 4,
+                "encoder_layers": 3,
+                "decoder_layers": 3,
+                "dropout": 0.2,
+            },
+            "training": {"batch_tokens": 4096, "learning_rate": 2e-3, "warmup": 2000, "steps": 40_000},
+        },
+        "base": {
+            "tokenizer": {"vocabulary": 32_000},
+            "model": {
+                "width": 512,
+                "hidden": 2048,
+                "heads": 8,
+                "encoder_layers": 6,
+                "decoder_layers": 6,
+                "dropout": 0.1,
+            },
+            "training": {
+                "batch_tokens": 8192,
+                "accumulate": 2,
+                "learning_rate": 7e-4,
+                "warmup": 4000,
+                "steps": 100_000,
+            },
+        },
+        "big": {
+            "tokenizer": {"vocabulary": 32_000},
+            "model": {
+                "width": 1024,
+                "hidden": 4096,
+                "heads": 16,
+                "encoder_layers": 6,
+                "decoder_layers": 6,
+                "dropout": 0.3,
+            },
+            "training": {
+                "batch_tokens": 8192,
+                "accumulate": 4,
+                "learning_rate": 5e-4,
+                "warmup": 4000,
+                "steps": 300_000,
+            },
+        },
+    },
+    "write": {
+        "tiny": {
+            "tokenizer": {"vocabulary": 1_000},
+            "model": {"width": 192, "hidden": 768, "heads": 6, "decoder_layers": 4, "max_length": 128, "dropout": 0.1},
+            "training": {"batch_tokens": 2048, "learning_rate": 2e-3, "warmup": 100, "steps": 3000},
+        },
+        "small": {
+            "tokenizer": {"vocabulary": 8_000},
+            "model": {"width": 320, "hidden": 1280, "heads": 5, "decoder_layers": 6, "max_length": 256, "dropout": 0.1},
+            "training": {"batch_tokens": 8192, "learning_rate": 1e-3, "warmup": 500, "steps": 20_000},
+        },
+        # GPT-2 small
+        "base": {
+            "tokenizer": {"vocabulary": 50_000},
+            "model": {
+                "width": 768,
+                "hidden": 3072,
+                "heads": 12,
+                "decoder_layers": 12,
+                "max_length": 1024,
+                "dropout": 0.0,
+            },
+            "training": {
+                "batch_tokens": 16_384,
+                "accumulate": 30,
+                "learning_rate": 6e-4,
+                "warmup": 2000,
+                "steps": 100_000,
+            },
+        },
+        # What has become usual since: RMSNorm, rotary positions, SwiGLU, grouped-query heads (Touvron et al., 2023).
+        "modern": {
+            "tokenizer": {"vocabulary": 8_000},
+            "model": {
+                "width": 320,
+                "hidden": 864,
+                "heads": 5,
+                "key_value_heads": 1,
+                "decoder_layers": 6,
+                "max_length": 256,
+                "norm_kind": "rms",
+                "positions": "rotary",
+                "activation": "swiglu",
+                "bias": False,
+                "dropout": 0.1,
+            },
+            "training": {"batch_tokens": 8192, "learning_rate": 1e-3, "warmup": 500, "steps": 20_000},
+        },
+    },
+    "fill": {
+        "tiny": {
+            "tokenizer": {"vocabulary": 8_000},
+            "model": {"width": 128, "hidden": 512, "heads": 2, "encoder_layers": 4, "max_length": 128},
+            "training": {"batch_tokens": 4096, "learning_rate": 2e-3, "warmup": 500, "steps": 10_000},
+        },
+        "small": {
+            "tokenizer": {"vocabulary": 16_000},
+            "model": {"width": 256, "hidden": 1024, "heads": 4, "encoder_layers": 4, "max_length": 128},
+            "training": {"batch_tokens": 8192, "learning_rate": 1e-3, "warmup": 2000, "steps": 50_000},
+        },
+        # BERT base
+        "base": {
+            "tokenizer": {"vocabulary": 30_000},
+            "model": {"width": 768, "hidden": 3072, "heads": 12, "encoder_layers": 12, "max_length": 512},
+            "training": {
+                "batch_tokens": 16_384,
+                "accumulate": 4,
+                "learning_rate": 4e-4,
+                "warmup": 10_000,
+                "steps": 300_000,
+            },
+        },
+    },
+}
+PRESETS["classify"] = {
+    "tiny": {
+        **PRESETS["fill"]["tiny"],
+        "training": {
+            "batch_tokens": 2048,
+            "learning_rate": 5e-4,
+            "warmup": 200,
+            "steps": 4000,
+            "evaluate_every": 100,
+        },
+    },
+    "small": {
+        **PRESETS["fill"]["small"],
+        "training": {
+            "batch_tokens": 4096,
+            "learning_rate": 3e-4,
+            "warmup": 500,
+            "steps": 20_000,
+        },
+    },
+}
+NAMES = {name for presets in PRESETS.values() for name in presets}
+
+FINE_TUNING: Tables = {
+    "training": {
+        "batch_tokens": 2048,
+        "learning_rate": 5e-5,
+        "schedule": "linear",
+        "warmup": 100,
+        "steps": 2000,
+        "evaluate_every": 100,
+        "average": 1,
+    },
+}
+"""How a model learns that starts from another one's weights: gently, and not for long."""
+
+LIMITS = {  # the largest corpus of each size: pairs, characters or labelled texts
+    "translate": {"tiny": 50_000, "small": 500_000, "base": 5_000_000, "big": None},
+    "write": {"tiny": 5_000_000, "small": 2_000_000_000, "base": None},
+    "fill": {"tiny": 50_000_000, "small": 2_000_000_000, "base": None},
+    "classify": {"tiny": 100_000, "small": None},
+}
+UNITS = {"translate": "pairs", "write": "characters", "fill": "characters", "classify": "labelled texts"}
+
+
+def choose_preset(task: str, size: int, device: str) -> tuple[str, str]:
+    """The preset for a corpus of so many pairs, characters or labelled texts, and the reason in words."""
+    limits, unit = LIMITS[task], UNITS[task]
+    name = next(preset for preset, limit in limits.items() if limit is None or size < limit)
+    reason = f"{size:,} {unit}" + (f" are fewer than {limits[name]:,}" if limits[name] else "")
+    if name in ("base", "big") and device == "cpu":
+        return "small", f"{reason}, which asks for {name}, but on a CPU that would take weeks"
+    return name, reason

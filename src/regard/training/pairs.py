@@ -1,0 +1,179 @@
+"""Learning to translate: from pairs of sentences to batches, and scores on the dev set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.decoding.translator import Translator
+from regard.errors import DataError
+from regard.evaluation.scores import quick, score
+from regard.folder import Contents, Model
+from regard.model.transformer import EncoderDecoder
+from regard.settings import DataSettings, Settings
+from regard.text.corpus import Pair, read_pairs, split
+from regard.text.doctor import Report, clean, leaks, require_some
+from regard.text.tokenizer import Vocabularies
+from regard.training.batches import Examples, PairBatch, Rows, write_examples
+from regard.training.events import Note, Stage
+from regard.training.objectives import translation_loss
+from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
+
+
+class _Corpus:
+    """The pairs of some files, cleaned, as often as they are asked for."""
+
+    def __init__(self, name: str, files: Sequence[str], data: DataSettings, tell: Tell) -> None:
+        self.files = [Path(path) for path in files]
+        self.name, self.data, self.tell = name, data, tell
+        self.report = Report()
+
+    def read(self, doing: str, total: int | None = None) -> Iterator[Pair]:
+        """All pairs, telling what they are read for."""
+        self.report = Report()
+        pairs = clean(read_pairs(self.files, self.data, self.report), self.data, self.report)
+        for number, pair in enumerate(pairs):
+            if number % 5000 == 0:
+                self.tell(Stage(doing, number, total))
+            yield pair
+
+    def accept(self) -> None:
+        """Refuses a corpus without a usable pair, and tells what was left out of any other."""
+        require_some(self.report, self.files)
+        for line in self.report.lines():
+            self.tell(Note(f"{self.name}: {line}"))
+
+
+class PairPreparation(Preparation):
+    """From files of pairs to tokens."""
+
+    def __init__(self, new: Path, request: Request, tell: Tell) -> None:
+        super().__init__(new, request, tell)
+        refuse_start(self.start, "translate", ("translate",))
+        self.corpus = _Corpus("train", request.files, self.data, tell)
+        self.belongs: Callable[[Pair], bool] = lambda _: True  # whether a pair of the corpus is trained on
+        self.total = 0
+
+    def run(self) -> None:
+        held_out = self.read_held_out()
+        report = self.check(held_out)
+        if "dev" not in held_out:
+            held_out["dev"] = self.split_off()
+        settings = self.choose(self.total)
+        vocabularies = self.vocabularies(
+            lambda: Vocabularies.train(lambda: self.training_pairs("learning the vocabulary"), settings.tokenizer)
+        )
+        pairs = self.encode("train", self.training_pairs("encoding"), self.total, vocabularies)
+        self.encode("dev", iter(held_out["dev"]), len(held_out["dev"]), vocabularies)
+        for name, kept in held_out.items():
+            write_held_out(self.new / f"{name}.jsonl", ({"source": p.source, "target": p.target} for p in kept))
+        self.write_about(pairs, report, {name: len(kept) for name, kept in held_out.items()})
+
+    def read_held_out(self) -> dict[str, list[Pair]]:
+        """The dev and test sets that were given; they fit into memory."""
+        found = {}
+        for name, files in (("dev", self.request.dev), ("test", self.request.test)):
+            if files:
+                corpus = _Corpus(name, files, self.data, self.tell)
+                found[name] = list(corpus.read(f"reading the {name} set"))
+                corpus.accept()
+        return found
+
+    def check(self, held_out: dict[str, list[Pair]]) -> Report:
+        """Reads the whole corpus once: what is wrong with it, and which dev and test sentences are in it."""
+        found = leaks(self.corpus.read("reading"), held_out)
+        self.corpus.accept()
+        self.total = self.corpus.report.kept
+        for name, leak in found.items():
+            if leak.leaked:
+                places = ", ".join(leak.examples)
+                share = f"{leak.leaked:,} of {leak.pairs:,} {name} sources are also in train"
+                self.tell(Note(f"{name}: {share}, which makes its scores too good ({places})"))
+        return self.corpus.report
+
+    def split_off(self) -> list[Pair]:
+        """A dev set out of the corpus."""
+        pairs = self.corpus.read("splitting off a dev set", self.total)
+        held = split((pair.source for pair in pairs), self.data.dev_pairs, self.total)
+        self.belongs = lambda pair: not held.holds(pair.source)
+        dev = [pair for pair in self.corpus.read("splitting off a dev set", self.total) if held.holds(pair.source)]
+        self.total -= len(dev)
+        self.tell(Note(f"dev: {len(dev):,} pairs split off; their sources are not in the rest"))
+        return dev
+
+    def training_pairs(self, doing: str) -> Iterator[Pair]:
+        return filter(self.belongs, self.corpus.read(doing, self.total))
+
+    def encode(self, name: str, pairs: Iterator[Pair], total: int, vocabularies: Vocabularies) -> int:
+        """Writes the tokens of the pairs that the model can take; returns how many."""
+        longest = self.settings.model.max_length
+        limit = longest - 1  # one place is for the begin or the end
+        size = max(vocabularies.source.size, vocabularies.target.size)
+
+        def encoded() -> Iterator[tuple[list[int], list[int]]]:
+            while chunk := list(islice(pairs, 5000)):
+                sources = vocabularies.source.encode_batch([pair.source for pair in chunk])
+                targets = vocabularies.target.encode_batch([pair.target for pair in chunk])
+                for both in zip(sources, targets, strict=True):
+                    if max(map(len, both)) <= limit:
+                        yield both
+
+        kept = write_examples(self.new / name, encoded(), size)
+        if not kept:
+            raise DataError(f"{name}: every pair has more tokens than model.max_length = {longest}")
+        if kept < total:
+            self.tell(Note(f"{name}: {total - kept:,} pairs left out: more tokens than model.max_length = {longest}"))
+        return kept
+
+
+class Translating(Task):
+    """Trains an encoder-decoder on pairs."""
+
+    unit = "pairs"
+    prints = ("bleu", "chrf")
+
+    def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
+        super().__init__(work, settings, vocabularies, device)
+        self.train, self.dev = Examples(work / "train"), Examples(work / "dev")
+        self.specials = vocabularies.target.specials
+
+    def plan(self, epoch: int) -> list[Rows]:
+        training = self.settings.training
+        return self.train.plan(training.batch_tokens, training.seed, epoch)
+
+    def batch(self, rows: Rows, update: int) -> Batch:
+        return self.train.batch(rows, self.specials).to(self.device)
+
+    def dev_batches(self) -> Iterator[Batch]:
+        for rows in self.dev.plan(self.settings.training.batch_tokens, 0, 0):
+            yield self.dev.batch(rows, self.specials).to(self.device)
+
+    def loss(self, model: Model, batch: PairBatch, smoothing: float) -> Loss:
+        assert isinstance(model, EncoderDecoder)
+        return translation_loss(model, batch, smoothing)
+
+    def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
+        """BLEU and chrF of greedy translations of the first dev pairs, and one of them to look at."""
+        pairs = self.held_out("dev")[: self.settings.training.evaluate_pairs]
+        sources, references = [p["source"] for p in pairs], [p["target"] for p in pairs]
+        found = [t.text for t in Translator(contents).translate(sources, beam=1)]
+        language = self.settings.data.target
+        scores = {
+            "bleu": quick(found, references, "bleu", language),
+            "chrf": quick(found, references, "chrf", language),
+        }
+        shown = number % len(pairs)
+        sample = [("source", sources[shown]), ("model", found[shown]), ("reference", references[shown])]
+        return Assessment(scores, sample)
+
+    def report(self, contents: Contents, name: str) -> list[str]:
+        """BLEU, chrF and TER with the model's own decoding settings."""
+        pairs = self.held_out(name)
+        found = [t.text for t in Translator(contents).translate([p["source"] for p in pairs])]
+        references: list[Any] = [p["target"] for p in pairs]
+        scores = score(found, references, language=self.settings.data.target, resamples=0)
+        return [f"{line} (beam {self.settings.decoding.beam})" for line in scores]

@@ -1,0 +1,180 @@
+"""What the tasks have in common: how a corpus becomes tokens on disk, and what the trainer asks of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from regard.errors import SettingsError
+from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, Contents, Model, read_settings, write_text
+from regard.options import dump
+from regard.presets import choose_preset
+from regard.settings import Settings, resolve
+from regard.text.doctor import Report
+from regard.text.tokenizer import Vocabularies
+from regard.training.batches import Rows
+from regard.training.events import Event
+
+ABOUT, START = "about.json", "start.safetensors"
+
+Tell = Callable[[Event], None]
+"""Takes events as they happen."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; kept, so that a run killed while preparing can start over by itself."""
+
+    files: list[str]
+    given: dict[str, Any]  # settings that the user set
+    device: str  # its kind, for the choice of a preset
+    dev: list[str] = field(default_factory=list)
+    test: list[str] = field(default_factory=list)
+    start: str | None = None  # the model whose weights are the first ones
+
+
+class Preparation(ABC):
+    """The steps from corpus to tokens, each a pass over the files."""
+
+    def __init__(self, new: Path, request: Request, tell: Tell) -> None:
+        self.new, self.request, self.tell = new, request, tell
+        self.start = None if request.start is None else read_settings(Path(request.start))
+        self.settings = resolve(request.given, start=self.start)
+        self.data = self.settings.data
+        self.why = ""
+
+    @staticmethod
+    def task(request: Request) -> str:
+        """What the request is for: what it says, or else what the model is for that it starts from."""
+        start = None if request.start is None else read_settings(Path(request.start))
+        return resolve(request.given, start=start).task
+
+    @abstractmethod
+    def run(self) -> None:
+        """Fills the folder `new`."""
+
+    def choose(self, size: int, **data: Any) -> Settings:
+        """The settings for a corpus of so many pairs, characters or texts, written; `data` is what it told."""
+        given = dict(self.request.given)
+        if data:
+            given["data"] = {**given.get("data", {}), **data}
+        preset, why = choose_preset(self.settings.task, size, self.request.device)
+        asked = given.get("preset", "auto") != "auto"
+        self.why = (
+            f"starting from {Path(self.request.start).name}" if self.request.start else "as asked" if asked else why
+        )
+        self.settings = resolve(given, None if self.start else preset, self.start)
+        write_text(self.new / SETTINGS, dump(self.settings))
+        return self.settings
+
+    def vocabularies(self, learn: Callable[[], Vocabularies]) -> Vocabularies:
+        """The vocabulary of the model to start from, whose weights are copied too, or else a newly learnt one."""
+        if self.request.start is None:
+            found = learn()
+        else:
+            found = Vocabularies.load(Path(self.request.start) / TOKENIZER)
+            shutil.copyfile(Path(self.request.start) / WEIGHTS, self.new / START)
+        write_text(self.new / TOKENIZER, found.to_json())
+        return found
+
+    def write_about(self, examples: int, report: Report, held_out: dict[str, int], **more: Any) -> None:
+        """What the trainer, the display and the card say of the data."""
+        about = {
+            "files": [Path(name).name for name in self.request.files],
+            "examples": examples,
+            "preset": self.settings.preset,
+            "reason": self.why,
+            "report": report.to_dict(),
+            "held_out": held_out,
+            **more,
+        }
+        write_text(self.new / ABOUT, json.dumps(about, ensure_ascii=False))
+
+
+class Batch(Protocol):
+    """What one step learns from."""
+
+    @property
+    def tokens(self) -> int:
+        """How many things are predicted: what the loss is averaged over."""
+
+    @property
+    def seen(self) -> int:
+        """How many tokens are read, padding not counted."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums over the predictions of a batch, so that batches can be added before they are averaged."""
+
+    total: Tensor  # what is differentiated, label smoothing included
+    surprise: float  # minus the log-probability of what is right, in nats
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How a model does on the dev set beside its loss, and something to look at."""
+
+    scores: dict[str, float]
+    sample: list[tuple[str, str]]  # lines of a label and a text
+
+
+class Task(ABC):
+    """What differs between the tasks while a model is trained; made from a folder that a `Preparation` filled."""
+
+    unit: str  # what is counted
+    prints: tuple[str, ...] = ()  # scores that are shown beside the perplexity
+
+    def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
+        self.work, self.settings, self.vocabularies, self.device = work, settings, vocabularies, device
+
+    @abstractmethod
+    def plan(self, epoch: int) -> list[Rows]:
+        """The batches of an epoch, as rows of the training set."""
+
+    @abstractmethod
+    def batch(self, rows: Rows, update: int) -> Batch:
+        """A batch for the model; what is random in it depends on the number of the update alone."""
+
+    @abstractmethod
+    def dev_batches(self) -> Iterator[Batch]:
+        """The whole dev set, always the same."""
+
+    @abstractmethod
+    def loss(self, model: Model, batch: Any, smoothing: float) -> Loss:
+        """How badly the model predicts what it should."""
+
+    @abstractmethod
+    def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
+        """Scores on the dev set, of which the whole surprise is known, and a sample, another one for each `number`."""
+
+    @abstractmethod
+    def report(self, contents: Contents, name: str) -> list[str]:
+        """The final scores of a held-out set, in lines that say how they were made."""
+
+    def held_out(self, name: str) -> list[dict[str, Any]]:
+        """What was put aside under this name, a JSON object a line."""
+        lines = (self.work / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines if line]
+
+
+def write_held_out(path: Path, records: Iterator[dict[str, Any]]) -> None:
+    """Writes what `Task.held_out` reads."""
+    write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+
+
+def refuse_start(start: Settings | None, task: str, allowed: tuple[str, ...]) -> None:
+    """Refuses to start a task from a model whose weights are of no use for it."""
+    if start is not None and start.task not in allowed:
+        raise SettingsError(
+            f"a model to {start.task} cannot become one to {task}: --from needs one to {' or '.join(allowed)}"
+        )
