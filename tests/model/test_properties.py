@@ -14,7 +14,7 @@ from hypothesis import assume, given, strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.model.attention import Attention, Cache, attend, attend_readably, causal_mask, mask_bias
+from regard.model.attention import Attention, Bias, Cache, attend, attend_readably, causal_mask, mask_bias
 from regard.model.observe import observe
 from regard.settings import ModelSettings
 
@@ -300,7 +300,7 @@ def test_the_causal_mask_lets_each_position_see_itself_and_what_came_before(leng
     memory=st.sampled_from([1, 3, 64, 100]),
     width=st.sampled_from([1, 4, 8]),
     value_width=st.sampled_from([1, 4, 8]),
-    masked=st.sampled_from(["nothing", "padding", "future"]),
+    masked=st.sampled_from(["nothing", "padding", "future", "causal"]),
     seed=seeds,
 )
 def test_fast_attention_equals_the_readable_one(
@@ -308,6 +308,7 @@ def test_fast_attention_equals_the_readable_one(
 ) -> None:
     """Above and below SHORT scores, values and gradients."""
     generator = torch.Generator().manual_seed(seed)
+    memory = length if masked == "causal" else memory
 
     def numbers(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
@@ -317,11 +318,13 @@ def test_fast_attention_equals_the_readable_one(
         numbers(batch, heads, memory, width),
         numbers(batch, heads, memory, value_width),
     )
-    bias = {
+    biases: dict[str, Bias] = {
         "nothing": None,
+        "causal": "causal",
         "padding": mask_bias(torch.rand(batch, 1, 1, memory, generator=generator) > 0.4, torch.float64),
         "future": mask_bias(torch.ones(1, 1, length, memory).tril(memory - length) > 0, torch.float64),
-    }[masked]
+    }
+    bias = biases[masked]
     fast, readable = attend(query, key, value, bias), attend_readably(query, key, value, bias)
     assert same(fast, readable)
     direction = torch.randn(fast.shape, generator=generator, dtype=torch.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,10 +31,10 @@ class Attention(nn.Module):
         self.rotary = rotary
         self.dropout = settings.attention_dropout
 
-    def forward(self, x: Tensor, memory: Tensor, bias: Tensor | None, cache: KeyValues | None = None) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, bias: Bias, cache: KeyValues | None = None) -> Tensor:
         """Positions of x [B, T, D] look at positions of memory [B, S, D] -> [B, T, D].
 
-        `bias` (see `mask_bias`) says who may look at whom; `cache` holds keys and values computed before.
+        `bias` (see `Bias`) says who may look at whom; `cache` holds keys and values computed before.
         """
         query = split_heads(self.query(x), self.heads)  # [B, H, T, K]
         if self.rotary is not None:
@@ -71,7 +72,7 @@ class Attention(nn.Module):
         return context @ per_head
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float = 0.0) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float = 0.0) -> Tensor:
     """softmax(query keyᵀ / sqrt(K) + bias) value, [B, H, T, K] and [B, H, S, K] -> [B, H, T, K].
 
     The fast path; while somebody looks, the readable one runs beside it and shows its steps.
@@ -79,10 +80,13 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropo
     if watching():
         attend_readably(query, key, value, bias)
     if query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
+        if isinstance(bias, str):
+            return F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
         return F.scaled_dot_product_attention(query, key, value, bias, dropout)
     batch, heads, length, width = query.shape
     query, key, value = (t.flatten(0, 1) for t in (query, key, value))  # [B * H, T, K]
     scale = 1 / math.sqrt(width)
+    bias = spelt_out(bias, query)
     if bias is None:
         scores = torch.bmm(query * scale, key.mT)
     else:
@@ -96,9 +100,10 @@ SHORT = 64 * 64
 """Up to so many scores in a head, two batched products are faster on a CPU than PyTorch's fused attention."""
 
 
-def attend_readably(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+def attend_readably(query: Tensor, key: Tensor, value: Tensor, bias: Bias) -> Tensor:
     """The same step by step: the reference that the fast path is tested against."""
     axes = "batch head query key"
+    bias = spelt_out(bias, query)
     scores = see("scores", query @ key.mT, axes)
     scaled = see("scaled", scores / math.sqrt(query.shape[-1]), axes)
     masked = see("masked", scaled if bias is None else scaled + bias, axes)
@@ -128,6 +133,18 @@ def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """
     bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -torch.inf)
     return bias.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+
+
+Bias = Tensor | Literal["causal"] | None
+"""What is added to the scores (see `mask_bias`): nothing, a tensor that fits [B, H, T, S], or that of T positions
+none of which looks ahead, which PyTorch's fused attention needs not be told number by number."""
+
+
+def spelt_out(bias: Bias, query: Tensor) -> Tensor | None:
+    """A bias as numbers; query [..., T, K]."""
+    if not isinstance(bias, str):
+        return bias
+    return mask_bias(causal_mask(query.shape[-2], 0, query.device)[None, None], query.dtype)
 
 
 class KeyValues:

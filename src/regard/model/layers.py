@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.model.attention import Attention, KeyValues
+from regard.model.attention import Attention, Bias, KeyValues
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
@@ -32,7 +32,7 @@ class Layer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        bias: Tensor | None,
+        bias: Bias,
         memory: Tensor | None = None,
         memory_bias: Tensor | None = None,
         own: KeyValues | None = None,

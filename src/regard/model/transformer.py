@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.model.attention import Cache, causal_mask, mask_bias
+from regard.model.attention import Bias, Cache, causal_mask, mask_bias
 from regard.model.heads import FillHead, Pooler
 from regard.model.layers import Layer, build_norm, initialize
 from regard.model.observe import see
@@ -116,7 +116,7 @@ class Decoder(nn.Module):
         """
         start = cache.length if cache else 0
         x = self.embedding(tokens, start)
-        bias = causal_bias(x, start) if documents is None else document_bias(documents, x)
+        bias: Bias = causal_bias(x, start) if documents is None else document_bias(documents, x)
         return self.decoder(x, bias, cache=cache)
 
     def new_cache(self) -> Cache:
@@ -135,7 +135,7 @@ class Stack(nn.Module):
     def forward(
         self,
         x: Tensor,
-        bias: Tensor | None,
+        bias: Bias,
         memory: Tensor | None = None,
         memory_bias: Tensor | None = None,
         cache: Cache | None = None,
@@ -176,10 +176,12 @@ def padding_bias(keep: Tensor | None, x: Tensor) -> Tensor | None:
     return None if keep is None else mask_bias(keep[:, None, None, :], x.dtype)
 
 
-def causal_bias(x: Tensor, start: int) -> Tensor | None:
+def causal_bias(x: Tensor, start: int) -> Bias:
     """[1, 1, T, S]: nobody looks ahead; none where the one new position may look at everything."""
     length = x.shape[1]
-    return None if length == 1 else mask_bias(causal_mask(length, start, x.device)[None, None], x.dtype)
+    if length == 1:
+        return None
+    return mask_bias(causal_mask(length, start, x.device)[None, None], x.dtype) if start else "causal"
 
 
 def document_bias(documents: Tensor, x: Tensor) -> Tensor:
