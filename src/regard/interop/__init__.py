@@ -1,0 +1,1 @@
+"""Models in other programs' forms: foreign names live here and nowhere else."""

@@ -1,0 +1,363 @@
+"""A Regard model in the form of CTranslate2, which runs it without PyTorch, on CPUs and GPUs, also in int8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.errors import ModelError
+from regard.folder import Contents, Model, read_folder, write_text
+from regard.interop.output import README, TOKENIZERS, layers_of, require, whole_folder, write_tokenizers
+from regard.model.attention import Attention
+from regard.model.layers import FeedForward
+from regard.model.positions import sinusoids
+from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
+from regard.settings import ModelSettings
+from regard.text.tokenizer import Tokenizer, Vocabularies
+
+FILES = (
+    "model.bin",
+    "config.json",
+    *(f"{name}.json" for name in ("vocabulary", "shared_vocabulary", "source_vocabulary", "target_vocabulary")),
+    *TOKENIZERS,
+    README,
+)
+SINUSOIDS = 1024
+"""Positions written at least where they are sines, which have no end; CTranslate2 stops where its table does."""
+
+
+def export_model(folder: Path, output: Path, *, overwrite: bool = False) -> list[str]:
+    """Writes the model of a Regard folder as a folder of CTranslate2; returns what the user should know of it."""
+    specs = require("ctranslate2", "ctranslate2").specs
+    contents = read_folder(folder)
+    with whole_folder(output, folder, FILES, overwrite=overwrite) as place:
+        spec = build_spec(specs, contents)
+        spec.validate()
+        spec.optimize()
+        spec.save(str(place))
+        names = write_tokenizers(place, contents.vocabularies)
+        write_text(place / README, page(contents, *names))
+    return notes(contents)
+
+
+def notes(contents: Contents) -> list[str]:
+    """What the exported model does otherwise than Regard."""
+    decoding, model = contents.settings.decoding, contents.model
+    if isinstance(model, Encoder):
+        heads = {"fill": model.fill, "label": model.label, "next sentence": model.follows}
+        lost = [name for name, head in heads.items() if head is not None]
+        return [f"CTranslate2 runs the encoder alone: without the {name} head (ONNX has it)" for name in lost]
+    found = ["CTranslate2 does not know which tokens are part of no text: see suppress_sequences in README.md"]
+    if decoding.penalty == "google" and decoding.length_penalty and decoding.beam > 1:
+        found.append(
+            "CTranslate2's length penalty is length ^ alpha (decoding.penalty = power), not google's: a beam may differ"
+        )
+    return found
+
+
+# The weights under CTranslate2's names
+
+
+def build_spec(specs: Any, contents: Contents) -> Any:
+    """The specification of this model with its weights, its vocabulary and its special tokens."""
+    model, settings = contents.model, contents.settings.model
+    spec = build_model(specs, model, settings)
+    tokens = vocabulary(contents.vocabularies.target)
+    specials = contents.vocabularies.target.specials
+    unknown = specials.end if specials.unknown is None else specials.unknown
+    config = {"bos_token": specials.begin, "eos_token": specials.end, "unk_token": unknown}
+    for name, token in config.items():
+        setattr(spec.config, name, tokens[token])
+    spec.config.layer_norm_epsilon = settings.norm_epsilon
+    if isinstance(model, EncoderDecoder):
+        spec.config.decoder_start_token = tokens[specials.begin]
+        spec.config.add_source_eos = True
+        spec.register_source_vocabulary(source_vocabulary(contents.vocabularies, tokens[specials.end]))
+        spec.register_target_vocabulary(tokens)
+    else:
+        spec.register_vocabulary(tokens)
+    return spec
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """The piece of each id; an id that the tokenizer has no piece for gets a name of its own."""
+    found = [tokenizer.model.id_to_token(token) for token in range(tokenizer.size)]
+    return [f"<unused {token}>" if piece is None else piece for token, piece in enumerate(found)]
+
+
+def source_vocabulary(vocabularies: Vocabularies, end: str) -> list[str]:
+    """The pieces of the source; CTranslate2 has one name for the end of both languages."""
+    pieces = vocabulary(vocabularies.source)
+    found = pieces[vocabularies.target.specials.end]
+    if found != end:
+        raise ModelError(f"the end of a text is {found} in the source and {end} in the target: CTranslate2 has but one")
+    return pieces
+
+
+def build_model(specs: Any, model: Model, settings: ModelSettings) -> Any:
+    """The layers of a model in CTranslate2's order."""
+    if isinstance(model, EncoderDecoder):
+        encoder = build_encoder(specs, model.source_embedding, model.encoder, settings)
+        decoder = build_decoder(specs, model.target_embedding, model.decoder, model.logits, settings)
+        return specs.TransformerSpec(encoder, decoder)
+    if isinstance(model, Decoder):
+        decoder = build_decoder(specs, model.embedding, model.decoder, model.logits, settings)
+        return specs.TransformerDecoderModelSpec(decoder)
+    encoder = build_encoder(specs, model.embedding, model.encoder, settings, segments=True)
+    if model.pooler is None:
+        return specs.TransformerEncoderModelSpec(encoder)
+    activation = specs.Activation.Tanh if settings.pooler == "tanh" else specs.Activation.RELU
+    spec = specs.TransformerEncoderModelSpec(encoder, pooling_layer=True, pooling_activation=activation)
+    set_linear(spec.pooler_dense, [weights(model.pooler.dense)])
+    return spec
+
+
+def build_encoder(
+    specs: Any, embedding: Embedding, stack: Stack, settings: ModelSettings, *, segments: bool = False
+) -> Any:
+    """An encoder; with `segments` they are a second input, else every token is of the first."""
+    two = segments and embedding.segments is not None
+    spec = specs.TransformerEncoderSpec(
+        len(stack.layers),
+        num_source_embeddings=2 if two else 1,
+        embeddings_merge=specs.EmbeddingsMerge.ADD,
+        **shape(specs, settings),
+    )
+    spec.embeddings[0].weight = plain(embedding.tokens.weight) if two else first_segment(embedding)
+    if two and embedding.segments is not None:
+        spec.embeddings[1].weight = plain(embedding.segments.weight) / embedding.scale  # theirs are scaled too
+    set_embedding(spec, embedding, settings)
+    set_stack(spec, stack, settings)
+    return spec
+
+
+def build_decoder(specs: Any, embedding: Embedding, stack: Stack, logits: nn.Linear, settings: ModelSettings) -> Any:
+    """A decoder, with cross-attention where the stack has it."""
+    spec = specs.TransformerDecoderSpec(
+        len(stack.layers),
+        with_encoder_attention=layers_of(stack)[0].cross_attention is not None,
+        **shape(specs, settings),
+    )
+    spec.embeddings.weight = first_segment(embedding)
+    set_embedding(spec, embedding, settings)
+    set_stack(spec, stack, settings)
+    set_linear(spec.projection, [weights(logits)])
+    return spec
+
+
+def shape(specs: Any, settings: ModelSettings) -> dict[str, Any]:
+    """What CTranslate2 is told of encoder and decoder alike."""
+    activations = {
+        "relu": specs.Activation.RELU,
+        "gelu": specs.Activation.GELU,
+        "gelu-tanh": specs.Activation.GELUTanh,
+        "silu": specs.Activation.SWISH,
+        "swiglu": specs.Activation.SWISH,
+    }
+    return {
+        "num_heads": settings.heads,
+        "num_heads_kv": settings.query_groups,
+        "head_dim": common_width(settings),
+        "pre_norm": settings.norm == "pre",
+        "rms_norm": settings.norm_kind == "rms",
+        "layernorm_embedding": settings.embedding_norm,
+        "activation": activations[settings.activation],
+        "ffn_glu": settings.activation == "swiglu",
+        "rotary_dim": settings.head_width if settings.positions == "rotary" else None,
+        "rotary_interleave": False,
+        "rotary_base": settings.rotary_base,
+    }
+
+
+def common_width(settings: ModelSettings) -> int:
+    """The width of a head for CTranslate2, which has one for keys and values: the narrower are filled with zeros."""
+    return max(settings.head_width, settings.head_value_width)
+
+
+def first_segment(embedding: Embedding) -> Tensor:
+    """[V, D], the token table; where there are segments, with the first of them, which Regard adds to every token."""
+    table = plain(embedding.tokens.weight)
+    return table if embedding.segments is None else table + plain(embedding.segments.weight)[0] / embedding.scale
+
+
+def set_embedding(spec: Any, embedding: Embedding, settings: ModelSettings) -> None:
+    """Scale, positions and norm; what has no positions gets zeros, since CTranslate2 would add sines."""
+    spec.scale_embeddings = settings.scale_embedding
+    if settings.embedding_norm:
+        set_norm(spec.layernorm_embedding, embedding.norm)
+    if settings.positions == "rotary":
+        return
+    if settings.positions == "learned":
+        table = plain(embedding.positions.table)  # type: ignore[union-attr, arg-type]
+    elif settings.positions == "none":
+        table = torch.zeros(max(SINUSOIDS, settings.max_length), settings.width)
+    else:
+        halves = settings.positions == "sinusoidal-halves"
+        table = sinusoids(max(SINUSOIDS, settings.max_length), settings.width, halves)
+    spec.position_encodings.encodings = table
+
+
+def set_stack(spec: Any, stack: Stack, settings: ModelSettings) -> None:
+    """Layers, and the last norm of pre-norm."""
+    for theirs, ours in zip(spec.layer, layers_of(stack), strict=True):
+        set_attention(theirs.self_attention, ours.self_attention, ours.self_residual.norm, settings)
+        if ours.cross_attention is not None and ours.cross_residual is not None:
+            set_attention(theirs.attention, ours.cross_attention, ours.cross_residual.norm, settings)
+        set_feed_forward(theirs.ffn, ours.feed_forward, ours.feed_forward_residual.norm)
+    if settings.norm == "pre":
+        set_norm(spec.layer_norm, stack.norm)
+
+
+Weights = tuple[Tensor, Tensor | None]
+"""The weight and the bias of a linear layer."""
+
+
+def set_attention(spec: Any, attention: Attention, norm: nn.Module, settings: ModelSettings) -> None:
+    """Queries, keys and values in one product, or keys and values where the queries come from elsewhere."""
+    width = common_width(settings)
+    query = widen(weights(attention.query), attention.heads, width)
+    key, value = (widen(weights(part), attention.groups, width) for part in (attention.key, attention.value))
+    *projections, output = spec.linear
+    for theirs, ours in zip(
+        projections, [[query, key, value]] if len(projections) == 1 else [[query], [key, value]], strict=True
+    ):
+        set_linear(theirs, ours)
+    weight, bias = weights(attention.output)
+    columns = weight.reshape(len(weight), attention.heads, -1)
+    set_linear(output, [(F.pad(columns, (0, width - columns.shape[2])).flatten(1), bias)])
+    spec.queries_scale = np.float32(1 / math.sqrt(settings.head_width))
+    set_norm(spec.layer_norm, norm)
+
+
+def widen(linear: Weights, heads: int, width: int) -> Weights:
+    """A linear layer whose heads are `width` wide, with zeros after what they had."""
+    weight, bias = linear
+    rows = weight.reshape(heads, -1, weight.shape[1])
+    more = width - rows.shape[1]
+    wider = None if bias is None else F.pad(bias.reshape(heads, -1), (0, more)).flatten()
+    return F.pad(rows, (0, 0, 0, more)).flatten(0, 1), wider
+
+
+def set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
+    """The layer that the nonlinearity follows is CTranslate2's first: with a gate, that is the gate."""
+    rise, gate = feed_forward.rise, feed_forward.gate
+    set_linear(spec.linear_0, [weights(rise if gate is None else gate)])
+    if gate is not None:
+        set_linear(spec.linear_0_noact, [weights(rise)])
+    set_linear(spec.linear_1, [weights(feed_forward.fall)])
+    set_norm(spec.layer_norm, norm)
+
+
+def set_norm(spec: Any, norm: nn.Module) -> None:
+    spec.gamma = plain(norm.weight)  # type: ignore[arg-type]
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = plain(norm.bias)
+
+
+def set_linear(spec: Any, parts: Sequence[Weights]) -> None:
+    """One or more linear layers of the same input, one below the other."""
+    spec.weight = torch.cat([weight for weight, _ in parts])
+    biases = [bias for _, bias in parts if bias is not None]
+    if biases:
+        spec.bias = torch.cat(biases)
+
+
+def weights(linear: nn.Linear) -> Weights:
+    return plain(linear.weight), None if linear.bias is None else plain(linear.bias)
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """A parameter as float32 without its history."""
+    return tensor.detach().float()
+
+
+# How to run it
+
+
+def page(contents: Contents, source: str, target: str) -> str:
+    """README.md of the exported folder."""
+    settings = contents.settings
+    title = {"translate": f"{settings.data.source} → {settings.data.target}", "write": "a writer"}
+    snippet = {"translate": TRANSLATE, "write": WRITE}.get(settings.task, READ)
+    tokenizer = contents.vocabularies.target
+    specials, pieces = tokenizer.specials, vocabulary(tokenizer)
+    values = {
+        "SOURCE": source,
+        "TARGET": target,
+        "ALPHA": settings.decoding.length_penalty,
+        "BEAM": settings.decoding.beam,
+        "LENGTH": settings.model.max_length,
+        "NEVER": [[pieces[token]] for token in specials.unspeakable],
+        "PREFIX": [pieces[specials.begin]] if specials.prompt else [],
+        "BEGIN": specials.begin,
+        "END": specials.end,
+        "POOL": "state[: len(row)].mean(0)" if settings.embedding.pooling == "mean" else "state[0]",
+    }
+    if not settings.embedding.normalize:
+        snippet = snippet.replace(NORMALIZE, "")
+    for name, value in values.items():
+        snippet = snippet.replace(f"${name}", str(value))
+    return f"# {title.get(settings.task, 'an encoder')}, for CTranslate2\n\n{INTRODUCTION}```python\n{snippet}```\n"
+
+
+INTRODUCTION = """Written by Regard. Run this in this folder (`pip install ctranslate2 tokenizers`). Next to `device`,
+`compute_type="int8"` makes the weights a quarter as large, and a bit less exact; a GPU is `device="cuda"`.
+
+"""
+TRANSLATE = """import ctranslate2
+from tokenizers import Tokenizer
+
+translator = ctranslate2.Translator(".", device="cpu")
+source, target = Tokenizer.from_file("$SOURCE"), Tokenizer.from_file("$TARGET")
+texts = ["Hello!", "How are you?"]  # sentences; CTranslate2 cuts off what is longer than its positions
+results = translator.translate_batch(
+    [source.encode(text, add_special_tokens=False).tokens for text in texts],
+    beam_size=$BEAM,
+    patience=2,  # with 1 it stops early, at times before the best is found
+    length_penalty=$ALPHA,
+    max_input_length=$LENGTH,
+    min_decoding_length=0,
+    max_decoding_length=$LENGTH,
+    suppress_sequences=$NEVER,  # never part of a text; CTranslate2 does not know
+)
+for result in results:
+    print(target.decode([target.token_to_id(token) for token in result.hypotheses[0]]))
+"""
+WRITE = """import ctranslate2
+from tokenizers import Tokenizer
+
+generator = ctranslate2.Generator(".", device="cpu")
+tokenizer = Tokenizer.from_file("$TARGET")
+text = tokenizer.encode("Once upon a time", add_special_tokens=False)
+prompt = $PREFIX + text.tokens
+(result,) = generator.generate_batch(
+    [prompt],
+    max_length=$LENGTH - len(prompt),
+    min_length=0,
+    sampling_topk=1,  # greedy; more: draw among so many
+    suppress_sequences=$NEVER,  # never part of a text; CTranslate2 does not know
+    include_prompt_in_result=False,
+)
+print(tokenizer.decode(text.ids + result.sequences_ids[0]))
+"""
+NORMALIZE = "vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)\n"
+READ = f"""import ctranslate2
+import numpy as np
+from tokenizers import Tokenizer
+
+encoder = ctranslate2.Encoder(".", device="cpu")
+tokenizer = Tokenizer.from_file("$TARGET")
+texts = ["a dog", "the cat sleeps"]  # at most $LENGTH tokens
+rows = [[$BEGIN, *tokenizer.encode(text, add_special_tokens=False).ids, $END] for text in texts]
+output = encoder.forward_batch(rows)
+states = np.array(output.last_hidden_state)  # [text, token, width]
+vectors = np.stack([$POOL for state, row in zip(states, rows)])
+{NORMALIZE}print(vectors @ vectors.T)  # how alike the texts are
+"""
