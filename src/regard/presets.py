@@ -246,13 +246,11 @@ FINE_TUNING: Tables = {
         "batch_tokens": 2048,
         "learning_rate": 5e-5,
         "schedule": "linear",
-        "warmup": 100,
-        "steps": 2000,
-        "evaluate_every": 100,
+        "steps": 10_000,
         "average": 1,
     },
 }
-"""How a model learns that starts from another one's weights: gently, and not for long."""
+"""How a model learns that starts from another one's weights: gently, and for few epochs (`settle_steps`)."""
 
 LIMITS = {  # the largest corpus of each size: pairs, characters or labelled texts
     "translate": {"tiny": 50_000, "small": 500_000, "base": 5_000_000, "big": None},

@@ -140,7 +140,7 @@ def introduce(event: Prepared) -> list[str]:
     """What is about to be trained, in two lines."""
     start = f" from step {event.step:,}" if event.step else ""
     return [
-        f"Preset {event.preset}: {event.reason}.",
+        f"Preset {event.preset}: {event.reason}." if event.preset != "auto" else f"{event.reason.capitalize()}.",
         f"Training{start} on {event.examples:,} {event.unit} ({event.held_out:,} held out as dev set): "
         f"{event.parameters:,} parameters, {event.vocabulary:,} tokens in the vocabulary, on {event.device}.",
     ]

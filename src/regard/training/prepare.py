@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from regard.errors import ModelError, RegardError, SettingsError
-from regard.folder import CARD, LOG, SETTINGS, TOKENIZER, TRAINING, WEIGHTS, reason, sync_folder, write_text
+from regard.folder import (
+    CARD,
+    LOG,
+    SETTINGS,
+    TOKENIZER,
+    TRAINING,
+    WEIGHTS,
+    read_settings,
+    reason,
+    sync_folder,
+    write_text,
+)
+from regard.options import dump
+from regard.text.tokenizer import Vocabularies
 from regard.training.filling import Filling
 from regard.training.labels import Classifying, LabelPreparation
 from regard.training.pairs import PairPreparation, Translating
@@ -46,6 +63,8 @@ def prepare(output: Path, request: Request, tell: Tell) -> None:
         shutil.rmtree(new, ignore_errors=True)
         write_text(new / REQUEST, json.dumps(asdict(request)))
         preparation_for(new, request, tell).run()
+        if request.start is not None:
+            settle_steps(new, request.given.get("training", {}))
         write_text(new / READY, "")
     except InterruptedError:  # somebody said stop: the request stays, so that the run can be resumed
         raise
@@ -66,6 +85,21 @@ def preparation_for(new: Path, request: Request, tell: Tell) -> Preparation:
     if task not in TASKS:
         raise SettingsError(f"there is nothing to train for the task {task}: use {', '.join(TASKS)}")
     return TASKS[task][0](new, request, tell)
+
+
+def settle_steps(new: Path, given: dict[str, Any]) -> None:
+    """How long a model is trained that starts from another: four epochs, unless the user says otherwise."""
+    settings = read_settings(new)
+    task = TASKS[settings.task][1](new, settings, Vocabularies.load(new / TOKENIZER), torch.device("cpu"))
+    steps = max(20, EPOCHS * math.ceil(len(task.plan(0)) / settings.training.accumulate))
+    steps = int(given.get("steps", min(steps, settings.training.steps)))
+    told: dict[str, Any] = {"steps": steps, "warmup": steps // 10, "evaluate_every": max(1, steps // 10)}
+    training = {name: value for name, value in told.items() if name not in given}
+    write_text(new / SETTINGS, dump(replace(settings, training=replace(settings.training, **training))))
+
+
+EPOCHS = 4
+"""Of training that starts from another model."""
 
 
 def install(output: Path) -> None:
