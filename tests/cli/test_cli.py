@@ -16,7 +16,7 @@ from regard.settings import DecodingSettings, Settings
 from .conftest import TINY, write_corpus
 from .running import call, process, tree
 
-VERBS = ["train", "translate", "write", "fill", "classify", "embed", "evaluate", "info", "demo"]
+VERBS = ["train", "translate", "write", "fill", "classify", "embed", "evaluate", "import", "export", "info", "demo"]
 
 
 # Help

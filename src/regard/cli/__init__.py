@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import regard
-from regard.cli import demo, evaluate, info, read, train, translate, write
+from regard.cli import demo, evaluate, exchange, info, read, train, translate, write
 from regard.cli.flags import unknown_flag
 from regard.errors import InputError, RegardError
 
@@ -78,6 +78,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"regard {regard.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    for module in (train, translate, write, read, evaluate, info, demo):
+    for module in (train, translate, write, read, evaluate, exchange, info, demo):
         module.add(verbs)
     return parser

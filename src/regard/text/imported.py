@@ -13,6 +13,9 @@ import tokenizers
 from regard.errors import ModelError
 from regard.text.tokenizer import Encoding, Specials, Tokenizer, refuse_surrogates
 
+HIDDEN = "\U000f0000"
+"""Stands before a piece that no text is cut into, such as one of the other language of a translator."""
+
 
 class ImportedTokenizer(Tokenizer):
     """Cuts and joins text as the tokenizer did that a foreign model was trained with.
@@ -65,7 +68,8 @@ class ImportedTokenizer(Tokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are left out."""
-        known = [token for token in ids if token not in self.specials.unspeakable and token != self.specials.end]
+        left_out = {*self.specials.unspeakable, self.specials.end}
+        known = [token for token in ids if token not in left_out]
         return str(self.model.decode(known, skip_special_tokens=True))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -76,7 +80,7 @@ class ImportedTokenizer(Tokenizer):
         if piece is None:
             return "⟨?⟩"
         if not self._spells_bytes or any(character not in BYTES for character in piece):
-            return piece
+            return piece.removeprefix(HIDDEN)
         spelt = bytes(BYTES[character] for character in piece)
         try:
             return spelt.decode().replace(" ", "▁")

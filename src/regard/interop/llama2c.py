@@ -1,0 +1,181 @@
+"""Models of llama2.c: a header of seven numbers, then the weights of a Llama one after the other."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import InputError, ModelError
+from regard.folder import build_model
+from regard.interop import sentencepiece
+from regard.interop.families import Config, build_settings
+from regard.interop.huggingface import OURS, write_card, write_model
+from regard.interop.output import whole_folder
+from regard.interop.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, Piece, SentencePiece
+from regard.interop.tables import LLAMA, take
+from regard.interop.vocabularies import put_around
+from regard.settings import Settings
+from regard.text.imported import ImportedTokenizer
+from regard.text.tokenizer import Specials, Vocabularies
+
+HEADER = struct.Struct("<7i")
+BEGIN, END = "<s>", "</s>"
+
+
+@dataclass(frozen=True)
+class Header:
+    """The shape of a model; a negative vocabulary says that the output layer is not the embedding table."""
+
+    width: int
+    hidden: int
+    layers: int
+    heads: int
+    groups: int
+    vocabulary: int
+    length: int
+
+    @property
+    def head(self) -> int:
+        return self.width // self.heads
+
+    def tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Names, as Llama's, and shapes in the order of the file."""
+        width, inner = self.width, self.groups * self.head
+        yield "embed_tokens.weight", (abs(self.vocabulary), width)
+        for name, shape in (
+            ("input_layernorm", (width,)),
+            ("self_attn.q_proj", (width, width)),
+            ("self_attn.k_proj", (inner, width)),
+            ("self_attn.v_proj", (inner, width)),
+            ("self_attn.o_proj", (width, width)),
+            ("post_attention_layernorm", (width,)),
+            ("mlp.gate_proj", (self.hidden, width)),
+            ("mlp.down_proj", (width, self.hidden)),
+            ("mlp.up_proj", (self.hidden, width)),
+        ):
+            for layer in range(self.layers):
+                yield f"layers.{layer}.{name}.weight", shape
+        yield "norm.weight", (width,)
+        yield "rotary.cos", (self.length, self.head // 2)
+        yield "rotary.sin", (self.length, self.head // 2)
+        if self.vocabulary < 0:
+            yield "lm_head.weight", (-self.vocabulary, width)
+
+
+def import_model(source: Path, tokenizer: Path | None, output: Path, *, overwrite: bool = False) -> list[str]:
+    """Writes a .bin file of llama2.c as a Regard folder; returns what the user should know of it."""
+    if tokenizer is None:
+        raise InputError(f"{source}: a model of llama2.c has its vocabulary in another file: give it with --tokenizer")
+    header, tensors = read_weights(source)
+    settings = read_settings(source, header)
+    shared = read_tokenizer(tokenizer, abs(header.vocabulary))
+    vocabularies = Vocabularies(shared, shared)
+    with torch.device("meta"):
+        model = build_model(settings, vocabularies)
+    weights = take(LLAMA, tensors, model, source)
+    with whole_folder(output, source, OURS, overwrite=overwrite) as place:
+        card = write_card(output.name, source.name, "a model of llama2.c", weights)
+        write_model(place, settings, vocabularies, weights, card)
+    return []
+
+
+def read_weights(path: Path) -> tuple[Header, dict[str, Tensor]]:
+    """The shape and the tensors of a file of version 0, whose size must fit exactly."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) < HEADER.size:
+        raise ModelError(f"{path}: too short for a model of llama2.c")
+    header = Header(*HEADER.unpack_from(content))
+    sizes = (header.width, header.hidden, header.layers, header.heads, header.groups, header.length)
+    odd = min(sizes) < 1 or header.vocabulary == 0 or header.width % header.heads or header.heads % header.groups
+    if odd or header.layers > len(content):
+        raise ModelError(f"{path}: not a model of llama2.c (version 0): its header does not describe one")
+    expected = HEADER.size + 4 * sum(int(np.prod(shape, dtype=object)) for _, shape in header.tensors())
+    if len(content) != expected:
+        raise ModelError(f"{path}: damaged: {len(content):,} bytes instead of {expected:,}")
+    tensors, at = {}, HEADER.size
+    for name, shape in header.tensors():
+        values = np.frombuffer(content, "<f4", int(np.prod(shape)), at).reshape(shape)
+        at += values.nbytes
+        if not name.startswith("rotary."):  # computed, not learnt
+            tensors[name] = torch.from_numpy(values.astype(np.float32))
+    for name in tensors:
+        if "q_proj" in name or "k_proj" in name:
+            tensors[name] = pairs_to_halves(tensors[name], header.head)
+    return header, tensors
+
+
+def pairs_to_halves(weight: Tensor, head: int) -> Tensor:
+    """Rows of queries or keys, head by head, from neighbours that turn together to partners half a head apart."""
+    return weight.view(-1, head // 2, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
+
+
+def read_settings(path: Path, header: Header) -> Settings:
+    shape = {
+        "width": header.width,
+        "heads": header.heads,
+        "key_value_heads": None if header.groups == header.heads else header.groups,
+        "hidden": header.hidden,
+        "decoder_layers": header.layers,
+        "norm": "pre",
+        "norm_kind": "rms",
+        "norm_epsilon": 1e-5,
+        "activation": "swiglu",
+        "positions": "rotary",
+        "max_length": header.length,
+        "scale_embedding": False,
+        "bias": False,
+        "tie": "output" if header.vocabulary > 0 else "none",
+        "dropout": 0.0,
+    }
+    return build_settings(Config(path, {}), {"task": "write", "model": shape})
+
+
+def read_tokenizer(path: Path, size: int) -> ImportedTokenizer:
+    """The vocabulary: a SentencePiece model, or the file that llama2.c makes of one."""
+    model = read_pieces(path, size) if path.suffix == ".bin" else sentencepiece.read_sentencepiece(path)
+    if len(model.pieces) != size:
+        raise ModelError(f"{path}: has {len(model.pieces):,} pieces, and the model knows {size:,}")
+    names = [piece.text for piece in model.pieces]
+    if not {BEGIN, END} <= set(names):
+        raise ModelError(f"{path}: has no pieces {BEGIN} and {END}")
+    tokenizer = sentencepiece.as_tokenizer(model, (model.unknown, BEGIN, END))
+    put_around(tokenizer, f"{BEGIN} $A", f"{BEGIN} $A $B")
+    unknown, begin, end = (names.index(text) for text in (model.unknown, BEGIN, END))
+    return ImportedTokenizer(tokenizer, Specials(pad=end, begin=begin, end=end, unknown=unknown, mask=None), size)
+
+
+def read_pieces(path: Path, size: int) -> SentencePiece:
+    """The pieces of a tokenizer.bin: the longest length, then a score, a length and the bytes of each."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+    pieces, at = [], 4
+    try:
+        for number in range(size):
+            score, length = struct.unpack_from("<fi", content, at)
+            text = content[at + 8 : at + 8 + length].decode("utf-8")
+            at += 8 + length
+            pieces.append(_piece(number, text, score))
+    except (struct.error, UnicodeDecodeError):
+        raise ModelError(f"{path}: damaged, or of fewer than {size:,} pieces: not a vocabulary of llama2.c") from None
+    if at != len(content):
+        raise ModelError(f"{path}: damaged, or of more than {size:,} pieces: not a vocabulary of llama2.c")
+    return SentencePiece(tuple(pieces))
+
+
+def _piece(number: int, text: str, score: float) -> Piece:
+    if number < 3:
+        return Piece(("<unk>", BEGIN, END)[number], score, UNKNOWN if number == 0 else CONTROL)
+    kind = BYTE if re.fullmatch(r"<0x[0-9A-F]{2}>", text) else NORMAL
+    return Piece(text if kind == BYTE else text.replace(" ", "▁"), score, kind)
