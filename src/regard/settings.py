@@ -175,6 +175,11 @@ class TrainingSettings(Section):
     average: Annotated[
         int, "checkpoints averaged into the final weights, the best and those around it", at_least(1)
     ] = 5
+    adapters: Annotated[
+        int,
+        "rank of adapters that learn in place of the weights (LoRA; Hu et al., 2021), with --from; 0: none",
+        at_least(0),
+    ] = 0
     seed: Annotated[int, "makes a run reproducible", at_least(0)] = 1
     device: Annotated[str, "auto, cpu, cuda, cuda:1, mps ..."] = "auto"
     precision: Annotated[

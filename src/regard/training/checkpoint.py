@@ -46,7 +46,7 @@ def save_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer,
     tensors = {f"model.{name}": tensor for name, tensor in parameters(model).items()}
     for name, parameter in model.named_parameters():
         for moment in MOMENTS:
-            if moment in optimizer.state[parameter]:
+            if moment in optimizer.state.get(parameter, {}):
                 tensors[f"{moment}.{name}"] = optimizer.state[parameter][moment]
     write_tensors(folder / STATE, tensors, {"state": json.dumps(asdict(state))})
 
@@ -67,7 +67,10 @@ def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer)
         groups.setdefault(group, {})[rest] = tensor
     assign(model, groups["model"], path)
     if state.step:
+        learning = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for name, parameter in model.named_parameters():
+            if id(parameter) not in learning:
+                continue
             optimizer.state[parameter] = {
                 "step": torch.tensor(float(state.step), device=parameter.device),
                 **{moment: groups[moment][name].to(parameter.device) for moment in MOMENTS},

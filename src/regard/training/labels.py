@@ -239,6 +239,20 @@ class Classifying(Task):
 def find_labels(classifier: Classifier, texts: Sequence[tuple[str, ...]]) -> list[list[str]]:
     """The labels that a classifier finds: one for a text, or one for each word."""
     if classifier.settings.data.carrier == "word":
-        return [[label.label for label in row] for row in classifier.label_words(texts)]
+        pieces = [list(fitting(classifier, words)) for words in texts]
+        found = iter(classifier.label_words([piece for row in pieces for piece in row]))
+        return [[label.label for _ in row for label in next(found)] for row in pieces]
     asked: list[Text] = [(text[0], text[1]) if len(text) > 1 else text[0] for text in texts]
     return [[label.label] for label in classifier.classify(asked)]
+
+
+def fitting(classifier: Classifier, words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The words of a text, as many at a time as the model can read."""
+    room = classifier.longest - 2
+    start = size = 0
+    for place, tokens in enumerate(classifier.vocabulary.encode_words(words)):
+        if place > start and size + max(1, len(tokens)) > room:
+            yield words[start:place]
+            start, size = place, 0
+        size += max(1, len(tokens))
+    yield words[start:]

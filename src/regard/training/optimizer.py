@@ -17,9 +17,10 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
     Only matrices and tables decay: a bias, or the factor of a norm, is not the smaller the better.
     """
     beta1, beta2 = settings.betas
+    learning = [p for p in model.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in model.parameters() if p.dim() > 1]},
-        {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0},
+        {"params": [p for p in learning if p.dim() > 1]},
+        {"params": [p for p in learning if p.dim() <= 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         groups,

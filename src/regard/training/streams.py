@@ -25,7 +25,7 @@ class Stream:
             self.characters = int(about["characters"])
             self.documents: Rows = np.load(folder / "documents.npy")
             self.tokens = np.memmap(folder / "tokens.bin", dtype=about["dtype"], mode="r")
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{folder}: damaged training data ({error}): train again with --overwrite") from None
         if len(self.tokens) != about["tokens"]:
             raise ModelError(f"{folder}: damaged training data (tokens are missing): train again with --overwrite")

@@ -70,14 +70,21 @@ class TextPreparation(Preparation):
 
     def split_off(self, report: Report, characters: int) -> int:
         """Holds a dev set out: some documents or, where they are few, the end of the text; returns its characters."""
-        wanted = min(characters // 20 if report.kept >= MANY else characters // 10, MOST_HELD_OUT)
-        self.held = by_document(wanted / characters) if report.kept >= MANY else by_end(characters - wanted)
-        size = sum(len(part.text) for part, dev in self.held(self.parts("splitting off a dev set")) if dev)
+        size, what = 0, "whole documents"
+        if report.kept >= MANY:
+            self.held = by_document(min(characters // 20, MOST_HELD_OUT) / characters)
+            size = self.held_out()
+        if not 0 < size < characters // 4:  # few, equal or very unequal documents: luck may take none or all
+            self.held, what = by_end(characters - min(characters // 10, MOST_HELD_OUT)), "the end of the text"
+            size = self.held_out()
         if not 0 < size < characters:
             raise DataError("a dev set cannot be split off from so little text: give one with --dev")
-        what = "whole documents" if report.kept >= MANY else "the end of the text"
         self.tell(Note(f"dev: {size:,} characters split off: {what}"))
         return size
+
+    def held_out(self) -> int:
+        """How many characters are held out."""
+        return sum(len(part.text) for part, dev in self.held(self.parts("splitting off a dev set")) if dev)
 
     def training_parts(self, doing: str) -> Iterator[Part]:
         return (part for part, dev in self.held(self.parts(doing)) if not dev)
@@ -136,12 +143,13 @@ def by_document(share: float) -> Callable[[Iterator[Part]], Iterator[tuple[Part,
 
 
 def by_end(limit: int) -> Callable[[Iterator[Part]], Iterator[tuple[Part, bool]]]:
-    """Whether each part is held out: what comes after so many characters, from the next line on."""
+    """Whether each part is held out: what comes after so many characters, from the next line or document on."""
 
     def held(parts: Iterator[Part]) -> Iterator[tuple[Part, bool]]:
         done, dev = 0, False
         for part in parts:
             room, done = limit - done, done + len(part.text)
+            dev = dev or (part.begins and room <= 0)
             if dev or done <= limit:
                 yield part, dev
                 continue

@@ -28,7 +28,6 @@ from regard.folder import (
     assign,
     build_model,
     choose_device,
-    parameters,
     read_folder,
     read_settings,
     write_tensors,
@@ -37,6 +36,7 @@ from regard.folder import (
 from regard.options import dump
 from regard.settings import gather, resolve
 from regard.text.tokenizer import Vocabularies
+from regard.training.adapters import adapt, merge, merged
 from regard.training.batches import Rows
 from regard.training.card import write_card
 from regard.training.checkpoint import adopt, average, load_state, prune_snapshots, save_state, snapshot_path
@@ -69,7 +69,10 @@ def train(
     """
     given = gather(settings_file, overrides)
     first = None if start is None else read_folder(Path(start)).settings  # read, so that a damaged one is refused
-    device = choose_device(resolve(given, start=first).training.device)
+    settings = resolve(given, start=first)
+    if settings.training.adapters and start is None:
+        raise SettingsError("training.adapters change a model that is there: give one with --from")
+    device = choose_device(settings.training.device)
     claim(Path(output), overwrite)
     absolute = [[str(Path(name).resolve()) for name in names] for names in (files, dev, test)]
     origin = None if start is None else str(Path(start).resolve())
@@ -153,7 +156,9 @@ class Trainer:
         torch.manual_seed(self.settings.training.seed)
         self.model = build_model(self.settings, self.vocabularies).to(self.device)
         if (self.work / START).exists():
-            adopt(self.work / START, self.model)
+            new = adopt(self.work / START, self.model)
+            if self.settings.training.adapters:
+                adapt(self.model, self.settings.training.adapters, new)
         self.optimizer = build_optimizer(self.model, self.settings.training)
         self.state = load_state(self.work, self.model, self.optimizer)
         self.scaler = torch.amp.GradScaler(enabled=self.settings.training.precision == "float16")
@@ -254,7 +259,7 @@ class Trainer:
         if math.isfinite(value):
             return
         if not (self.folder / WEIGHTS).exists():
-            write_tensors(self.folder / WEIGHTS, parameters(self.model))
+            write_tensors(self.folder / WEIGHTS, merged(self.model))
         raise ModelError(
             f"{self.folder}: the loss became {value} at step {self.state.step + 1}; training has stopped and the last "
             "good checkpoint is kept: resume with a lower --training.learning_rate or a longer --training.warmup"
@@ -268,9 +273,9 @@ class Trainer:
         ranked = state.ranked(settings.metric)
         best = ranked[0] == state.step
         if state.step in ranked[: settings.average]:
-            write_tensors(snapshot_path(self.work, state.step), parameters(self.model))
+            write_tensors(snapshot_path(self.work, state.step), merged(self.model))
         if best:
-            write_tensors(self.folder / WEIGHTS, parameters(self.model))
+            write_tensors(self.folder / WEIGHTS, merged(self.model))
         self.save()
         prune_snapshots(self.work, ranked[: settings.average])
         shown = {name: scores[name] for name in self.task.prints}
@@ -313,15 +318,16 @@ class Trainer:
         """Saves a run that somebody stopped."""
         self.save()
         if not (self.folder / WEIGHTS).exists():
-            write_tensors(self.folder / WEIGHTS, parameters(self.model))
+            write_tensors(self.folder / WEIGHTS, merged(self.model))
         return Finished("stopped", False, self.state.step, self.state.seconds, {})
 
     def finish(self, reason: str) -> Finished:
         """Chooses the final weights, scores them, and writes the card."""
         settings, state = self.settings.training, self.state
         steps = state.ranked(settings.metric)[: settings.average]
+        merge(self.model)
         assign(self.model, self.best_weights(steps), self.folder / WEIGHTS)
-        write_tensors(self.folder / WEIGHTS, parameters(self.model))
+        write_tensors(self.folder / WEIGHTS, merged(self.model))
         self.model.eval()
         scores = {name: self.task.report(self.contents(), name) for name in self.about["held_out"]}
         finished = Finished(reason, True, state.step, state.seconds, scores)
