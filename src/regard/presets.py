@@ -53,6 +53,7 @@ TASKS: dict[str, Tables] = {
     },
 }
 TASKS["classify"] = {
+    "data": {"max_characters": 100_000},  # long texts are shortened, not left out
     "model": TASKS["fill"]["model"],
     "training": {**TASKS["fill"]["training"], "metric": "accuracy"},
 }
@@ -150,7 +151,7 @@ PRESETS: dict[str, dict[str, Tables]] = {
                 "max_length": 128,
                 "dropout": 0.1,
             },
-            "training": {"batch_tokens": 1024, "learning_rate": 2e-3, "warmup": 100, "steps": 8000},
+            "training": {"batch_tokens": 1024, "learning_rate": 2e-3, "warmup": 100, "steps": 5000},
         },
         "small": {
             "tokenizer": {"vocabulary": 8_000},

@@ -72,7 +72,8 @@ def test_a_run_with_adapters_changes_the_layers_alone_and_its_folder_is_plain(
     assert before.keys() == after.keys()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed
-    assert all(".layers." in name and name.endswith(("query.weight", "key.weight", "value.weight", "output.weight", "rise.weight", "gate.weight", "fall.weight")) for name in changed)  # fmt: skip
+    maps = ("query.weight", "key.weight", "value.weight", "output.weight", "rise.weight", "gate.weight", "fall.weight")
+    assert all(".layers." in name and name.endswith(maps) for name in changed)
     read_folder(tmp_path / "run")
 
 

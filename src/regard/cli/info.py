@@ -44,9 +44,11 @@ def describe_model(path: Path) -> None:
         raise ModelError(f"{path}: not a Regard model (it has no model.toml)")
     settings = recorded(path / "model.toml")
     shape = settings.model
-    print(f"{path}: {settings.task} {settings.data.source} -> {settings.data.target}, preset {settings.preset}")
+    what = f"{settings.data.source} -> {settings.data.target}, " if settings.task == "translate" else ""
+    print(f"{path}: {settings.task} {what}preset {settings.preset}".replace(" preset auto", " no preset"))
+    layers = {"translate": f"{shape.encoder_layers} + {shape.decoder_layers}", "write": str(shape.decoder_layers)}
     print(
-        f"{shape.encoder_layers} + {shape.decoder_layers} layers, width {shape.width}, feed-forward {shape.hidden}, "
+        f"{layers.get(settings.task, shape.encoder_layers)} layers, width {shape.width}, feed-forward {shape.hidden}, "
         f"{shape.heads} heads, {shape.norm}-norm, {shape.positions} positions, at most {shape.max_length} tokens"
     )
     weights = path / "weights.safetensors"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -73,9 +74,11 @@ def measure_classifier(arguments: argparse.Namespace) -> int:
     from regard.training.labels import find_labels
 
     classifier = load_as(Classifier, arguments.files[0], arguments.device)
-    report, files = Report(), [Path(name) for name in arguments.files[1:]]
+    report, files = Report(unit="texts"), [Path(name) for name in arguments.files[1:]]
     texts = list(read(files, classifier.settings.data, report))
     require_some(report, files)
+    for line in report.lines()[1:]:
+        print(f"regard: {line}", file=sys.stderr)
     found = find_labels(classifier, [each.texts for each in texts])
     right = [each.labels for each in texts]
     labels = sorted({*classifier.labels, *(label for row in right for label in row)})

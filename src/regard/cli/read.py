@@ -137,6 +137,10 @@ def run_embed(arguments: argparse.Namespace) -> int:
     from regard.decoding.engine import load_as
     from regard.decoding.reader import Embedder
 
+    if arguments.count < 1:
+        raise InputError("--count must be at least 1")
+    if arguments.output and arguments.nearest is not None:
+        raise InputError("--nearest prints the nearest lines: it cannot be combined with -o")
     if arguments.output and arguments.output.suffix not in (".npy", ".jsonl"):
         raise InputError(f"{arguments.output}: write vectors to a .npy or a .jsonl file")
     embedder = load_as(Embedder, arguments.model, arguments.device)
@@ -188,15 +192,17 @@ def _write_lines(path: Path, rows: Iterable[str]) -> None:
 
 
 def _show_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
-    lines = [line for line in _lines(arguments.file) if line.strip()]
-    if not lines:
+    numbered = [(number, line) for number, line in enumerate(_lines(arguments.file), 1) if line.strip()]
+    if not numbered:
         raise InputError("there is no text to search")
-    vectors = embedder.embed(lines, pooling=arguments.pooling)
-    for number, cosine in embedder.nearest(arguments.nearest, vectors, arguments.count):
+    vectors = embedder.embed([line for _, line in numbered], pooling=arguments.pooling)
+    found = embedder.nearest(arguments.nearest, vectors, arguments.count, pooling=arguments.pooling)
+    for place, cosine in found:
+        number, line = numbered[place]
         if arguments.json:
-            print(json.dumps({"line": number + 1, "cosine": cosine, "text": lines[number]}, ensure_ascii=False))
+            print(json.dumps({"line": number, "cosine": cosine, "text": line}, ensure_ascii=False))
         else:
-            print(f"{cosine:.4f}  {lines[number]}")
+            print(f"{cosine:.4f}  {line}")
     return 0
 
 

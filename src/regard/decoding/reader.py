@@ -108,12 +108,18 @@ class Filler(Reader):
         """For each gap of the text, the most probable tokens, best first; each gap is filled by itself."""
         ids, gaps = self.gaps(text)
         return [
-            [Filling(self.vocabulary.decode([token]).strip(), p, self._with(ids, gap, token)) for token, p in found]
-            for gap, found in zip(gaps, self._guess(ids, gaps, count), strict=True)
+            [Filling(self.vocabulary.decode([token]).strip(), p, self._with(ids, gaps, i, token)) for token, p in found]
+            for i, found in enumerate(self._guess(ids, gaps, count))
         ]
 
-    def _with(self, ids: Sequence[int], gap: int, token: int) -> str:
-        return self.vocabulary.decode([*ids[:gap], token, *ids[gap + 1 :]])
+    def _with(self, ids: Sequence[int], gaps: Sequence[int], number: int, token: int) -> str:
+        """The text with this token in gap `number`; the other gaps stay."""
+        filled = [token if place in gaps else each for place, each in enumerate(ids)]
+        text = self.vocabulary.decode(filled)
+        for gap in reversed([*gaps[:number], *gaps[number + 1 :]]):
+            start, end = (len(self.vocabulary.decode(filled[:place])) for place in (gap, gap + 1))
+            text = f"{text[:start]}{' ' * (start > 0)}[MASK]{text[end:]}"
+        return text
 
     def gaps(self, text: str) -> tuple[list[int], list[int]]:
         """The ids of a text with [MASK] in it, and the places of its gaps."""
@@ -139,7 +145,8 @@ class Filler(Reader):
         head = self.model.fill
         assert head is not None
         (logits,) = self.read([Row(ids, [0] * len(ids))], lambda states, _: head(states[:, list(gaps)]).float())
-        logits[:, [*self.vocabulary.specials.unspeakable, self.vocabulary.specials.end]] = -torch.inf
+        never = torch.tensor([*self.vocabulary.specials.unspeakable, self.vocabulary.specials.end])
+        logits = logits.index_fill(1, never, -torch.inf)
         values, tokens = logits.softmax(-1).topk(min(count, logits.shape[-1]))
         return [list(zip(t, v, strict=True)) for t, v in zip(tokens.tolist(), values.tolist(), strict=True)]
 
@@ -216,6 +223,8 @@ class Embedder(Reader):
             raise InputError("embed takes several texts: put one in a list")
         own = self.settings.embedding
         pooling, normalize = pooling or own.pooling, own.normalize if normalize is None else normalize
+        if pooling not in ("mean", "first"):
+            raise InputError(f"pooling is mean or first, not {pooling}")
 
         def use(states: Tensor, keep: Tensor) -> Tensor:
             vectors = mean_state(states, keep) if pooling == "mean" else states[:, 0]
@@ -224,9 +233,14 @@ class Embedder(Reader):
         found = self.read(self.rows(texts), use)
         return torch.stack(found).numpy() if found else np.empty((0, self.settings.model.width), np.float32)
 
-    def nearest(self, query: str, vectors: NDArray[np.float32], count: int = 5) -> list[tuple[int, float]]:
-        """The numbers of the vectors that are nearest to a text, best first, with the cosine."""
-        return nearest(self.embed([query], normalize=True)[0], vectors, count)
+    def nearest(
+        self, query: str, vectors: NDArray[np.float32], count: int = 5, *, pooling: str | None = None
+    ) -> list[tuple[int, float]]:
+        """The numbers of the vectors that are nearest to a text, best first, with the cosine.
+
+        `pooling` is the one that the vectors were made with.
+        """
+        return nearest(self.embed([query], pooling=pooling, normalize=True)[0], vectors, count)
 
 
 def nearest(query: NDArray[np.float32], vectors: NDArray[np.float32], count: int) -> list[tuple[int, float]]:

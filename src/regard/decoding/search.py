@@ -174,9 +174,19 @@ def generate(step: Step, rows: int, choose: Choose) -> Iterator[tuple[list[int],
 
 
 def follow(
-    step: Step, limits: Sequence[int], *, end: int, penalty: Penalty, choose: Choose, rows: int = 1
+    step: Step,
+    limits: Sequence[int],
+    *,
+    end: int,
+    penalty: Penalty,
+    choose: Choose,
+    rows: int = 1,
+    enough: Callable[[int, Sequence[int]], bool] = lambda _sentence, _tokens: False,
 ) -> list[list[Hypothesis]]:
-    """`rows` outputs of each sentence, each token chosen as soon as it is scored: greedy, or drawn."""
+    """`rows` outputs of each sentence, each token chosen as soon as it is scored: greedy, or drawn.
+
+    `enough`, asked with the number of the sentence and the tokens so far, can end an output early.
+    """
     growing = [_Partial() for _ in limits for _ in range(rows)]
     done: list[Hypothesis | None] = [None] * len(growing)
     for tokens, gains in generate(step, rows, choose):
@@ -186,7 +196,7 @@ def follow(
                 total = (*old.gains, gain)
                 ended = token == end
                 growing[i] = _Partial(old.tokens if ended else (*old.tokens, token), total)
-                if ended or len(total) >= limits[i // rows]:
+                if ended or len(total) >= limits[i // rows] or enough(i // rows, growing[i].tokens):
                     done[i] = Hypothesis(growing[i].tokens, total, sum(total) / penalty(len(total)), finished=ended)
         if all(done):
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -64,7 +64,10 @@ class Writer:
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
         """The model's own decoding settings with these options on top."""
-        return with_options(self.settings.decoding, options)
+        settings = with_options(self.settings.decoding, options)
+        if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
+            settings = replace(settings, beam=settings.alternatives + 1)
+        return settings
 
     def write(self, prompts: Iterable[str], stop: Sequence[str] = (), **options: Any) -> list[Writing]:
         """Continuations of some texts, in their order; texts of equally many tokens are written together."""
@@ -130,11 +133,16 @@ class Writer:
     ) -> list[Writing]:
         step, limits, end = self._step(rows, settings), [settings.max_tokens] * len(rows), self.vocabulary.specials.end
         penalty, count = length_penalty(settings.penalty, settings.length_penalty), settings.alternatives + 1
+        before = [self.vocabulary.decode(row) for row in rows]
+
+        def stopped(number: int, tokens: Sequence[int]) -> bool:
+            return bool(stop) and first_stop(self._text(rows[number], tokens, before[number]), stop) is not None
+
         if settings.temperature:
             choose = lucky(rows, count, settings)
-            found = follow(step, limits, end=end, penalty=penalty, choose=choose, rows=count)
+            found = follow(step, limits, end=end, penalty=penalty, choose=choose, rows=count, enough=stopped)
         elif settings.beam == 1:
-            found = follow(step, limits, end=end, penalty=penalty, choose=highest)
+            found = follow(step, limits, end=end, penalty=penalty, choose=highest, enough=stopped)
         else:
             found = beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, best=count)
         return [self._joined(row, hypotheses, stop) for row, hypotheses in zip(rows, found, strict=True)]

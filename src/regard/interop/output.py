@@ -56,7 +56,7 @@ def refuse_in_the_way(output: Path, model: Path, files: Sequence[str], *, overwr
         raise ModelError(f"{output}: is or holds the model itself; name another folder to write to")
     found = sorted(path.name for path in output.iterdir()) if output.is_dir() else []
     if found and not overwrite:
-        raise ModelError(f"{output}: is not empty; name another folder, or allow it to be overwritten")
+        raise ModelError(f"{output}: is not empty; name another folder, or replace it with --overwrite")
     strangers = [name for name in found if name not in files]
     if strangers:
         raise ModelError(f"{output}: holds {strangers[0]}, which is no part of an export; name another folder")

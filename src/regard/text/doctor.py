@@ -32,6 +32,7 @@ class Report:
     kept: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    unit: str = "pairs"
 
     def drop(self, kind: str, where: Place) -> None:
         """Count a pair that is left out, and remember the first places."""
@@ -42,7 +43,7 @@ class Report:
 
     def lines(self) -> list[str]:
         """The report for people, a line for each kind of fault."""
-        told = [f"{self.read:,} pairs read, {self.kept:,} kept"]
+        told = [f"{self.read:,} {self.unit} read, {self.kept:,} kept"]
         for kind, count in self.counts.items():
             places = ", ".join(self.examples[kind]) + (", ..." if count > len(self.examples[kind]) else "")
             told.append(f"{count:,} left out: {REASONS.get(kind, kind)} ({places})")
@@ -83,7 +84,7 @@ def require_some(report: Report, files: Sequence[Path]) -> None:
     """Refuse a corpus of which nothing is left."""
     if not report.kept:
         reasons = "; ".join(report.lines()[1:]) if report.read else "there is no line in it"
-        raise DataError(f"no usable pairs in {' and '.join(map(str, files))}: {reasons}")
+        raise DataError(f"no usable {report.unit} in {' and '.join(map(str, files))}: {reasons}")
 
 
 @dataclass

@@ -94,6 +94,10 @@ class ImportedTokenizer(Tokenizer):
             return [piece.startswith("##") for piece in shown]
         return [piece[:1].isalpha() or piece.startswith("⟨") for piece in shown]
 
+    def goes_on(self) -> list[bool]:
+        """For each id, whether the next one can go on with its word."""
+        return [piece[-1:].isalnum() or piece.endswith("⟩") for piece in self.pieces(range(self.size))]
+
 
 def _bytes_of_characters() -> dict[str, int]:
     """The characters with which byte-level vocabularies (GPT-2) write bytes: printable ones stand for themselves."""

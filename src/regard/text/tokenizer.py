@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -140,15 +140,11 @@ class Tokenizer:
 
     def encode_rest(self, text: str) -> list[int]:
         """The ids of a text that goes on after other ids: nothing is put before it."""
+        refuse_surrogates([text])
         if self._inner is None:
             self._inner = tokenizers.Tokenizer.from_str(self.model.to_str())
             self._inner.normalizer = None
         return list(self._inner.encode(text, add_special_tokens=False).ids)
-
-    def encode_document(self, text: str) -> Iterator[list[int]]:
-        """The ids of a long text, some at a time: together those of `encode`."""
-        for number, part in enumerate(parts(text)):
-            yield self.encode_rest(part) if number else self.encode_batch([part])[0]
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word of a text."""
@@ -160,6 +156,11 @@ class Tokenizer:
         learnt = [self.model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
         inside = [first_letter.normalize_str(piece) != piece for piece in learnt]
         return [False] * len(SPECIALS) + [0x80 <= byte < 0xC0 for byte in range(256)] + inside
+
+    def goes_on(self) -> list[bool]:
+        """For each id, whether the next one can go on with its word: it ends in a letter, or in a byte of one."""
+        ends = [piece.decode("utf-8", "replace")[-1:] for piece in self._bytes]
+        return [end.isalpha() or end == "\N{REPLACEMENT CHARACTER}" for end in ends]
 
     def to_json(self) -> str:
         """All that `Vocabularies.load` needs to restore it."""
@@ -356,19 +357,6 @@ def _around(model: models.Model) -> tokenizers.Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(CUTS), "isolated")
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     return tokenizer
-
-
-def parts(text: str) -> Iterator[str]:
-    """A text in parts of a convenient length, cut before line ends that follow a visible character.
-
-    No tokenizer that cuts words at white space has a piece across such a place.
-    """
-    start, wanted = 0, 100_000
-    for cut in re.finditer(r"(?<=\S)\n", text):
-        if cut.start() - start >= wanted:
-            yield text[start : cut.start()]
-            start = cut.start()
-    yield text[start:]
 
 
 def _restore(content: Any, path: Path) -> Tokenizer:

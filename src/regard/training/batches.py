@@ -30,7 +30,7 @@ class Examples:
             self.about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
             self.lengths: NDArray[np.int32] = np.load(folder / "lengths.npy")  # [N, 2]: source, target
             self.tokens = np.memmap(folder / "tokens.bin", dtype=self.about["dtype"], mode="r")
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, EOFError) as error:
             raise ModelError(f"{folder}: damaged training data ({error}): train again with --overwrite") from None
         self.starts = np.concatenate([[0], np.cumsum(self.lengths.sum(1, dtype=np.int64))])
         if len(self.tokens) != self.starts[-1]:

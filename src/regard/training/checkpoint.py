@@ -69,7 +69,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer)
     if state.step:
         learning = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for name, parameter in model.named_parameters():
-            if id(parameter) not in learning:
+            if id(parameter) not in learning or name not in groups[MOMENTS[0]]:  # frozen, or never given a gradient
                 continue
             optimizer.state[parameter] = {
                 "step": torch.tensor(float(state.step), device=parameter.device),
@@ -78,13 +78,17 @@ def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer)
     return state
 
 
-def adopt(path: Path, model: nn.Module) -> list[str]:
-    """Starts a model from the weights of another: those of the same name and shape; returns the names of the rest."""
+def adopt(path: Path, model: nn.Module, leave: str | None = None) -> list[str]:
+    """Starts a model from the weights of another: those of the same name and shape; returns the names of the rest.
+
+    Names that begin with `leave` are left as they are.
+    """
     tensors, _ = read_tensors(path)
     wanted, left = parameters(model), []
     with torch.no_grad():
         for name, parameter in wanted.items():
-            if name in tensors and tensors[name].shape == parameter.shape:
+            own = leave is not None and name.startswith(leave)
+            if not own and name in tensors and tensors[name].shape == parameter.shape:
                 parameter.copy_(tensors[name])
             else:
                 left.append(name)

@@ -54,7 +54,8 @@ class Filling(Task):
             raise SettingsError("the vocabulary of this model has no token for a gap: it cannot learn to fill")
         self.mask = self.specials.mask
         self.room = settings.model.max_length - 2 - (self.specials.between if settings.model.next_sentence else 0)
-        self.inner = np.array(vocabularies.target.continues()) if settings.training.whole_words else None
+        tokenizer, whole = vocabularies.target, settings.training.whole_words
+        self.words = (np.array(tokenizer.continues()), np.array(tokenizer.goes_on())) if whole else None
         special = {*self.specials.unspeakable, self.specials.end}
         self.ordinary = np.array([i for i in range(vocabularies.target.size) if i not in special])
 
@@ -110,8 +111,10 @@ class Filling(Task):
         """Hides tokens in `inputs`; returns the labels: what stood there."""
         able = keep & (inputs != self.specials.begin) & (inputs != self.specials.end)
         chances = random.random(inputs.shape)
-        if self.inner is not None:  # a token that goes on with a word shares the luck of its first one
-            first = ~(self.inner[inputs] & able)
+        if self.words is not None:  # a token that goes on with a word shares the luck of its first one
+            inside, open_ended = (each[inputs] & able for each in self.words)
+            first = ~inside
+            first[:, 1:] |= ~open_ended[:, :-1]
             place = np.maximum.accumulate(np.where(first, np.arange(inputs.shape[1]), 0), axis=1)
             chances = np.take_along_axis(chances, place, 1)
         chosen = able & (chances < self.settings.training.masked)

@@ -56,18 +56,21 @@ class LabelPreparation(Preparation):
             write_held_out(self.new / f"{name}.jsonl", ({"texts": e.texts, "labels": e.labels} for e in sets[name]))
         balance = Counter(label for each in sets["train"] for label in each.labels)
         held_out = {name: len(texts) for name, texts in sets.items() if name != "train"}
-        self.write_about(kept["train"], report, held_out, balance=dict(balance))
+        others = (
+            self.start is not None and list(self.start.data.labels) != labels
+        )  # a head for other labels is of no use
+        self.write_about(kept["train"], report, held_out, balance=dict(balance), leave="label." if others else None)
 
     def read(self, name: str, files: Sequence[str]) -> list[Labelled]:
         """All labelled texts of some files; they fit into memory."""
-        self.report, paths, found = Report(), [Path(file) for file in files], []
+        self.report, paths, found = Report(unit="texts"), [Path(file) for file in files], []
         for number, each in enumerate(read(paths, self.data, self.report)):
             if number % 5000 == 0:
                 self.tell(Stage(f"reading the {name} set", number))
             found.append(each)
         require_some(self.report, paths)
         for line in self.report.lines():
-            self.tell(Note(f"{name}: {line.replace('pairs read', 'texts read')}"))
+            self.tell(Note(f"{name}: {line}"))
         return found
 
     def labels(self, sets: dict[str, list[Labelled]]) -> list[str]:

@@ -49,6 +49,7 @@ class Preparation(ABC):
         self.start = None if request.start is None else read_settings(Path(request.start))
         self.settings = resolve(request.given, start=self.start)
         self.data = self.settings.data
+        require_metric(self.settings)
         self.why = ""
 
     @staticmethod
@@ -170,6 +171,24 @@ class Task(ABC):
 def write_held_out(path: Path, records: Iterator[dict[str, Any]]) -> None:
     """Writes what `Task.held_out` reads."""
     write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+
+
+METRICS = {
+    "translate": ("chrf", "bleu", "loss"),
+    "write": ("loss",),
+    "fill": ("loss", "accuracy"),
+    "classify": ("accuracy", "f1", "loss"),
+}
+
+
+def require_metric(settings: Settings) -> None:
+    """Refuses to watch a score that the task does not have."""
+    known = METRICS.get(settings.task, ())
+    if known and settings.training.metric not in known:
+        raise SettingsError(
+            f"training.metric = {settings.training.metric} is not measured for the task {settings.task}: "
+            f"use {' or '.join(known)}"
+        )
 
 
 def refuse_start(start: Settings | None, task: str, allowed: tuple[str, ...]) -> None:

@@ -59,7 +59,7 @@ class TextPreparation(Preparation):
 
     def check(self) -> tuple[Report, int]:
         """Reads all once: how many documents and characters there are."""
-        report = Report()
+        report = Report(unit="documents")
         characters = sum(len(part.text) for part in self.parts("reading", report))
         if not characters:
             raise DataError(f"no text in {' and '.join(map(str, self.files))}")

@@ -44,7 +44,7 @@ from regard.training.events import Evaluation, Event, Finished, Prepared, Progre
 from regard.training.machine import set_up_machine
 from regard.training.optimizer import build_optimizer, learning_rate
 from regard.training.prepare import NEW, READY, TASKS, claim, install, prepare, stored_request
-from regard.training.task import ABOUT, START, Batch, Request, Tell
+from regard.training.task import ABOUT, START, Batch, Request, Tell, require_metric
 
 SAVE_SECONDS = 300.0
 """A run is saved at least this often, so that a kill costs no more."""
@@ -68,7 +68,7 @@ def train(
     weights and vocabulary are the first ones. Setting `stop` ends the run after the current update, saved.
     """
     given = gather(settings_file, overrides)
-    first = None if start is None else read_folder(Path(start)).settings  # read, so that a damaged one is refused
+    first = None if start is None else read_folder(Path(start)).settings  # all of it: a damaged one is refused now
     settings = resolve(given, start=first)
     if settings.training.adapters and start is None:
         raise SettingsError("training.adapters change a model that is there: give one with --from")
@@ -151,12 +151,13 @@ class Trainer:
         self.device = choose_device(self.settings.training.device)
         self.about = json.loads((self.work / ABOUT).read_text(encoding="utf-8"))
         self.vocabularies = Vocabularies.load(folder / TOKENIZER)
+        require_metric(self.settings)
         self.task = TASKS[self.settings.task][1](self.work, self.settings, self.vocabularies, self.device)
         set_up_machine(self.settings.training, self.device)
         torch.manual_seed(self.settings.training.seed)
         self.model = build_model(self.settings, self.vocabularies).to(self.device)
         if (self.work / START).exists():
-            new = adopt(self.work / START, self.model)
+            new = adopt(self.work / START, self.model, self.about.get("leave"))
             if self.settings.training.adapters:
                 adapt(self.model, self.settings.training.adapters, new)
         self.optimizer = build_optimizer(self.model, self.settings.training)

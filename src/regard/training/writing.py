@@ -102,7 +102,8 @@ class Writing(Task):
         """Perplexity, and surprise per character, which can be compared between vocabularies."""
         stream = Stream(self.work / name)
         surprise, count = stream_surprise(self, contents.model, stream)
-        size, half = self.settings.model.max_length, self.settings.model.max_length // 2
+        size = self.settings.model.max_length
+        half = size - size // 2
         return [
             f"perplexity {math.exp(min(700.0, surprise / count)):.2f} per token ({count:,} tokens of this vocabulary "
             f"of {self.vocabularies.target.size:,}; windows of {size} that overlap by {half})",

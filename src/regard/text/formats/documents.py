@@ -28,7 +28,10 @@ class Part:
 
 
 def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Part]:
-    """The documents of some files, in parts that are cut before a line end; composed characters (NFC)."""
+    """The documents of some files, in parts; composed characters (NFC).
+
+    The cut is before a line end that follows a visible character: no token lies across it.
+    """
     for path in files:
         if path.name.removesuffix(".gz").endswith(".jsonl"):
             yield from _objects(path, data, report)
@@ -64,9 +67,10 @@ def _parts(lines: Iterable[tuple[str | None, Place]], report: Report) -> Iterato
             held.append(line)
             size += len(line)
         ends = line is None
-        if not ends and not (size > PART and line and line.strip()):
+        if not ends and not (size > PART and line and line[-2:-1].strip()):
             continue
         text = "".join(held).rstrip() if ends else "".join(held).removesuffix("\n")
+        text = text.lstrip() if begins else text
         if text.strip():
             report.read, report.kept = report.read + begins, report.kept + begins
             yield Part(text, begins, begin)

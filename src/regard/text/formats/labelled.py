@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from regard.text.doctor import SURROGATE, Report, tidy
 from regard.text.formats import Place, jsonl, plain
 
 LABELS = ("label", "labels", "class", "category", "tag", "tags", "sentiment", "ner_tags")
-FIRSTS = ("text", "sentence", "sentence1", "text_a", "premise", "question", "first", "words", "tokens", "word", "token")
+FIRSTS = ("text", "question", "sentence", "sentence1", "text_a", "premise", "first", "words", "tokens", "word", "token")
 SECONDS = ("sentence2", "text_b", "hypothesis", "answer", "second", "text2")
 LONGEST = 200  # characters of a label
 
@@ -67,8 +67,14 @@ def _lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int
 
 def _table(path: Path, delimiter: str, data: DataSettings, report: Report) -> Iterator[Labelled]:
     """A label and one or two texts a row; a header says which column is which, without one the label is first."""
-    lines = (text for _, text in _lines(path, data, report))
-    ended = (line + "\n" for line in lines)
+    number = 0  # of the last line that was read: where a line is left out, the reader of CSV counts too few
+
+    def numbered() -> Iterator[str]:
+        nonlocal number
+        for number, line in _lines(path, data, report):  # noqa: B007
+            yield line + "\n"
+
+    ended = numbered()
     if delimiter == "\t":  # quotation marks are text
         rows = csv.reader(ended, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     else:
@@ -80,19 +86,19 @@ def _table(path: Path, delimiter: str, data: DataSettings, report: Report) -> It
         columns = _header([name.strip().lower() for name in first])
         width = len(first)
         for row in rows if columns else chain([first], rows):
-            where = Place(str(path), rows.line_num)
+            where = Place(str(path), number)
             if not any(cell.strip() for cell in row):
                 continue
             report.read += 1
             if len(row) != width or (width not in (2, 3) and not columns):
                 expected = f"{width} columns as in the first line" if columns else "a label and one or two texts"
-                raise DataError(f"{len(row)} columns, where {expected} are needed", path, rows.line_num)
+                raise DataError(f"{len(row)} columns, where {expected} are needed", path, number)
             label, *texts = [row[i].rstrip("\n") for i in (columns or range(width))]
             if len(label) > LONGEST:
-                raise DataError(f"a label of {len(label)} characters: {_ADVICE}", path, rows.line_num)
+                raise DataError(f"a label of {len(label)} characters: {_ADVICE}", path, number)
             yield Labelled(tuple(texts), (label,), where)
     except csv.Error as error:
-        raise DataError(f"not valid CSV ({error})", path, rows.line_num) from None
+        raise DataError(f"not valid CSV ({error})", path, number) from None
 
 
 _ADVICE = "is the label the first column? If not, name the columns in a first line: label, text (and text_b)"
@@ -101,14 +107,22 @@ _ADVICE = "is the label the first column? If not, name the columns in a first li
 def _header(names: Sequence[str]) -> list[int]:
     """The places of the label and of the texts; nothing where this is no header."""
     label = next((names.index(name) for name in LABELS if name in names), None)
-    first = next((names.index(name) for name in FIRSTS if name in names), None)
-    second = next((names.index(name) for name in SECONDS if name in names), None)
+    texts = [names.index(name) for name in _texts(names)]
     if label is None:
         return []
-    if first is None:  # only the label has a known name: what stands beside it is the text
+    if not texts:  # only the label has a known name: what stands beside it is the text
         others = [i for i in range(len(names)) if i != label]
         return [label, *others] if len(others) in (1, 2) else []
-    return [label, first] if second is None else [label, first, second]
+    return [label, *texts]
+
+
+def _texts(names: Iterable[str]) -> list[str]:
+    """The names of the one text or the two texts, of those in a header or a record."""
+    known = set(names)
+    first = next((name for name in FIRSTS if name in known), None)
+    seconds = (*SECONDS, "sentence") if first == "question" else SECONDS
+    second = next((name for name in seconds if name in known), None)
+    return [] if first is None else [first] if second is None else [first, second]
 
 
 def _words(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
@@ -139,8 +153,7 @@ def _objects(path: Path, data: DataSettings, report: Report) -> Iterator[Labelle
         where = Place(str(path), number)
         record = jsonl.record(line, where)
         label = next((record[name] for name in LABELS if name in record), None)
-        first = next((record[name] for name in FIRSTS if name in record), None)
-        second = next((record[name] for name in SECONDS if name in record), None)
+        first, second = [*(record[name] for name in _texts(record)), None, None][:2]
         yield _labelled(first, second, label, data, where)
 
 
