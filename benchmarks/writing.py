@@ -2,10 +2,10 @@
 
 python benchmarks/writing.py --nanogpt PATH    (PATH is a clone of github.com/karpathy/nanoGPT)
 
-The same shape of model (GPT-2's: learned positions, LayerNorm before, GELU, tied output layer), the same number of
-tokens a step, random ids, float32, no dropout, nothing compiled. Each round runs every system in a process of its
-own, one after the other; the table shows medians over the rounds. Peers run as shipped and with glibc told to keep
-freed memory, which regard does by itself and any user can do.
+The same shape of model (GPT-2's: learned positions, LayerNorm before, tied output layer; GELU as nanoGPT has it), the
+same number of tokens a step, random ids, float32, no dropout, nothing compiled. Each round runs every system in a
+process of its own, one after the other; the table shows medians over the rounds. Peers run as shipped and with glibc
+told to keep freed memory, which regard does by itself and any user can do.
 """
 
 import argparse
@@ -154,6 +154,7 @@ def run_regard() -> None:
         "decoder_layers": job.layers,
         "max_length": job.length,
         "dropout": 0.0,
+        "activation": "gelu",
     }
     training = {"batch_tokens": job.rows * job.length, "threads": job.threads, "evaluate_every": 10**6, "steps": 10**6}
     settings = resolve({"task": "write", "model": shape, "training": training})
@@ -226,6 +227,7 @@ def run_huggingface() -> None:
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
+        activation_function="gelu",
         use_cache=False,
         bos_token_id=0,
         eos_token_id=0,

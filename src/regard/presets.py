@@ -151,7 +151,7 @@ PRESETS: dict[str, dict[str, Tables]] = {
                 "max_length": 128,
                 "dropout": 0.1,
             },
-            "training": {"batch_tokens": 1024, "learning_rate": 2e-3, "warmup": 100, "steps": 5000},
+            "training": {"batch_tokens": 1024, "learning_rate": 2e-3, "warmup": 100, "steps": 4500},
         },
         "small": {
             "tokenizer": {"vocabulary": 8_000},

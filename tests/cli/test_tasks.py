@@ -402,7 +402,7 @@ def test_labels_are_measured(name: str, capsys: Capture, folder_of: Folders, tmp
 def test_what_is_left_out_of_a_measure_is_told(capsys: Capture, folder_of: Folders, tmp_path: Path) -> None:
     file = write_labels(tmp_path, rows=5)
     with file.open("a") as table:
-        table.write(f"good\t{'long ' * 500}\n")
+        table.write(f"good\t{'long ' * 21_000}\n")
     done = call(capsys, "evaluate", folder_of("classify"), str(file))
     assert done.code == 0
     assert done.out.startswith("5 texts\n")

@@ -92,5 +92,5 @@ class _FusedCrossEntropy(torch.autograd.Function):
         return states.mul_(scale), weight.mul_(scale), None if bias is None else bias.mul_(scale), None, None
 
 
-CHUNK = 256
+CHUNK = 512
 """Rows of logits held at a time."""
