@@ -210,7 +210,7 @@ def compare_writers(contents: Contents, texts: Sequence[str], first: Path, secon
     tokenizer, good = writer.vocabulary, True
     for beam in (1, BEAM):
         options: dict[str, Any] = {"beam": beam, "penalty": "power", "length_penalty": ALPHA}
-        written = writer.write(prompts, max_tokens=CONTINUATION, **options)
+        written = writer.write(prompts, max_tokens=CONTINUATION, temperature=0, **options)
         ours = [Output(found.tokens, found.token_log_probabilities) for found in written]
         theirs = [with_generator(engine, tokenizer, row, beam) for row in rows]
         good &= report(f"CTranslate2, beam {beam}", ours, theirs)
