@@ -286,9 +286,9 @@ def what_heads_say(contents: Contents, model: Encoder, states: torch.Tensor) -> 
         found["fill_logits"] = model.fill(states)
     if model.label is not None:
         words = contents.settings.data.carrier == "word"
-        found["label_logits"] = model.label(states if words else model.judge(states))
+        found["label_logits"] = model.label(states if words else model.judge(states, None))
     if model.follows is not None:
-        found["follows_logits"] = model.follows(model.judge(states))
+        found["follows_logits"] = model.follows(model.judge(states, None))
     return found
 
 

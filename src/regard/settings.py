@@ -93,8 +93,8 @@ class ModelSettings(Section):
     bias: Annotated[bool, "linear layers of attention and feed-forward have a bias"] = True
     output_bias: Annotated[bool, "the output layer has a bias"] = False
     pooler: Annotated[
-        Literal["none", "tanh", "relu"],
-        "a layer over the first position, with this nonlinearity, before a whole text is judged (BERT: tanh)",
+        Literal["none", "tanh", "relu", "mean"],
+        "what a whole text is judged on: the first position's state, that state after a layer with this nonlinearity (BERT: tanh), or the mean of all states",
     ] = "none"
     next_sentence: Annotated[bool, "a head that tells whether one text follows another (BERT)"] = False
     dropout: Annotated[float, "dropout of sublayer outputs", CHANCE] = 0.1
@@ -306,6 +306,8 @@ def continued(
     shape, data = asdict(start.model), asdict(start.data)
     if task == "classify":
         shape["next_sentence"] = False
+        if start.task == "embed" and start.embedding.pooling == "mean":  # it has learnt to say all in the mean
+            shape["pooler"] = "mean"
         shape["pooler"] = "tanh" if shape["pooler"] == "none" else shape["pooler"]
     if task != start.task:
         data = {}

@@ -184,7 +184,7 @@ def test_an_encoder_is_a_bert(tmp_path: Path, task: str, shape: dict[str, Any], 
             logits = expected.prediction_logits if ours.follows is not None else expected.logits
             torch.testing.assert_close(ours.fill(states)[keep], logits[keep], atol=2e-5, rtol=1e-5)
         elif ours.label is not None:
-            found = ours.label(states) if shape else ours.label(ours.judge(states))
+            found = ours.label(states) if shape else ours.label(ours.judge(states, None))
             torch.testing.assert_close(found, expected.logits, atol=2e-5, rtol=1e-5)
         else:
             torch.testing.assert_close(states[keep], expected.last_hidden_state[keep], atol=2e-5, rtol=1e-5)

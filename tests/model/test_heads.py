@@ -12,6 +12,7 @@ from transformers import BertConfig, BertForPreTraining, BertForSequenceClassifi
 
 from regard.model.heads import Pooler
 from regard.model.transformer import Encoder, document_bias
+from regard.settings import ModelSettings
 
 from .foreign import copy_bert, copy_weights, put
 from .toys import VOCABULARY, exact, keep_lengths, same, scrambled, some_tokens, toy_settings, writer
@@ -110,7 +111,7 @@ def test_filling_and_judging_equal_bert() -> None:
     states = ours(TOKENS, KEEP, SEGMENTS)
     assert_same(ours.fill(states), expected.prediction_logits)
     assert_same(ours.fill.logits(ours.fill.transform(states)), expected.prediction_logits)
-    assert_same(ours.follows(ours.judge(states)), expected.seq_relationship_logits)
+    assert_same(ours.follows(ours.judge(states, None)), expected.seq_relationship_logits)
 
 
 def test_labelling_equals_bert() -> None:
@@ -123,7 +124,7 @@ def test_labelling_equals_bert() -> None:
     copy_bert(ours, theirs.bert)
     copy_weights(ours.pooler.dense, theirs.bert.pooler.dense)
     copy_weights(ours.label, theirs.classifier)
-    assert_same(ours.label(ours.judge(ours(TOKENS, KEEP, SEGMENTS))), theirs(**INPUTS).logits)
+    assert_same(ours.label(ours.judge(ours(TOKENS, KEEP, SEGMENTS), KEEP)), theirs(**INPUTS).logits)
 
 
 # Shapes
@@ -133,7 +134,7 @@ def test_an_encoder_has_the_heads_it_is_asked_for() -> None:
     bare = Encoder(toy_settings(), VOCABULARY)
     assert (bare.pooler, bare.fill, bare.follows, bare.label) == (None, None, None, None)
     states = bare(TOKENS % VOCABULARY, None)
-    assert torch.equal(bare.judge(states), states[:, 0])
+    assert torch.equal(bare.judge(states, None), states[:, 0])
     full = Encoder(toy_settings(pooler="relu", next_sentence=True), VOCABULARY, fills=True, labels=3)
     assert full.label is not None
     assert full.label.out_features == 3
@@ -154,6 +155,18 @@ def test_a_pooler_reads_the_first_position_alone(kind: str) -> None:
     other = states.clone()
     other[:, 1:] = 0
     assert isinstance(model.pooler, Pooler)
-    assert torch.equal(model.judge(states), model.judge(other))
+    assert torch.equal(model.judge(states, None), model.judge(other, None))
     plain = states[:, 0] @ model.pooler.dense.weight.T + model.pooler.dense.bias
-    assert same(model.judge(states), plain.tanh() if kind == "tanh" else plain.clamp(min=0))
+    assert same(model.judge(states, None), plain.tanh() if kind == "tanh" else plain.clamp(min=0))
+
+
+def test_the_mean_leaves_padding_out() -> None:
+    torch.manual_seed(0)
+    settings = ModelSettings(width=8, heads=2, hidden=8, encoder_layers=1, pooler="mean", dropout=0.0)
+    model = Encoder(settings, 20, labels=2).eval()
+    short, long = torch.tensor([[5, 6, 7]]), torch.tensor([[5, 6, 7, 0, 0]])
+    keep = torch.tensor([[True, True, True, False, False]])
+    states = model(short, None)
+    torch.testing.assert_close(model.judge(states, None), states.mean(1))
+    torch.testing.assert_close(model.judge(model(long, keep), keep), model.judge(states, None))
+    assert model.pooler is None

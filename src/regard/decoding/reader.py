@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.folder import Contents
+from regard.model.heads import mean_state
 from regard.model.transformer import Encoder
 from regard.text.tokenizer import Tokenizer
 
@@ -180,7 +181,8 @@ class Classifier(Reader):
             raise InputError("this model labels words, not texts: use label_words")
         head = self.model.label
         assert head is not None
-        return [self._label(logits) for logits in self.read(self.rows(texts), lambda s, _: head(self.model.judge(s)))]
+        found = self.read(self.rows(texts), lambda states, keep: head(self.model.judge(states, keep)))
+        return [self._label(logits) for logits in found]
 
     def label_words(self, texts: Iterable[Sequence[str]]) -> list[list[Label]]:
         """The label of each word of each text; the label of a word is that of its first token."""
@@ -249,9 +251,3 @@ def nearest(query: NDArray[np.float32], vectors: NDArray[np.float32], count: int
     cosines = vectors @ query / lengths
     best = np.argsort(-cosines, kind="stable")[:count]
     return [(int(i), float(cosines[i])) for i in best]
-
-
-def mean_state(states: Tensor, keep: Tensor) -> Tensor:
-    """[B, T, D] and keep [B, T] -> [B, D], the mean over what is not padding."""
-    weights = keep[..., None].to(states.dtype)
-    return (states * weights).sum(1) / weights.sum(1)

@@ -13,6 +13,7 @@ of `model/transformer.py`, with L layers and P tokens before the new ones; B, T,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from regard.folder import Contents, read_folder, write_text
 from regard.interop.graph import Graph, Place, Sight, activate, embed, length_of, linear, norm, split_heads, stack
 from regard.interop.output import README, TOKENIZERS, layers_of, require, whole_folder, write_tokenizers
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
-from regard.settings import ModelSettings, Settings
+from regard.settings import EmbeddingSettings, ModelSettings, Settings
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")
 FILES = (*GRAPHS, *(f"{name}.data" for name in GRAPHS), *TOKENIZERS, README)
@@ -96,7 +97,11 @@ def reader_graph(model: Encoder, settings: Settings) -> Graph:
     states = stack(graph, model.encoder, x, Sight(place, keep))
     graph.output("states", states, ["batch", "length", shape.width])
     graph.output("embedding", text_vector(graph, states, keep, settings), ["batch", shape.width])
-    whole = graph("Gather", states, graph.constant(0, np.int64), axis=1)
+    if shape.pooler == "mean":
+        plain = EmbeddingSettings(pooling="mean", normalize=False)
+        whole = text_vector(graph, states, keep, replace(settings, embedding=plain))
+    else:
+        whole = graph("Gather", states, graph.constant(0, np.int64), axis=1)
     if model.pooler is not None:
         whole = graph("Tanh" if shape.pooler == "tanh" else "Relu", linear(graph, model.pooler.dense, whole))
     if model.fill is not None:

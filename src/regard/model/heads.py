@@ -42,3 +42,11 @@ class Pooler(nn.Module):
     def forward(self, first: Tensor) -> Tensor:
         """[B, D] -> [B, D]"""
         return self.dropout(self.activation(self.dense(first)))
+
+
+def mean_state(states: Tensor, keep: Tensor | None) -> Tensor:
+    """[B, T, D] and keep [B, T] -> [B, D], the mean over what is not padding."""
+    if keep is None:
+        return states.mean(1)
+    weights = keep[..., None].to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.model.attention import Bias, Cache, causal_mask, mask_bias
-from regard.model.heads import FillHead, Pooler
+from regard.model.heads import FillHead, Pooler, mean_state
 from regard.model.layers import Layer, build_norm, initialize
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions, build_positions
@@ -73,7 +73,7 @@ class Encoder(nn.Module):
         self.settings = settings
         self.embedding = Embedding(settings, vocabulary)
         self.encoder = Stack(settings, settings.encoder_layers)
-        self.pooler = Pooler(settings) if settings.pooler != "none" else None
+        self.pooler = Pooler(settings) if settings.pooler in ("tanh", "relu") else None
         self.fill = FillHead(settings, vocabulary) if fills else None
         self.follows = nn.Linear(settings.width, 2) if settings.next_sentence else None
         self.label = nn.Linear(settings.width, labels) if labels else None
@@ -86,8 +86,10 @@ class Encoder(nn.Module):
         x = self.embedding(tokens, segments=segments)
         return self.encoder(x, padding_bias(keep, x))
 
-    def judge(self, states: Tensor) -> Tensor:
-        """[B, T, D] states -> [B, D], what is known of the whole text: the first position's state, pooled."""
+    def judge(self, states: Tensor, keep: Tensor | None) -> Tensor:
+        """[B, T, D] states -> [B, D], what is known of the whole text."""
+        if self.settings.pooler == "mean":
+            return mean_state(states, keep)
         return states[:, 0] if self.pooler is None else self.pooler(states[:, 0])
 
 

@@ -136,7 +136,7 @@ class Filling(Task):
         loss = token_loss(model.fill.transform(states[hidden]), model.fill.logits, batch.labels[hidden], smoothing)
         if batch.follows is None or model.follows is None:
             return loss
-        judged = F.cross_entropy(model.follows(model.judge(states)).float(), batch.follows)
+        judged = F.cross_entropy(model.follows(model.judge(states, batch.keep)).float(), batch.follows)
         return Loss(loss.total + judged * loss.tokens, loss.surprise, loss.tokens)
 
     @torch.inference_mode()

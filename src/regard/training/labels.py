@@ -209,7 +209,7 @@ class Classifying(Task):
         if self.words:
             states = states[batch.labels != IGNORE]
         else:
-            states = model.judge(states)
+            states = model.judge(states, batch.keep)
         logits, labels = model.label(states).float(), batch.labels[batch.labels != IGNORE]
         total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
         surprise = F.cross_entropy(logits.detach(), labels, reduction="sum")
