@@ -304,11 +304,8 @@ def continued(
     if fixed:
         raise SettingsError(f"{fixed[0]} is that of the model given with --from, and cannot be changed")
     shape, data = asdict(start.model), asdict(start.data)
-    if task == "classify":
-        shape["next_sentence"] = False
-        if start.task == "embed" and start.embedding.pooling == "mean":  # it has learnt to say all in the mean
-            shape["pooler"] = "mean"
-        shape["pooler"] = "tanh" if shape["pooler"] == "none" else shape["pooler"]
+    if task == "classify" and start.task != "classify":
+        shape |= {"next_sentence": False, "pooler": _judging(start)}
     if task != start.task:
         data = {}
     tables = {"model": shape, "tokenizer": asdict(start.tokenizer), "data": data}
@@ -316,8 +313,15 @@ def continued(
     return merge(merge(under, tables), FINE_TUNING), dict(given)
 
 
-FREE = ("dropout", "embedding_dropout", "attention_dropout", "activation_dropout")
-"""Settings of a model that its weights do not depend on."""
+def _judging(start: Settings) -> str:
+    """What whole texts are judged on: where a model has learnt to say all of them, else the mean of all states."""
+    if start.task == "embed" and start.embedding.pooling == "first":
+        return "none"
+    return start.model.pooler if start.model.next_sentence else "mean"
+
+
+FREE = ("dropout", "embedding_dropout", "attention_dropout", "activation_dropout", "pooler")
+"""Settings of a model that the weights it starts from do not depend on."""
 
 
 def recorded(path: Path) -> Settings:
