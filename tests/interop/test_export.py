@@ -155,8 +155,8 @@ def test_a_writer_writes_the_same_elsewhere(tmp_path: Path, shape: dict[str, Any
         ("fill", {}, "BertForMaskedLM"),
         ("fill", {"next_sentence": True}, "BertForPreTraining"),
         ("fill", {"tie": "none", "pooler": "none", "segments": 0}, "BertForMaskedLM"),
-        ("classify", {}, "BertForSequenceClassification"),
-        ("classify", {"carrier": "word"}, "BertForTokenClassification"),
+        ("classify", {"pooler": "tanh"}, "BertForSequenceClassification"),
+        ("classify", {"carrier": "word", "pooler": "none"}, "BertForTokenClassification"),
         ("embed", {"segments": 0}, "BertModel"),
         ("embed", {"pooler": "none"}, "BertModel"),
     ],
@@ -184,7 +184,8 @@ def test_an_encoder_is_a_bert(tmp_path: Path, task: str, shape: dict[str, Any], 
             logits = expected.prediction_logits if ours.follows is not None else expected.logits
             torch.testing.assert_close(ours.fill(states)[keep], logits[keep], atol=2e-5, rtol=1e-5)
         elif ours.label is not None:
-            found = ours.label(states) if shape else ours.label(ours.judge(states, None))
+            words = kind == "BertForTokenClassification"
+            found = ours.label(states if words else ours.judge(states, None))
             torch.testing.assert_close(found, expected.logits, atol=2e-5, rtol=1e-5)
         else:
             torch.testing.assert_close(states[keep], expected.last_hidden_state[keep], atol=2e-5, rtol=1e-5)

@@ -70,11 +70,13 @@ def bert(settings: Settings, vocabularies: Vocabularies) -> Form:
     """An encoder as BERT."""
     shape, specials = settings.model, vocabularies.source.specials
     demand("BERT", shape, positions="learned", norm="post", norm_kind="layer", embedding_norm=True)
-    demand("BERT", shape, scale_embedding=False, bias=True, activation=tuple(ACTIVATIONS), pooler=("tanh", "none"))
+    demand("BERT", shape, scale_embedding=False, bias=True, activation=tuple(ACTIVATIONS))
     demand_plain_heads("BERT", shape)
     words = settings.data.carrier == "word"
-    if settings.task == "classify" and not words:
-        demand("BERT", shape, pooler="tanh")
+    if settings.task == "classify" and words:  # words are not pooled
+        demand("BERT", shape, pooler=("tanh", "none", "mean"))
+    else:
+        demand("BERT", shape, pooler="tanh" if settings.task == "classify" else ("tanh", "none"))
     names = {"fill": "BertForMaskedLM", "embed": "BertModel", "classify": "BertForSequenceClassification"}
     name = "BertForTokenClassification" if settings.task == "classify" and words else names[settings.task]
     tied = shape.tie in ("all", "output")

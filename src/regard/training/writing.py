@@ -115,10 +115,15 @@ class Writing(Task):
 @torch.inference_mode()
 def stream_surprise(task: Writing, model: Model, stream: Stream) -> tuple[float, int]:
     """Nats of all tokens of a stream, each predicted from at least half a window before it, and their number."""
-    surprise, count = 0.0, 0
+    alike: dict[tuple[int, int], list[int]] = {}  # windows by how many tokens they have, and how many are new
     for start, fresh, end in windows(len(stream), task.length):
-        batch = task.cut(stream, np.array([start]), end - start - 1)
-        batch.labels[:, : fresh - start - 1] = IGNORE
-        loss = task.loss(model, batch, 0.0)
-        surprise, count = surprise + loss.surprise, count + loss.tokens
+        alike.setdefault((fresh - start - 1, end - start - 1), []).append(start)
+    surprise, count = 0.0, 0
+    rows = max(1, task.settings.training.batch_tokens // task.length)
+    for (known, length), starts in alike.items():
+        for i in range(0, len(starts), rows):
+            batch = task.cut(stream, np.array(starts[i : i + rows]), length)
+            batch.labels[:, :known] = IGNORE
+            loss = task.loss(model, batch, 0.0)
+            surprise, count = surprise + loss.surprise, count + loss.tokens
     return surprise, count
