@@ -247,6 +247,12 @@ class Settings(Section):
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
 
+    @property
+    def layers(self) -> str:
+        """The layers of the stacks that a model for this task has."""
+        encoder, decoder = self.model.encoder_layers, self.model.decoder_layers
+        return {"translate": f"{encoder} + {decoder}", "write": str(decoder)}.get(self.task, str(encoder))
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model.tie in ("all", "inputs") and not self.tokenizer.joint:

@@ -46,9 +46,8 @@ def describe_model(path: Path) -> None:
     shape = settings.model
     what = f"{settings.data.source} -> {settings.data.target}, " if settings.task == "translate" else ""
     print(f"{path}: {settings.task} {what}preset {settings.preset}".replace(" preset auto", " no preset"))
-    layers = {"translate": f"{shape.encoder_layers} + {shape.decoder_layers}", "write": str(shape.decoder_layers)}
     print(
-        f"{layers.get(settings.task, shape.encoder_layers)} layers, width {shape.width}, feed-forward {shape.hidden}, "
+        f"{settings.layers} layers, width {shape.width}, feed-forward {shape.hidden}, "
         f"{shape.heads} heads, {shape.norm}-norm, {shape.positions} positions, at most {shape.max_length} tokens"
     )
     weights = path / "weights.safetensors"

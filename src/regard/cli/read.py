@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.flags import Verbs
-from regard.cli.translate import open_source, read_lines
+from regard.cli.translate import open_source, read_lines, write_rows
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def run_embed(arguments: argparse.Namespace) -> int:
     if arguments.output.suffix == ".npy":
         write_atomically(arguments.output, lambda path: _write_array(path, windows, embedder))
     else:
-        write_atomically(arguments.output, lambda path: _write_lines(path, _objects(windows)))
+        write_atomically(arguments.output, lambda path: write_rows(path, _objects(windows)))
     return 0
 
 
@@ -183,12 +183,6 @@ def _write_array(path: Path, windows: Iterable[tuple[list[str], Any]], embedder:
     rows = [vectors for _, vectors in windows] or [embedder.embed([])]
     with path.open("wb") as file:
         np.save(file, np.concatenate(rows))
-
-
-def _write_lines(path: Path, rows: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            file.write(row + "\n")
 
 
 def _show_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:

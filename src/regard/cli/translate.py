@@ -80,7 +80,7 @@ def translate(source: BinaryIO, arguments: argparse.Namespace) -> None:
     if arguments.output:
         from regard.folder import write_atomically
 
-        write_atomically(arguments.output, lambda path: _write(path, rows))
+        write_atomically(arguments.output, lambda path: write_rows(path, rows))
     else:
         for row in rows:
             print(row, flush=source.isatty())
@@ -114,7 +114,8 @@ def _plain(found: Translation) -> dict[str, Any]:
     return plain
 
 
-def _write(path: Path, rows: Iterable[str]) -> None:
+def write_rows(path: Path, rows: Iterable[str]) -> None:
+    """Writes lines of text."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
             file.write(row + "\n")

@@ -198,12 +198,8 @@ class Classifier(Reader):
             places.append(starts)
             if starts and starts[-1] >= len(rows[-1].ids) - 1:
                 raise InputError(f"a text of {len(words):,} words is longer than {self.longest:,} tokens: split it")
-        found = self.read_ragged(rows, head)
+        found = self.read(rows, lambda states, _: head(states))  # [T, C] for each row
         return [[self._label(logits[place]) for place in starts] for logits, starts in zip(found, places, strict=True)]
-
-    def read_ragged(self, rows: Sequence[Row], head: torch.nn.Module) -> list[Tensor]:
-        """[T, C] for each row."""
-        return self.read(rows, lambda states, _: head(states))
 
     def _label(self, logits: Tensor) -> Label:
         probabilities = logits.float().softmax(-1).tolist()

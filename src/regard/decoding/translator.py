@@ -74,10 +74,7 @@ class Translator:
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
         """The model's own decoding settings with these options on top."""
-        settings = with_options(self.settings.decoding, options)
-        if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
-            settings = replace(settings, beam=settings.alternatives + 1)
-        return settings
+        return with_options(self.settings.decoding, options)
 
     def _translate_window(self, texts: Sequence[str], settings: DecodingSettings, done: int) -> list[Translation]:
         parts = []
@@ -196,9 +193,15 @@ BREAKS = (
 
 
 def with_options(decoding: DecodingSettings, options: dict[str, Any]) -> DecodingSettings:
-    """Decoding settings with some of them changed; a wrong name or value is refused."""
+    """Decoding settings with some of them changed; a wrong name or value is refused.
+
+    A search that shall give alternatives is at least so wide.
+    """
     known = build(Settings, {"decoding": options}).decoding
-    return replace(decoding, **{name: getattr(known, name) for name in options})
+    settings = replace(decoding, **{name: getattr(known, name) for name in options})
+    if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
+        settings = replace(settings, beam=settings.alternatives + 1)
+    return settings
 
 
 def split_lines(text: str) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.decoding.search import beam_search, follow, generate, highest, length_penalty
+from regard.decoding.search import Hypothesis, beam_search, follow, generate, highest, length_penalty
 from regard.decoding.step import NextToken, WritingStep, lucky
 from regard.decoding.translator import with_options
 from regard.errors import InputError
@@ -64,10 +64,7 @@ class Writer:
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
         """The model's own decoding settings with these options on top."""
-        settings = with_options(self.settings.decoding, options)
-        if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
-            settings = replace(settings, beam=settings.alternatives + 1)
-        return settings
+        return with_options(self.settings.decoding, options)
 
     def write(self, prompts: Iterable[str], stop: Sequence[str] = (), **options: Any) -> list[Writing]:
         """Continuations of some texts, in their order; texts of equally many tokens are written together."""
@@ -97,7 +94,7 @@ class Writer:
         said = 0
         before = self.vocabulary.decode(row)
         for token in self._tokens(self._step([row], settings), choose):
-            if token == self.vocabulary.specials.end or len(tokens) >= settings.max_tokens:
+            if token == self.vocabulary.specials.end:
                 break
             tokens.append(token)
             text = self._text(row, tokens, before)
@@ -147,12 +144,12 @@ class Writer:
             found = beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, best=count)
         return [self._joined(row, hypotheses, stop) for row, hypotheses in zip(rows, found, strict=True)]
 
-    def _joined(self, row: Sequence[int], hypotheses: Sequence[Any], stop: Sequence[str]) -> Writing:
+    def _joined(self, row: Sequence[int], hypotheses: Sequence[Hypothesis], stop: Sequence[str]) -> Writing:
         before = self.vocabulary.decode(row)
         best, *others = (self._writing(row, before, h, stop) for h in hypotheses)
-        return Writing(**{**vars(best), "alternatives": tuple(others)})
+        return replace(best, alternatives=tuple(others))
 
-    def _writing(self, row: Sequence[int], before: str, found: Any, stop: Sequence[str]) -> Writing:
+    def _writing(self, row: Sequence[int], before: str, found: Hypothesis, stop: Sequence[str]) -> Writing:
         tokens, values = list(found.tokens), found.log_probabilities
         text, why = self._text(row, tokens, before), "end" if found.finished else "length"
         cut = first_stop(text, stop)

@@ -36,7 +36,7 @@ def write_card(
         *(f"- label {label}: {count:,}" for label, count in sorted(about.get("balance", {}).items())),
         "",
         "## Model",
-        f"Preset {about['preset']} ({about['reason']}). {count:,} parameters: {layers(settings)} layers, "
+        f"Preset {about['preset']} ({about['reason']}). {count:,} parameters: {settings.layers} layers, "
         f"width {shape.width}, feed-forward {shape.hidden}, {shape.heads} heads.",
         "",
         "## Training",
@@ -68,11 +68,3 @@ def purpose(settings: Settings) -> str:
         "classify": f"labels {settings.data.carrier}s",
         "embed": "turns text into vectors",
     }[settings.task]
-
-
-def layers(settings: Settings) -> str:
-    """The layers of the stacks that the model has."""
-    shape = settings.model
-    if settings.task == "translate":
-        return f"{shape.encoder_layers} + {shape.decoder_layers}"
-    return str(shape.decoder_layers if settings.task == "write" else shape.encoder_layers)
