@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import os
+
 import hypothesis
+
+# Some virtual machines say that they have AMX and then kill who uses it, as PyTorch's bfloat16 products do.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 hypothesis.settings.register_profile(
     "regard",

@@ -38,7 +38,7 @@ def compare(contents: Contents, model: Any, tokenizer: Any) -> None:
             found = trace[f"decoder.layers.{layer}.feed_forward_residual.sum"].tensor
             torch.testing.assert_close(found, hidden, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(trace["decoder.states"].tensor, expected.hidden_states[-1], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(logits, expected.logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(logits, expected.logits, atol=5e-5, rtol=1e-5)  # of size 10, on any CPU
 
 
 def continuation(model: Any, tokenizer: Any, prompt: str, **options: Any) -> str:

@@ -240,7 +240,8 @@ def test_what_is_seen_of_residuals_adds_up(settings: ModelSettings) -> None:
         ("source_embedding", "encoder", settings.encoder_layers),
         ("target_embedding", "decoder", settings.decoder_layers),
     ):
-        stream = trace[f"{embedding}.sum"].tensor
+        settled = "norm" if settings.embedding_norm else "sum"
+        stream = trace[f"{embedding}.{settled}"].tensor
         for layer in (f"{stack}.layers.{i}" for i in range(depth)):
             for sublayer in sublayers if stack == "decoder" else sublayers[::2]:
                 residual = f"{layer}.{sublayer.removesuffix('_attention')}_residual"
@@ -391,3 +392,36 @@ def test_a_run_in_another_thread_stays_out_of_the_trace() -> None:
             handle.remove()
     assert list(trace) == list(expected)
     assert all(torch.equal(trace[name].tensor, expected[name].tensor) for name in expected)
+
+
+def test_a_run_goes_on_with_what_was_changed() -> None:
+    model = writer(toy_settings())
+    tokens = some_tokens(2, 6)
+    place = "decoder.layers.0.self_attention"
+
+    def silence(context: Tensor) -> Tensor:
+        return context.index_fill(1, torch.tensor([1]), 0.0)
+
+    plain = model(tokens)
+    with observe(model, {f"{place}.context": silence}) as trace:
+        changed = model(tokens)
+    assert trace[f"{place}.context"].tensor[:, 1].abs().max() == 0
+    assert trace[f"{place}.contributions"].tensor[:, 1].abs().max() == 0
+    assert not torch.allclose(plain, changed)
+
+    def evenly(weights: Tensor) -> Tensor:
+        return (weights > 0).to(weights) / (weights > 0).sum(-1, keepdim=True)
+
+    with observe(model, {f"{place}.weights": evenly}) as trace:
+        model(tokens)
+    value = trace[f"{place}.value"].tensor
+    assert torch.allclose(trace[f"{place}.context"].tensor[:, :, 3], value[:, :, :4].mean(2), atol=1e-6)
+    assert torch.equal(model(tokens), plain)
+
+
+def test_an_edit_that_changes_nothing_gives_the_same_result() -> None:
+    model = translator(toy_settings())
+    source, target = some_tokens(2, 5), some_tokens(2, 7)
+    plain = model(source, target, None)
+    with observe(model, {"decoder.layers.0.cross_attention.weights": lambda weights: weights}):
+        same(model(source, target, None), plain)

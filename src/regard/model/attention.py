@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.model.observe import see, watching
+from regard.model.observe import edited, see, watching
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
 
@@ -40,9 +40,9 @@ class Attention(nn.Module):
         if self.rotary is not None:
             query = self.rotary(query, cache.length if cache else 0)
         key, value = self.keys_values(memory, cache)  # [B, G, S, K]
-        see("query", query, "batch head query key_width")
-        see("key", key, "batch group key key_width")
-        see("value", value, "batch group key value_width")
+        query = see("query", query, "batch head query key_width")
+        key = see("key", key, "batch group key key_width")
+        value = see("value", value, "batch group key value_width")
         rows = query.shape[0]
         if rows > key.shape[0]:  # hypotheses of one sentence share its memory: they become positions that ask
             query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)
@@ -51,7 +51,7 @@ class Attention(nn.Module):
         context = attend(query, key, value, bias, self.dropout if self.training else 0.0)  # [B, H, T, K]
         if rows > key.shape[0]:
             context = context.unflatten(2, (rows // key.shape[0], -1)).transpose(1, 2).flatten(0, 1)
-        see("context", context, "batch head query value_width")
+        context = see("context", context, "batch head query value_width")
         if watching():
             see("contributions", self.contributions(context), "batch head query width")
         return see("output", self.output(join_heads(context)), "batch query width")
@@ -75,10 +75,13 @@ class Attention(nn.Module):
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float = 0.0) -> Tensor:
     """softmax(query keyᵀ / sqrt(K) + bias) value, [B, H, T, K] and [B, H, S, K] -> [B, H, T, K].
 
-    The fast path; while somebody looks, the readable one runs beside it and shows its steps.
+    The fast path; while somebody looks, the readable one runs beside it and shows its steps, and where these are
+    changed, its result is the one that counts.
     """
     if watching():
-        attend_readably(query, key, value, bias)
+        context = attend_readably(query, key, value, bias)
+        if edited():
+            return context
     if query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
         if isinstance(bias, str):
             return F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)

@@ -5,12 +5,14 @@
     trace["decoder.layers.0.cross_attention.weights"].axes   # ("batch", "head", "query:target", "key:source")
 
 The model calls `see` wherever it has computed something worth a look; outside `observe` that costs
-one look at a variable.
+one look at a variable. What is seen can be changed too, and the run goes on with the change:
+
+    with observe(model, {"decoder.layers.0.cross_attention.context": silence_head_3}) as trace:
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -26,10 +28,15 @@ class Seen(NamedTuple):
     axes: tuple[str, ...]
 
 
+Edit = Callable[[Tensor], Tensor]
+"""What a value of a run is replaced with: a tensor of the same shape."""
+
+
 @dataclass(eq=False, repr=False)
 class Trace(dict[str, Seen]):
     """What was seen in one run, by the dotted name of the module and of the value in it."""
 
+    edits: Mapping[str, Edit] = field(default_factory=dict)
     places: list[str] = field(default_factory=list)  # the modules that are running, innermost last
     two_texts: bool = False  # an encoder-decoder has a source and a target; BERT and GPT have one text
 
@@ -49,19 +56,32 @@ def watching() -> bool:
     return _trace.get() is not None
 
 
+def edited() -> bool:
+    """Whether somebody who looks also changes what is seen."""
+    trace = _trace.get()
+    return trace is not None and bool(trace.edits)
+
+
 def see(name: str, tensor: Tensor, axes: str) -> Tensor:
-    """Returns `tensor` unchanged; records it under the running module's name if somebody looks."""
+    """Returns `tensor`, unchanged unless it is edited; records it under the running module's name if somebody looks."""
     trace = _trace.get()
     if trace is not None:
         place = trace.places[-1] if trace.places else ""
-        trace[f"{place}.{name}".lstrip(".")] = Seen(tensor.detach(), trace.full_axes(place, axes))
+        full = f"{place}.{name}".lstrip(".")
+        if full in trace.edits:
+            tensor = trace.edits[full](tensor)
+        trace[full] = Seen(tensor.detach(), trace.full_axes(place, axes))
     return tensor
 
 
 @contextmanager
-def observe(model: nn.Module) -> Iterator[Trace]:
-    """Records the runs of `model` inside the block; a second run overwrites the first."""
-    trace = Trace(two_texts=any(name.endswith("cross_attention") for name, _ in model.named_modules()))
+def observe(model: nn.Module, edits: Mapping[str, Edit] | None = None) -> Iterator[Trace]:
+    """Records the runs of `model` inside the block; a second run overwrites the first.
+
+    `edits` has, for names of values, what takes their place in the run.
+    """
+    two_texts = any(name.endswith("cross_attention") for name, _ in model.named_modules())
+    trace = Trace(edits=edits or {}, two_texts=two_texts)
 
     def enter(name: str) -> None:
         if _trace.get() is trace:

@@ -169,8 +169,9 @@ class Embedding(nn.Module):
         if self.positions is not None:
             x = x + see("positions", self.positions(start, tokens.shape[1]), "position width")
         if self.segments is not None:
-            x = x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
-        return self.dropout(see("sum", self.norm(x), axes))
+            x = x + see("segments", self.segments(torch.zeros_like(tokens) if segments is None else segments), axes)
+        x = see("sum", x, axes)
+        return self.dropout(x if isinstance(self.norm, nn.Identity) else see("norm", self.norm(x), axes))
 
 
 def padding_bias(keep: Tensor | None, x: Tensor) -> Tensor | None:
