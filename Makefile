@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check fix bench clean help
+.PHONY: demo glass test quick check fix bench browser screenshots clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -10,9 +10,21 @@ help:            ## what there is
 demo: .venv/installed  ## train a small translator in minutes and look at it
 	$(BIN)/regard demo
 
-test: check      ## the whole suite: first the quick tests side by side, then the slow ones, which use all cores
+glass: .venv/installed ## train the model anew that comes with the package (some minutes)
+	$(BIN)/python -m regard.demo.glass
+
+test: check browser ## the whole suite: first the quick tests side by side, then the slow ones, which use all cores
 	$(BIN)/pytest -n 2 -m "not slow"
 	$(BIN)/pytest -m slow
+
+browser: .venv/dev ## Chromium for the browser tests, where apt is at hand
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	|| { command -v apt-get >/dev/null && SUDO=$$(test "$$(id -u)" = 0 || echo sudo -n) \
+	     && $$SUDO apt-get -qq update && $$SUDO apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } \
+	|| echo "No Chromium here: the browser tests will be skipped."
+
+screenshots: browser ## the pictures in docs/look.md, of every view in light and dark
+	$(BIN)/python docs/screenshots.py
 
 quick: .venv/dev ## the suite without its slow tests
 	$(BIN)/pytest -n 2 -m "not slow"

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import hypothesis
+import pytest
 
 # Some virtual machines say that they have AMX and then kill who uses it, as PyTorch's bfloat16 products do.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -15,3 +19,11 @@ hypothesis.settings.register_profile(
     phases=set(hypothesis.Phase) - {hypothesis.Phase.explain},  # which takes minutes through torch
 )
 hypothesis.settings.load_profile("regard")
+
+
+@pytest.fixture(scope="session")
+def demo_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """What `regard demo` makes and prints, in some three minutes; for slow tests, and nobody changes it."""
+    folder = tmp_path_factory.mktemp("runs") / "demo"
+    command = [sys.executable, "-m", "regard", "demo", "-o", str(folder)]
+    return folder, subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout

@@ -5,6 +5,7 @@ weights.safetensors   parameters, by name
 tokenizer.json        one vocabulary, or two
 card.md               for people: data, scores, date, version
 log.jsonl             the course of training, a line an event
+history/              weights kept along the way, if training.history asks for them
 training/             what --resume needs; safe to delete when training is over
 """
 
@@ -27,12 +28,13 @@ from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import Settings, recorded
 from regard.text.tokenizer import Vocabularies
 
-SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, TRAINING = (
+SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, HISTORY, TRAINING = (
     "model.toml",
     "weights.safetensors",
     "tokenizer.json",
     "card.md",
     "log.jsonl",
+    "history",
     "training",
 )
 

@@ -175,6 +175,11 @@ class TrainingSettings(Section):
     average: Annotated[
         int, "checkpoints averaged into the final weights, the best and those around it", at_least(1)
     ] = 5
+    history: Annotated[
+        int,
+        "snapshots of the weights kept along the way for later looks, from before the first update to after the last; 0: none",
+        at_least(0),
+    ] = 0
     adapters: Annotated[
         int,
         "rank of adapters that learn in place of the weights (LoRA; Hu et al., 2021), with --from; 0: none",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import regard
-from regard.cli import demo, evaluate, exchange, info, read, train, translate, write
+from regard.cli import demo, evaluate, exchange, info, look, read, train, translate, write
 from regard.cli.flags import unknown_flag
 from regard.errors import InputError, RegardError
 
@@ -20,6 +20,7 @@ EPILOG = """first steps:
   regard train train.en train.de -o runs/en-de           train one on your own text
   regard translate runs/en-de input.txt                  use it
   regard evaluate runs/en-de test.en test.de             measure it
+  regard look runs/en-de                                 look inside, in the browser
   regard train book.txt --task write -o runs/gpt         train a GPT; then regard write runs/gpt "Once upon a time"
 
 regard VERB --help says more about each verb."""
@@ -78,6 +79,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"regard {regard.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    for module in (train, translate, write, read, evaluate, exchange, info, demo):
+    for module in (train, translate, write, read, evaluate, look, exchange, info, demo):
         module.add(verbs)
     return parser

@@ -36,6 +36,7 @@ SETTINGS = {
     "training.evaluate_pairs": 200,
     "training.patience": 0,
     "training.average": 1,
+    "training.history": 8,
 }
 
 

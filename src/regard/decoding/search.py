@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -58,12 +58,19 @@ def length_penalty(form: str, alpha: float) -> Penalty:
 
 
 def beam_search(
-    step: Step, limits: Sequence[int], *, end: int, width: int, penalty: Penalty, best: int = 1
+    step: Step,
+    limits: Sequence[int],
+    *,
+    end: int,
+    width: int,
+    penalty: Penalty,
+    best: int = 1,
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """The `best` highest-scored outputs of each sentence, best first; sentence i ends by `limits[i]` tokens.
 
     At each step the 2 * width best continuations of a sentence are looked at: those among the first `width`
-    that end are found, the first `width` that do not end live on.
+    that end are found, the first `width` that do not end live on. `watch` is told of all of them.
     """
     sentences = [_Sentence(i, limit) for i, limit in enumerate(limits)]
     results: list[list[Hypothesis]] = [[] for _ in limits]
@@ -72,7 +79,9 @@ def beam_search(
     while sentences:
         candidates = _best_continuations(totals, scores, 2 * width)
         for sentence, found in zip(sentences, candidates, strict=True):
-            sentence.extend(found, end, width, penalty)
+            fates = sentence.extend(found, end, width, penalty)
+            if watch is not None:
+                watch(sentence.index, found, fates)
         going_on = [i for i, sentence in enumerate(sentences) if not sentence.done]
         for sentence in sentences:
             if sentence.done:
@@ -96,13 +105,21 @@ class _Partial:
     gains: tuple[float, ...] = ()
 
 
-class _Candidate(NamedTuple):
+class Candidate(NamedTuple):
     """A possible next token of hypothesis `parent` of a sentence."""
 
     total: float
     parent: int
     token: int
     gain: float
+
+
+Fate = Literal["alive", "found", "dropped"]
+Watch = Callable[[int, Sequence[Candidate], Sequence[Fate]], None]
+"""Told at each step, for each sentence by its number, the candidates, best first, and what became of each.
+
+The parent of a candidate is its place among those that were left alive one step before.
+"""
 
 
 class _Sentence:
@@ -115,19 +132,24 @@ class _Sentence:
         self.found: list[Hypothesis] = []
         self.done = False
 
-    def extend(self, candidates: Sequence[_Candidate], end: int, width: int, penalty: Penalty) -> None:
-        """Takes one step: `candidates` are the best continuations, best first."""
+    def extend(self, candidates: Sequence[Candidate], end: int, width: int, penalty: Penalty) -> list[Fate]:
+        """Takes one step: `candidates` are the best continuations, best first; tells what became of each."""
         before, self.alive, self.parents = self.alive, [], []
+        fates: list[Fate] = []
         for rank, (total, parent, token, gain) in enumerate(candidates):
             old = before[parent]
             gains = (*old.gains, gain)
             if token != end and len(self.alive) < width:
                 self.alive.append(_Partial((*old.tokens, token), gains))
                 self.parents.append(parent)
+                fates.append("alive")
             elif token == end and rank < width and total > -math.inf:
                 self.found.append(Hypothesis(old.tokens, gains, sum(gains) / penalty(len(gains)), finished=True))
-
+                fates.append("found")
+            else:
+                fates.append("dropped")
         self.done = len(self.alive[0].gains) >= self.limit or self.settled(width, penalty)
+        return fates
 
     def settled(self, width: int, penalty: Penalty) -> bool:
         """Whether no hypothesis alive can still score higher than the worst of the `width` best found."""
@@ -145,14 +167,14 @@ class _Sentence:
         return sorted([*self.found, *cut], key=lambda h: -h.score)
 
 
-def _best_continuations(totals: Tensor, scores: Tensor, count: int) -> list[list[_Candidate]]:
+def _best_continuations(totals: Tensor, scores: Tensor, count: int) -> list[list[Candidate]]:
     """Totals [B, W], log-probabilities [B, W, V] -> the best continuations of each sentence, best first."""
     sums = (totals[..., None] + scores).flatten(1)  # [B, W * V]
     values, places = sums.topk(min(count, sums.shape[1]))
     vocabulary = scores.shape[-1]
     columns = (values, places // vocabulary, places % vocabulary, scores.flatten(1).gather(1, places))
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [[_Candidate(*values) for values in zip(*row, strict=True)] for row in rows]
+    return [[Candidate(*values) for values in zip(*row, strict=True)] for row in rows]
 
 
 Choose = Callable[[Tensor], Tensor]

@@ -34,6 +34,8 @@ _TOO, _VERY = ("too ", "too ", "very ", ""), ("very ", "really ", "", "")
 
 DIDNT_BECAUSE = Frame("past", "not", _BECAUSE, "against", "past", _TOO)
 CANT_BECAUSE = Frame("can", "not", _BECAUSE, "against", "present", _TOO)
+WANTED_BUT = Frame("wanted", "", _BUT, "against", "past", ("too ",))
+DID_BECAUSE = Frame("past", "", _BECAUSE, "favor", "past", _VERY)
 _FRAMES = (
     DIDNT_BECAUSE,
     DIDNT_BECAUSE,
@@ -41,12 +43,12 @@ _FRAMES = (
     Frame("wanted", "not", _BECAUSE, "against", "past", _TOO),
     Frame("future", "not", _BECAUSE, "against", "present", _TOO),
     Frame("present", "never", _BECAUSE, "against", "present", _TOO),
-    Frame("wanted", "", _BUT, "against", "past", ("too ",)),
+    WANTED_BUT,
     Frame("past", "", _EVEN_THOUGH, "against", "past", _VERY),
     Frame("present", "not", _WHEN, "against", "present", ("too ", "")),
     Frame("present", "not", _IF, "against", "present", ("too ", "")),
-    Frame("past", "", _BECAUSE, "favor", "past", _VERY),
-    Frame("past", "", _BECAUSE, "favor", "past", _VERY),
+    DID_BECAUSE,
+    DID_BECAUSE,
     Frame("future", "", _BECAUSE, "favor", "present", _VERY),
     Frame("present", "", _WHEN, "favor", "present", ("", "very ")),
     Frame("present", "", _IF, "favor", "present", ("", "very ")),
@@ -78,14 +80,12 @@ def coreference(rng: Random) -> Draft:
             continue
         if "person" in subject.tags and not many and rng.random() < 0.6:
             continue  # one person is he or she in English, which leaves little to find out
-        reasons = _reasons(scene, frame, subject, thing, about_subject)
-        if reasons:
-            reason = rng.choice(reasons)
+        fitting = reasons(scene, frame, subject, thing, about_subject)
+        if fitting:
+            reason = rng.choice(fitting)
             one = _mild_phrase(rng, subject, many, reason)
             two = _mild_phrase(rng, thing, several, reason)
-            degree = rng.choice(frame.degrees) if reason.graded else ""
-            if degree == "too " and reason in _WELCOME:
-                degree = "very "
+            degree = rng.choice(degrees(frame, reason)) if reason.graded else ""
             return tell(scene.verb, frame, one, two, about_subject, reason, degree)
 
 
@@ -115,7 +115,7 @@ def _pronoun(phrase: Phrase) -> Phrase:
     return phrase._replace(english=("he", "she")[phrase.feminine] if human else "it", french=french, pairs=())
 
 
-def _reasons(scene: Scene, frame: Frame, subject: Noun, thing: Noun, about_subject: bool) -> list[Adjective]:
+def reasons(scene: Scene, frame: Frame, subject: Noun, thing: Noun, about_subject: bool) -> list[Adjective]:
     """The adjectives that can describe the one noun and not the other."""
     one, other = (subject, thing) if about_subject else (thing, subject)
     return [
@@ -125,6 +125,13 @@ def _reasons(scene: Scene, frame: Frame, subject: Noun, thing: Noun, about_subje
         and (other.name not in word.fits or scene is FITTING)
         and not (word.lasting and (frame.joint is _WHEN or (frame.joint is _IF and about_subject)))
     ]
+
+
+def degrees(frame: Frame, reason: Adjective) -> tuple[str, ...]:
+    """How much of it there can be; what is there twice is said twice as often."""
+    if not reason.graded:
+        return ("",)
+    return tuple("very " if degree == "too " and reason in _WELCOME else degree for degree in frame.degrees)
 
 
 def _pick(rng: Random, choices: tuple[Noun, ...], feminine: bool) -> Noun | None:

@@ -15,6 +15,7 @@ import torch
 from regard.errors import ModelError, RegardError, SettingsError
 from regard.folder import (
     CARD,
+    HISTORY,
     LOG,
     SETTINGS,
     TOKENIZER,
@@ -107,7 +108,8 @@ def install(output: Path) -> None:
     new = output / NEW
     for name in (WEIGHTS, CARD, LOG):
         (output / name).unlink(missing_ok=True)
-    shutil.rmtree(output / TRAINING, ignore_errors=True)
+    for name in (HISTORY, TRAINING):
+        shutil.rmtree(output / name, ignore_errors=True)
     for name in (SETTINGS, TOKENIZER):
         if (new / name).exists():
             (new / name).replace(output / name)

@@ -41,6 +41,7 @@ from regard.training.batches import Rows
 from regard.training.card import write_card
 from regard.training.checkpoint import adopt, average, load_state, prune_snapshots, save_state, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Prepared, Progress
+from regard.training.history import forget_after, remember
 from regard.training.machine import set_up_machine
 from regard.training.optimizer import build_optimizer, learning_rate
 from regard.training.prepare import NEW, READY, TASKS, claim, install, prepare, stored_request
@@ -171,9 +172,11 @@ class Trainer:
         """Updates until the last step, until dev scores no longer rise, or until somebody says stop."""
         settings = self.settings.training
         self.trim_log()
+        forget_after(self.folder, self.state.step)
         yield self.prepared()
         reason = self.reason_to_end()
         while not reason:
+            remember(self.folder, settings, self.model, self.state.step)
             progress = self.update()
             yield progress
             if progress.step % max(1, settings.evaluate_every // 10) == 0:
@@ -326,6 +329,7 @@ class Trainer:
         """Chooses the final weights, scores them, and writes the card."""
         settings, state = self.settings.training, self.state
         steps = state.ranked(settings.metric)[: settings.average]
+        remember(self.folder, settings, self.model, state.step, last=True)
         merge(self.model)
         assign(self.model, self.best_weights(steps), self.folder / WEIGHTS)
         write_tensors(self.folder / WEIGHTS, merged(self.model))

@@ -1,0 +1,160 @@
+"""A run to keep: its story as JSON, its tensors as safetensors, and all of it as one page that needs no server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from regard.errors import InputError, ModelError
+from regard.explorer import space, weights
+from regard.explorer.ablation import ablate
+from regard.explorer.requests import LIMITS
+from regard.folder import parameters
+
+if TYPE_CHECKING:
+    from regard.explorer.trace import Run
+
+PAGE = Path(__file__).parent / "page"
+MOST_BYTES = 50_000_000
+MOST_FULL = 2_000_000
+"""Numbers up to which the tensors in a page are float32; more of them are float16."""
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+def run_json(run: Run) -> str:
+    """The story of a run."""
+    return json.dumps(run.answer, ensure_ascii=False, indent=1) + "\n"
+
+
+def run_safetensors(run: Run) -> bytes:
+    """All tensors of a run, the derived ones too."""
+    return pack(run, run.names())
+
+
+def pack(run: Run, names: Iterable[str], *, half: bool = False) -> bytes:
+    """Some tensors of a run as safetensors; the metadata has the axes of each."""
+    seen = {name: run.tensor(name) for name in dict.fromkeys(names)}
+    tensors = {name: halved(tensor) if half else full(tensor) for name, (tensor, _) in seen.items()}
+    return safetensors_bytes(tensors, {name: axes for name, (_, axes) in seen.items()})
+
+
+def full(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def halved(tensor: Tensor) -> Tensor:
+    """As float16, which has nothing between its largest number and infinity; whole numbers stay."""
+    if not tensor.is_floating_point():
+        return tensor
+    most = torch.finfo(torch.float16).max
+    return torch.where(tensor.isinf(), tensor, tensor.clamp(-most, most)).half()
+
+
+def safetensors_bytes(tensors: Mapping[str, Tensor], axes: Mapping[str, tuple[str, ...]]) -> bytes:
+    """Tensors as the bytes of a safetensors file, with what their axes mean."""
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    return save(plain, {f"axes.{name}": " ".join(names) for name, names in axes.items()} or None)
+
+
+def page_html(run: Run, *, page: Path | None = None) -> str:
+    """The page with the run in it, as one file that loads nothing from anywhere."""
+    folder = page or PAGE
+    try:
+        index = (folder / "index.html").read_text(encoding="utf-8")
+        style = (folder / "style.css").read_text(encoding="utf-8")
+        scripts = {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.js"))}
+    except OSError as error:
+        raise ModelError(
+            f"{folder}: the explorer's page is not there ({error.strerror}): install Regard again"
+        ) from None
+    imports = {
+        f"regard/{name}": f"data:text/javascript;base64,{base64.b64encode(content).decode()}"
+        for name, content in scripts.items()
+    }
+    data, modules = script_json(page_data(run)), script_json({"imports": imports})
+    parts = {
+        r"<head>": f'<head>\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        r'<link[^>]*href="static/style\.css"[^>]*>': f"<style>\n{style}\n</style>",
+        r'<script type="importmap">.*?</script>': f'<script type="importmap">{modules}</script>',
+        r'<script type="module" src="static/main\.js"></script>': (
+            f'<script type="application/json" id="regard-data">{data}</script>\n'
+            '<script type="module">import "regard/main.js"</script>'
+        ),
+    }
+    for pattern, new in parts.items():
+        index, count = re.subn(pattern, lambda _, new=new: new, index, count=1, flags=re.DOTALL)  # type: ignore[misc]
+        if not count:
+            raise ModelError(f"{folder}: the page is damaged (index.html lacks {pattern}): install Regard again")
+    if len(index.encode()) > MOST_BYTES:
+        size = f"{len(index.encode()) / 1e6:.0f} MB"
+        raise InputError(f"the page of this run would have {size}: take a shorter text, or save it as .safetensors")
+    return index
+
+
+def script_json(value: Any) -> str:
+    """JSON that can stand in a script element: nothing in it can end one."""
+    return (
+        json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    )
+
+
+def page_data(run: Run) -> dict[str, Any]:
+    """What the page would ask a server for."""
+    numbers = sum(torch.Size(about["shape"]).numel() for about in run.answer["tensors"].values())
+    half = numbers > MOST_FULL
+    answer = dict(run.answer)
+    if half:
+        told = f"this run has {numbers:,} numbers: in this file they are rounded to float16, to about three digits"
+        answer["warnings"] = [*answer["warnings"], told]
+    size = numbers * (2 if half else 4) * 4 // 3
+    if size > MOST_BYTES:
+        told = f"the page of this run would have {size / 1e6:.0f} MB"
+        raise InputError(f"{told}: take a shorter text, or save it as .safetensors")
+    own = parameters(run.anatomy.model)
+    small = sum(tensor.numel() for tensor in own.values()) <= LIMITS.weights
+    kept = {name: tensor.float() for name, tensor in own.items()}
+    return {
+        "model": run.explorer.describe(),
+        "runs": [{"answer": answer, "tensors": encoded(pack(run, run.names(), half=half))}],
+        "weights": encoded(safetensors_bytes(kept, {})) if small else None,
+        "responses": responses(run, small),
+        "ablate": {} if run.passed.answers is None else {"heads zero": ablate(run.passed, "heads", "zero")},
+    }
+
+
+def encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def responses(run: Run, small: bool) -> dict[str, Any]:
+    """The answers to what the page may ask, by the addresses at which it asks."""
+    explorer, anatomy = run.explorer, run.anatomy
+    found: dict[str, Any] = {}
+    for side in anatomy.lexicons:
+        about, rows = space.positions(anatomy, side, 64)
+        found[f"api/positions?side={side}&n=64"] = about
+        if rows is not None:
+            content = safetensors_bytes({"positions": rows}, {"positions": ("position", "width")})
+            found[f"api/positions/tensor?side={side}&n=64"] = encoded(content)
+        ids = list(dict.fromkeys(token["id"] for token in run.answer["tokens"].get(side, [])))
+        for token in ids:
+            found[f"api/embeddings/near?side={side}&id={token}&k=12"] = explorer.near(side, token, 12)
+        found[f"api/embeddings/map?side={side}&n=400"] = space.embedding_map(anatomy, side, 400, [])
+        named = f"api/embeddings/map?side={side}&n=400&ids={','.join(map(str, ids))}"
+        found[named] = space.embedding_map(anatomy, side, 400, ids)
+    for name in run.names():
+        found[f"api/source?name={name}"] = explorer.source(name)
+    for name in parameters(anatomy.model) if small else ():
+        found[f"api/weights/summary?name={name}"] = weights.summarize(anatomy, name)
+    return found

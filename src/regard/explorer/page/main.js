@@ -1,0 +1,216 @@
+/** Starts the page: runs the model on what is selected and lets a view show it. */
+
+import { onTheme } from "regard/colors.js";
+import { model as askModel, offline, run as askRun } from "regard/data.js";
+import { h } from "regard/dom.js";
+import { frame, header, playhead, tabs } from "regard/frame.js";
+import { map } from "regard/map.js";
+import { read, request, restore, RUN_KEYS, set, state, subscribe, write } from "regard/state.js";
+import { speak, t } from "regard/strings.js";
+
+/** @type {Record<string, () => Promise<any>>} */
+const VIEWS = {
+  journey: () => import("regard/views/journey.js"),
+  atlas: () => import("regard/views/atlas.js"),
+  head: () => import("regard/views/head.js"),
+  microscope: () => import("regard/views/microscope.js"),
+  decoding: () => import("regard/views/decoding.js"),
+  beam: () => import("regard/views/beam.js"),
+  lens: () => import("regard/views/lens.js"),
+  whatif: () => import("regard/views/whatif.js"),
+  positions: () => import("regard/views/positions.js"),
+  space: () => import("regard/views/space.js"),
+  alignment: () => import("regard/views/alignment.js"),
+  time: () => import("regard/views/time.js"),
+  weights: () => import("regard/views/weights.js"),
+};
+
+/** Views that this model has something for. @param {any} model */
+const available = (model) => Object.keys(VIEWS).filter((name) => (name === "alignment" ? "target" in model.embeddings : name === "beam" ? model.task === "translate" || model.task === "write" : true));
+
+/** @type {any} */
+let model;
+/** @type {{a: import("regard/data.js").Run | null, b: import("regard/data.js").Run | null}} */
+const runs = { a: null, b: null };
+let turn = 0;
+/** @type {any} */
+let view = null;
+
+/**
+ * What a view is given: the model, the run to show and helpers.
+ * @typedef {ReturnType<typeof context>} Context
+ * @param {"a" | "b" | "diff"} which
+ */
+function context(which) {
+  const run = /** @type {import("regard/data.js").Run} */ (which === "b" ? runs.b : runs.a);
+  const sel = settled(run);
+  const stack = { name: sel.stack, ...model.stacks[sel.stack] };
+  return {
+    model,
+    run,
+    a: runs.a,
+    b: runs.b,
+    which,
+    sel,
+    set,
+    /** The stack that is selected, with its layers, kinds of attention and text. */
+    stack,
+    /** "decoder.layers.1" and "decoder.layers.1.cross_attention". */
+    layer: `${sel.stack}.layers.${sel.layer}`,
+    attention: `${sel.stack}.layers.${sel.layer}.${sel.kind}`,
+    /** The position that is followed, in the text of the selected stack. */
+    position: stack.text === "source" ? sel.q : sel.t,
+    /** Goes to another position in a text. @param {string} text @param {number} place */
+    follow: (text, place) => set(text === "source" ? { q: place } : { t: place }),
+    /** The text that keys of the selected attention belong to. */
+    keys: sel.kind === "cross_attention" ? "source" : stack.text,
+    labels: (/** @type {string} */ text) => run.tokens(text).map((/** @type {any} */ token) => token.display),
+    /** A tensor of the run, or what B has more than A. @param {string} name */
+    tensor: async (name) => {
+      if (which !== "diff" || !runs.b) return run.tensor(name);
+      const [ours, theirs] = await Promise.all([run.tensor(name), runs.b.tensor(name)]);
+      if (String(ours.shape) !== String(theirs.shape)) throw new Error(t("differentShapes"));
+      return theirs.minus(ours);
+    },
+    go: (/** @type {string} */ to, /** @type {any} */ changes = {}) => set({ view: to, ...changes }),
+    /** Python that makes the tensor shown. @param {string} name @param {string} [index] "[0, 3]" */
+    python: (name, index = "") => python(which === "b" ? request(state, state.b) : request(state), name, index),
+  };
+}
+
+/** The selection with every place inside the run. @param {import("regard/data.js").Run} run */
+function settled(run) {
+  const clamp = (/** @type {number} */ x, /** @type {number} */ size) => Math.max(0, Math.min(x, size - 1));
+  const stack = state.stack in model.stacks ? state.stack : Object.keys(model.stacks)[0];
+  const kind = model.stacks[stack].kinds.includes(state.kind) ? state.kind : "self_attention";
+  const last = run.tokens("target").length || run.tokens("text").length;
+  return { ...state, stack, kind, layer: clamp(state.layer, model.stacks[stack].layers), head: clamp(state.head, model.model.heads), t: clamp(state.t, last), q: clamp(state.q, run.tokens("source").length || 1) };
+}
+
+/** @param {any} asked @param {string} name @param {string} index */
+function python(asked, name, index) {
+  const options = Object.entries({ target: asked.target, pair: asked.pair, patch: asked.patch.length ? asked.patch : null, order: asked.order, prefix: asked.prefix, checkpoint: asked.checkpoint, decode: asked.decode }).filter(([, value]) => value !== null);
+  const literal = (/** @type {any} */ value) => JSON.stringify(value).replace(/\bnull\b/g, "None").replace(/\btrue\b/g, "True").replace(/\bfalse\b/g, "False");
+  return `import regard\n\ntrace = regard.look(${JSON.stringify(model.path ?? model.name)}, ${JSON.stringify(asked.text)}${options.map(([key, value]) => `, ${key}=${literal(value)}`).join("")})\ntrace[${JSON.stringify(name)}]${index}\n`;
+}
+
+/** Runs the model anew where the request has changed. @param {Set<string>} changed */
+async function update(changed) {
+  speak(state.lang);
+  if (RUN_KEYS.some((key) => changed.has(key)) || changed.has("b") || !runs.a) {
+    const ticket = ++turn;
+    document.body.setAttribute("aria-busy", "true");
+    try {
+      const [a, b] = await Promise.all([askRun(request(state)), state.b ? askRun(request(state, state.b)) : null]);
+      if (ticket !== turn) return;
+      Object.assign(runs, { a, b });
+      delete document.body.dataset.error;
+    } catch (error) {
+      if (ticket === turn) complain(error);
+      return;
+    } finally {
+      if (ticket === turn) document.body.removeAttribute("aria-busy");
+    }
+  }
+  await draw();
+}
+
+/** Shows the selected view; what was focused stays so. */
+async function draw() {
+  const ticket = ++turn;
+  const name = state.view in VIEWS ? state.view : "journey";
+  const sides = /** @type {("a" | "b" | "diff")[]} */ (!runs.b || state.ab === "a" ? ["a"] : state.ab === "both" ? ["a", "b"] : [state.ab]);
+  const panes = sides.map((side) => h("section", { class: "pane", "data-side": side, "aria-label": runs.b ? t(`side.${side}`) : t(`view.${name}`) }));
+  try {
+    const module = await VIEWS[name]();
+    await Promise.all(
+      panes.map(async (pane, i) => {
+        if (runs.b) pane.append(h("p", { class: "side" }, t(`side.${sides[i]}`)));
+        try {
+          await module.render(pane, context(sides[i]));
+        } catch (error) {
+          pane.append(told(error));
+        }
+      }),
+    );
+    if (ticket !== turn) return;
+    view = module;
+  } catch (error) {
+    if (ticket !== turn) return;
+    panes[0].append(told(error));
+  }
+  const key = document.activeElement?.getAttribute("data-key");
+  const within = document.activeElement?.closest("main, #rail, #playhead");
+  const at = scrollY;
+  const shownContext = context(sides[0]);
+  parts.rail.replaceChildren(map(shownContext));
+  parts.tabs.replaceChildren(...tabs(available(model), name));
+  parts.header.replaceChildren(...header(model, runs, offline));
+  parts.playhead.replaceChildren(...playhead(shownContext));
+  parts.main.replaceChildren(...panes);
+  parts.main.className = panes.length > 1 ? "two" : "";
+  scrollTo({ top: at, behavior: "instant" });
+  if (key) /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${CSS.escape(key)}"]`))?.focus({ preventScroll: true });
+  else if (within && document.activeElement === document.body) parts.main.focus({ preventScroll: true });
+  document.title = `${t(`view.${name}`)} · ${model.name} · Regard`;
+  document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
+}
+
+/** @param {any} error */
+const told = (error) => h("p", { class: "error", role: "alert" }, error?.offline ? t("offlineMissing") : String(error?.message ?? error));
+
+/** @param {any} error */
+function complain(error) {
+  document.body.dataset.error = String(error?.message ?? error);
+  parts.main.replaceChildren(told(error));
+}
+
+const parts = frame();
+
+document.addEventListener("keydown", (event) => {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.altKey || event.ctrlKey || event.metaKey || target.closest("input, textarea, select, [contenteditable]") || !runs.a) return;
+  if (event.key === " " && target.closest("button, a, summary, [role=button]")) return;
+  const ctx = context("a");
+  const handler = view?.keys?.[event.key] ?? KEYS[event.key];
+  if (!handler) return;
+  event.preventDefault();
+  handler(ctx);
+});
+
+/** Keys that mean the same in every view. @type {Record<string, (ctx: Context) => void>} */
+const KEYS = {
+  ArrowUp: ({ sel, stack }) => set({ layer: Math.min(stack.layers - 1, sel.layer + 1) }),
+  ArrowDown: ({ sel }) => set({ layer: Math.max(0, sel.layer - 1) }),
+  "[": ({ sel }) => set({ head: Math.max(0, sel.head - 1) }),
+  "]": ({ sel, model }) => set({ head: Math.min(model.model.heads - 1, sel.head + 1) }),
+  ",": (ctx) => ctx.follow(ctx.stack.text, Math.max(0, ctx.position - 1)),
+  ".": (ctx) => ctx.follow(ctx.stack.text, Math.min(ctx.run.tokens(ctx.stack.text).length - 1, ctx.position + 1)),
+};
+
+async function start() {
+  try {
+    model = await askModel();
+  } catch (error) {
+    return complain(error);
+  }
+  const given = read(location.hash);
+  const own = model.decoding ?? {};
+  const first = offline ? (await askRun({})).answer.request : null;
+  const begin = { beam: Math.min(own.beam ?? 4, model.limits?.beam ?? 16), alpha: own.length_penalty ?? 0.6 };
+  const text = first ? first.text : model.examples?.[0] ?? "";
+  if (!given.text || first) history.replaceState(null, "", "#" + write({ ...given, ...(location.hash.includes("beam=") ? {} : begin), text, ...(first ? { pair: first.pair ?? "", target: first.target ?? "" } : {}) }));
+  subscribe(update);
+  addEventListener("popstate", restore);
+  addEventListener("hashchange", restore);
+  onTheme(() => draw());
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (Math.abs(innerWidth - width) < 24) return;
+    width = innerWidth;
+    draw();
+  });
+  restore();
+}
+
+start();

@@ -1,0 +1,112 @@
+/** What is being looked at: one selection, shared by all views and kept in the address. */
+
+export const DEFAULTS = {
+  view: "journey",
+  text: "",
+  pair: "",
+  target: "",
+  beam: 4,
+  alpha: 0.6,
+  temperature: 0,
+  top_k: 0,
+  top_p: 1,
+  seed: 0,
+  max_tokens: 64,
+  patch: "", // JSON: changes made to the model
+  order: "", // of the source tokens: "2,0,1"
+  prefix: "", // ids that the output begins with
+  checkpoint: "",
+  b: "", // JSON: what the second run has different
+  ab: "a", // shown: a, b, both, diff
+  t: 0, // position in the target or text that is being followed
+  stack: "",
+  kind: "self_attention",
+  layer: 0,
+  head: 0,
+  q: 0, // position in the source that is followed (encoder)
+  k: -1, // key that is looked at, -1: none
+  card: 0,
+  depth: 2, // 1 story, 2 picture, 3 numbers, 4 code
+  stage: "weights", // of a head: scores, scaled, masked, weights, value_weighted
+  cell: "", // of the microscope: "name:i,j,..."
+  x: "", // what else a view wants to remember: "key=value;..."
+  lang: "",
+};
+
+/** @typedef {typeof DEFAULTS} State */
+
+/** @type {State} */
+export let state = { ...DEFAULTS };
+/** @type {Set<(changed: Set<string>) => void>} */
+const listeners = new Set();
+
+/** @param {(changed: Set<string>) => void} listener */
+export const subscribe = (listener) => listeners.add(listener);
+
+/** Changes the selection, the address and the page. @param {Partial<State>} changes @param {{push?: boolean}} [how] */
+export function set(changes, how = {}) {
+  const changed = new Set(Object.keys(changes).filter((key) => /** @type {any} */ (state)[key] !== /** @type {any} */ (changes)[key]));
+  if (!changed.size) return;
+  state = { ...state, ...changes };
+  const method = how.push || changed.has("view") || changed.has("text") ? "pushState" : "replaceState";
+  try {
+    history[method](null, "", "#" + write(state));
+  } catch {
+    location.hash = write(state); // some frames forbid it
+  }
+  for (const listener of listeners) listener(changed);
+}
+
+/** What a view remembers under a name of its own. @param {string} key @param {string} [fallback] */
+export function extra(key, fallback = "") {
+  return new URLSearchParams(state.x).get(key) ?? fallback;
+}
+
+/** @param {Record<string, string | number>} changes */
+export function setExtra(changes) {
+  const all = new URLSearchParams(state.x);
+  for (const [key, value] of Object.entries(changes)) all.set(key, String(value));
+  set({ x: all.toString() });
+}
+
+/** The address of a selection: what differs from the defaults. @param {Partial<State>} selection */
+export function write(selection) {
+  const parts = new URLSearchParams();
+  for (const [key, value] of Object.entries(selection)) if (value !== /** @type {any} */ (DEFAULTS)[key]) parts.set(key, String(value));
+  return parts.toString();
+}
+
+/** @param {string} hash @returns {State} */
+export function read(hash) {
+  /** @type {any} */
+  const found = { ...DEFAULTS };
+  for (const [key, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
+    if (!(key in DEFAULTS)) continue;
+    const number = typeof found[key] === "number";
+    if (!number || Number.isFinite(Number(value))) found[key] = number ? Number(value) : value;
+  }
+  return found;
+}
+
+export function restore() {
+  const before = state;
+  state = read(location.hash);
+  const changed = new Set(Object.keys(state).filter((key) => /** @type {any} */ (state)[key] !== /** @type {any} */ (before)[key]));
+  for (const listener of listeners) listener(changed);
+}
+
+/** What is asked of the model for A, or with B's differences. @param {State} selection @param {string} [differences] */
+export function request(selection, differences = "") {
+  const s = { ...selection, ...(differences ? JSON.parse(differences) : {}) };
+  return {
+    text: s.text,
+    pair: s.pair || null,
+    target: s.target || null,
+    decode: { beam: s.beam, length_penalty: s.alpha, temperature: s.temperature, top_k: s.top_k, top_p: s.top_p, seed: s.seed, max_tokens: s.max_tokens },
+    patch: s.patch ? JSON.parse(s.patch) : [],
+    order: s.order ? s.order.split(",").map(Number) : null,
+    prefix: s.prefix ? s.prefix.split(",").map(Number) : null,
+    checkpoint: s.checkpoint || null,
+  };
+}
+export const RUN_KEYS = ["text", "pair", "target", "beam", "alpha", "temperature", "top_k", "top_p", "seed", "max_tokens", "patch", "order", "prefix", "checkpoint"];

@@ -1,0 +1,24 @@
+/** All that the page says, in English. */
+/** @type {Record<string, string>} */
+export const en = {
+  // frame
+  "view.journey": "Journey", "view.atlas": "Attention", "view.head": "Head", "view.microscope": "Microscope", "view.decoding": "Decoding", "view.beam": "Beam", "view.lens": "Lens", "view.whatif": "What if", "view.positions": "Positions", "view.space": "Embeddings", "view.alignment": "Alignment", "view.time": "Training", "view.weights": "Weights",
+  "side.a": "A", "side.b": "B", "side.diff": "B − A",
+  "stack.encoder": "encoder", "stack.decoder": "decoder",
+  "kind.self_attention": "self-attention", "kind.cross_attention": "cross-attention", "kind.feed_forward": "feed-forward",
+  "text.source": "source", "text.target": "target", "text.text": "text",
+  "map.title": "The model", "map.output": "linear, softmax", "map.heads": "states", "map.memory": "memory →", "map.embedding": "embedding", "map.position": "position",
+  "map.width": "width {n}", "map.hidden": "feed-forward {n}", "map.heads2": "{n} heads of {k}", "map.post": "post-norm", "map.pre": "pre-norm", "map.tied": "output tied to the embedding", "map.untied": "output of its own",
+  "map.pos.sinusoidal": "sinusoidal positions", "map.pos.sinusoidal-halves": "sinusoidal positions in halves", "map.pos.learned": "learned positions", "map.pos.rotary": "rotary positions", "map.pos.none": "no positions",
+  sentence: "Sentence", prompt: "Text to continue", forced: "Output", forcedEmpty: "empty: the model decides", secondText: "Second text", run: "Run",
+  decodingSettings: "How it decodes", beamWidth: "beam", lengthPenalty: "length penalty", temperature: "temperature", seed: "seed", maxTokens: "at most",
+  parameters: "{n} parameters", copyLink: "copy link", offline: "saved run, no server", offlineMissing: "This is not in the saved file: open the model with regard look to see it.", language: "language",
+  attention: "attention", layer: "layer", head: "head", difference: "B − A", dropB: "drop B", differentShapes: "A and B have different numbers of tokens, so they cannot be subtracted: show them side by side.",
+  honest: "Attention is not alignment and not an explanation: it says where a head looked, not what that changed. The effect of leaving a head out stands beside it in the Attention view.",
+  row: "row", column: "column", firstRows: "the first {n} of {of} rows", vector: "vector", range: "colours from {low} to {high}", table: "table", asTable: "as a table", copyPython: "copy as Python",
+  // journey
+  // attention
+  // decoding
+  // lens
+  // spaces
+};

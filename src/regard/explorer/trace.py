@@ -1,0 +1,202 @@
+"""Runs that can be looked into: a text goes through the model, and every number on its way is kept.
+
+run = regard.look("runs/en-de", "A dog runs.")
+run["decoder.layers.0.cross_attention.weights"]   # [head, query:target, key:source]
+run.save("dog.html")                              # the whole run as one page
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard import __version__
+from regard.decoding.engine import Engine
+from regard.decoding.reader import Reader
+from regard.decoding.translator import Translator
+from regard.errors import InputError
+from regard.explorer import space
+from regard.explorer.anatomy import Anatomy
+from regard.explorer.checkpoints import Checkpoints
+from regard.explorer.derived import Derived, derive
+from regard.explorer.passes import Pass
+from regard.explorer.requests import LIMITS, MissingError, Request, read_request
+from regard.explorer.source import find_source
+from regard.explorer.tasks import Made, run_task
+from regard.folder import Contents, choose_device, read_folder, write_atomically, write_text
+from regard.model.observe import Seen
+from regard.text.tokenizer import Vocabularies
+
+
+class Explorer:
+    """A model to look into, and the last runs of it."""
+
+    def __init__(self, contents: Contents, name: str, folder: Path | None = None) -> None:
+        self.contents, self.name, self.folder = contents, name, folder
+        self.anatomy = Anatomy(contents)
+        self.checkpoints = Checkpoints(contents, folder)
+        self.runs: OrderedDict[str, Run] = OrderedDict()
+        self.foreign: dict[str, Tensor | None] = {}  # by text, the pieces of the other language
+
+    @classmethod
+    def open(cls, path: Path | str, device: str = "auto") -> Explorer:
+        """The model in a folder."""
+        folder = Path(path)
+        return cls(read_folder(folder, choose_device(device)), folder.resolve().name, folder)
+
+    def describe(self) -> dict[str, Any]:
+        """The model as the page is told of it."""
+        names = ("tokens", "beam", "top", "weights", "runs", "ablation_batch")
+        decoding = read_request({"text": ""}, self.contents.settings.decoding).to_json()["decode"]
+        return {
+            "schema": 1,
+            "name": self.name,
+            "version": __version__,
+            **self.anatomy.describe(),
+            "checkpoints": self.checkpoints.describe(),
+            "decoding": decoding,
+            "examples": self.checkpoints.examples(),
+            "limits": {name: getattr(LIMITS, name) for name in names},
+        }
+
+    def run(self, request: Mapping[str, Any]) -> Run:
+        """Runs a text through the model; the same request again gives the run that is there already."""
+        asked = read_request(request, self.contents.settings.decoding)
+        name = identify(asked)
+        if name not in self.runs:
+            anatomy = self.anatomy if asked.checkpoint is None else self.checkpoints.model(asked.checkpoint)
+            started = time.perf_counter()
+            made = run_task(anatomy, asked)
+            self.runs[name] = Run(name, self, made, 1000 * (time.perf_counter() - started))
+        self.runs.move_to_end(name)
+        while len(self.runs) > LIMITS.runs:
+            self.runs.popitem(last=False)
+        return self.runs[name]
+
+    def find(self, name: str) -> Run:
+        """A run that is still remembered."""
+        if name not in self.runs:
+            raise MissingError(f"run {name[:40]}: is not remembered; run the text again")
+        self.runs.move_to_end(name)
+        return self.runs[name]
+
+    def near(self, side: str, token: int, count: int) -> dict[str, Any]:
+        """The pieces that lie nearest to one; see `space.near`."""
+        if side not in self.foreign:
+            self.foreign[side] = space.foreign_pieces(self.anatomy, side, self.folder)
+        return space.near(self.anatomy, side, token, count, self.foreign[side])
+
+    def source(self, name: str) -> dict[str, Any]:
+        """The line of code that makes the tensor of this name."""
+        known = next((run.derived[name] for run in self.runs.values() if name in run.derived), None)
+        return find_source(self.anatomy, name, None if known is None else known.source)
+
+
+class Run:
+    """One run: `answer` is its story as JSON, and each tensor is there by its name."""
+
+    def __init__(self, name: str, explorer: Explorer, made: Made, milliseconds: float) -> None:
+        self.name, self.explorer, self.made = name, explorer, made
+        self.derived: dict[str, Derived] = derive(made.run)
+        self.remembered: dict[str, Any] = {}  # what took long to find out about this run
+        tensors = {each: describe(self._kind(each), self._shape(each), self._axes(each)) for each in self.names()}
+        self.answer: dict[str, Any] = {"run": name, **made.answer, "ms": milliseconds, "tensors": tensors}
+        self.answer["warnings"] = made.warnings
+
+    @property
+    def passed(self) -> Pass:
+        return self.made.run
+
+    @property
+    def anatomy(self) -> Anatomy:
+        """The model that ran, which may be one of an earlier step."""
+        return self.made.run.anatomy
+
+    def names(self) -> list[str]:
+        """All that was seen, in the order in which it was computed, and what can be derived from it."""
+        return [*self.passed.seen, *self.derived]
+
+    def tensor(self, name: str) -> Seen:
+        """A tensor without the batch, and the meaning of each of its axes."""
+        if name in self.passed.seen:
+            return self.passed.seen[name]
+        if name not in self.derived:
+            raise MissingError(f"tensor {name[:100]}: this run has none of that name")
+        return Seen(self.derived[name].compute(), self.derived[name].axes)
+
+    def __getitem__(self, name: str) -> Tensor:
+        try:
+            return self.tensor(name).tensor
+        except MissingError as error:
+            raise KeyError(str(error)) from None
+
+    def save(self, path: Path | str) -> None:
+        """Writes the run as a page (.html), its story (.json) or its tensors (.safetensors)."""
+        from regard.explorer import export
+
+        path = Path(path)
+        if path.suffix == ".html":
+            write_text(path, export.page_html(self))
+        elif path.suffix == ".json":
+            write_text(path, export.run_json(self))
+        elif path.suffix == ".safetensors":
+            content = export.run_safetensors(self)
+            write_atomically(path, lambda temporary: temporary.write_bytes(content))
+        else:
+            raise InputError(f"{path}: a run is saved as .html, .json or .safetensors")
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, for notebooks."""
+        from regard.explorer.export import page_html
+
+        page = html.escape(page_html(self))
+        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" title="Regard"></iframe>'
+
+    def _kind(self, name: str) -> str:
+        return self.derived[name].kind if name in self.derived else "f32"
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self.derived[name].shape if name in self.derived else tuple(self.passed.seen[name].tensor.shape)
+
+    def _axes(self, name: str) -> tuple[str, ...]:
+        return self.derived[name].axes if name in self.derived else self.passed.seen[name].axes
+
+
+def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
+    """Runs a text through a model, a folder or an engine such as a Translator, and keeps all that can be seen.
+
+    `request` has the fields of a run beside the text: target, decode, patch, order, prefix, checkpoint and pair.
+    """
+    if isinstance(model, str | Path):
+        explorer = Explorer.open(model)
+    elif isinstance(model, Engine):
+        explorer = Explorer(contents_of(model), type(model).__name__.lower())
+    else:
+        raise InputError("look takes a model folder, or what regard.load gives")
+    return explorer.run({"text": text, **request})
+
+
+def contents_of(engine: Engine) -> Contents:
+    """What an engine was made from."""
+    if isinstance(engine, Translator):
+        return Contents(engine.settings, Vocabularies(engine.source, engine.target), engine.model)
+    vocabulary = engine.vocabulary
+    assert isinstance(engine, Reader) or engine.settings.task == "write"
+    return Contents(engine.settings, Vocabularies(vocabulary, vocabulary), engine.model)
+
+
+def identify(request: Request) -> str:
+    """A name for a run that the same request always gets."""
+    return hashlib.sha256(json.dumps(request.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def describe(kind: str, shape: tuple[int, ...], axes: tuple[str, ...]) -> dict[str, Any]:
+    return {"dtype": kind, "shape": list(shape), "axes": list(axes)}

@@ -1,0 +1,37 @@
+"""Weights kept along the way, so that one can look at the same sentence at several moments of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from regard.folder import HISTORY, write_tensors
+from regard.settings import TrainingSettings
+from regard.training.adapters import merged
+from regard.training.checkpoint import snapshot_path
+
+FIRST = 0.01
+"""The share of a run that is over at the first moment after step 0; from there each is the same factor later."""
+
+
+def moments(count: int, steps: int) -> list[int]:
+    """`count` steps of a run, or fewer in a short one: 0, and geometrically spaced ones, closest in the beginning."""
+    if count <= 2:
+        return [0, steps][2 - count :]
+    spaced = (round(steps * FIRST ** (1 - i / (count - 2))) for i in range(count - 1))
+    return sorted({0, steps, *spaced})
+
+
+def remember(folder: Path, settings: TrainingSettings, model: nn.Module, step: int, last: bool = False) -> None:
+    """Keeps the weights of this step, at half precision, if it is one of the moments or the last."""
+    if settings.history and (last or step in moments(settings.history, settings.steps)):
+        weights = {name: tensor.half() for name, tensor in merged(model).items()}
+        write_tensors(snapshot_path(folder / HISTORY, step), weights)
+
+
+def forget_after(folder: Path, step: int) -> None:
+    """Deletes what was kept after the step that a run goes on from."""
+    for path in (folder / HISTORY).glob("step-*.safetensors"):
+        if path > snapshot_path(folder / HISTORY, step):
+            path.unlink()

@@ -1,0 +1,108 @@
+"""A real server on a real socket and a real browser that looks at it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from regard.cli.look import listen
+from regard.explorer.app import create_app
+from regard.explorer.trace import Explorer
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium, then the browser tests run")
+    with sync_playwright() as playwright:
+        yield (started := playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS))
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[[Explorer], str]]:
+    """Serves models, each on a port of its own, until the tests are over; gives the address."""
+    servers: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def start(explorer: Explorer) -> str:
+        socket = listen("127.0.0.1", 0)
+        server = uvicorn.Server(uvicorn.Config(create_app(explorer), log_level="warning", ws="none", lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{socket.getsockname()[1]}/"
+
+    yield start
+    for server, thread in servers:
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def glass() -> Explorer:
+    from regard.demo.glass import GLASS
+
+    return Explorer.open(GLASS, "cpu")
+
+
+@pytest.fixture(scope="session")
+def address(serve: Callable[[Explorer], str], glass: Explorer) -> str:
+    return serve(glass)
+
+
+class Watched:
+    """A page whose errors and requests are kept."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, address: str) -> Page:
+        """Goes to an address and waits until the page has drawn."""
+        self.page.goto("about:blank")
+        self.page.goto(address)
+        self.settle()
+        return self.page
+
+    def settle(self) -> None:
+        """Waits until nothing is being run or drawn any more."""
+        self.page.wait_for_selector("body[data-drawn]:not([aria-busy])")
+        self.page.wait_for_load_state("networkidle")
+
+
+@pytest.fixture
+def watched(browser: Browser) -> Iterator[Watched]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield (found := Watched(context.new_page()))
+    context.close()
+    assert not found.errors, found.errors
+
+
+def downloads(page: Page, press: Callable[[], object], folder: Path) -> Path:
+    """The file that pressing something saves."""
+    with page.expect_download() as waiting:
+        press()
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
