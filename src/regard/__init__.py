@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.decoding.writer import Writer
     from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
     from regard.evaluation.scores import compare, score
+    from regard.explorer.trace import look
     from regard.model.observe import observe
     from regard.settings import Settings
     from regard.training.trainer import resume, train
@@ -40,6 +41,7 @@ _HOMES = {
     "SettingsError": "errors",
     "compare": "evaluation.scores",
     "score": "evaluation.scores",
+    "look": "explorer.trace",
     "observe": "model.observe",
     "Settings": "settings",
     "resume": "training.trainer",
@@ -61,6 +63,7 @@ __all__ = [
     "Writer",
     "compare",
     "load",
+    "look",
     "observe",
     "resume",
     "score",

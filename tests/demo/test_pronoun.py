@@ -1,4 +1,4 @@
-"""In a model that knows what "it" is, some head can be named without which it does not."""
+"""In a model that knows what "it" is, some head can be named that decides it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from regard.demo.glass import GLASS
-from regard.demo.pronoun import TIRED, WIDE, HeadEffect, find_pronoun_heads, silence
+from regard.demo.pronoun import TIRED, WIDE, HeadEffect, find_pronoun_heads, silence, swap
 from regard.folder import Contents, build_model, read_folder
 
 
 def require_a_head(effects: list[HeadEffect]) -> None:
-    """Alone, it turns il into elle or elle into il; it looks at a noun, or at the adjective that tells which."""
-    assert all(effect.odds > 2 for effect in effects), "the whole model prefers the right pronoun"
-    flipping = [effect for effect in effects if effect.flips]
-    assert flipping
-    assert all(effect.odds_without < effect.odds - 2 for effect in flipping)
+    """Which one it is differs from one training to another; that there is one does not."""
+    assert all(effect.whole.odds > 2 and not effect.whole.flipped for effect in effects)
+    deciding = [effect for effect in effects if effect.silenced.flipped or effect.swapped.flipped]
+    assert deciding
+    assert all(effect.strength > effect.whole.odds for effect in deciding)
 
 
 @pytest.fixture(scope="module")
@@ -33,28 +33,28 @@ def test_every_head_is_tried_on_both_sentences_and_the_strongest_is_first(effect
     tried = {(effect.example, effect.site, effect.head) for effect in effects}
     assert len(tried) == len(effects) == 2 * 6 * 2  # sentences, attentions, heads
     assert {effect.example for effect in effects} == {TIRED, WIDE}
-    changes = [effect.odds_without - effect.odds for effect in effects]
-    assert changes == sorted(changes)
+    strengths = [effect.strength for effect in effects]
+    assert strengths == sorted(strengths, reverse=True)
 
 
-def test_attention_is_shared_out_by_piece(effects: list[HeadEffect]) -> None:
+def test_attention_is_told_by_piece(effects: list[HeadEffect]) -> None:
     for effect in effects:
-        adjective = effect.example.asks[1]
-        assert list(effect.attention) == (["▁it", adjective] if effect.site.startswith("encoder") else ["'"])
+        asks = effect.example.asks if effect.site.startswith("encoder") else ("'",)
+        assert tuple(effect.attention) == asks
+        within_french = effect.site.endswith("self_attention") and effect.site.startswith("decoder")
         for shares in effect.attention.values():
             assert sum(shares.values()) == pytest.approx(1)
-            assert (
-                ("▁street" in shares)
-                == ("▁rue" not in shares)
-                == ("decoder" not in effect.site or "cross" in effect.site)
-            )
+            assert ("▁rue" in shares, "▁street" in shares) == (within_french, not within_french)
 
 
 def test_a_model_that_has_learnt_nothing_has_no_such_head() -> None:
     glass = read_folder(GLASS)
     torch.manual_seed(0)
     fresh = Contents(glass.settings, glass.vocabularies, build_model(glass.settings, glass.vocabularies).eval())
-    assert not any(effect.flips for effect in find_pronoun_heads(fresh))
+    effects = find_pronoun_heads(fresh)
+    assert not any(effect.silenced.flipped or effect.swapped.flipped for effect in effects)
+    with pytest.raises(AssertionError):
+        require_a_head(effects)
 
 
 def test_silencing_takes_one_head_and_leaves_the_others() -> None:
@@ -63,6 +63,17 @@ def test_silencing_takes_one_head_and_leaves_the_others() -> None:
     assert silent[:, 1].abs().sum() == 0
     torch.testing.assert_close(silent[:, [0, 2]], context[:, [0, 2]])
     assert context[:, 1].abs().sum() > 0
+
+
+def test_swapping_exchanges_two_positions_of_one_head_once_both_are_there() -> None:
+    weights = torch.rand(2, 3, 4, 5)
+    swapped = swap(1, 0, 3)(weights)
+    torch.testing.assert_close(swapped[:, 1], weights[:, 1][..., [3, 1, 2, 0, 4]])
+    torch.testing.assert_close(swapped[:, [0, 2]], weights[:, [0, 2]])
+    torch.testing.assert_close(swap(1, 0, 5)(weights), weights)
+    some = swap(1, 0, 3, [1, 2])(weights)
+    torch.testing.assert_close(some[:, 1, [1, 2]], swapped[:, 1, [1, 2]])
+    torch.testing.assert_close(some[:, :, [0, 3]], weights[:, :, [0, 3]])
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
-"""Which head finds what "it" stands for: each is silenced in turn, and what becomes of the pronoun is measured.
+"""Which head finds what "it" stands for: each is silenced, then made to mistake one noun for the other.
 
 "The animal didn't cross the street because it was too tired" is about the animal (il), "... too wide" about the
-street (elle). A head that matters is one without which the model says the other pronoun.
+street (elle). A head that matters is one whose silence or mistake makes the model say the other pronoun.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.decoding.translator import Translator
 from regard.folder import Contents
 from regard.model.attention import Attention
-from regard.model.observe import Edit, Trace, observe
+from regard.model.observe import Edit, Seen, Trace, observe
 from regard.model.transformer import EncoderDecoder
 
 
@@ -24,18 +24,27 @@ class Example(NamedTuple):
     """A sentence, its translation up to the pronoun, and what could follow."""
 
     source: str
-    asks: tuple[str, ...]  # pieces that could look for the noun
     prefix: str
     right: str
     wrong: str
+    asks: tuple[str, str]  # the pieces that could look for the noun: the pronoun and the adjective
 
 
 _ENGLISH, _FRENCH = (
     "The animal didn't cross the street because it was too",
     "L'animal n'a pas traversé la rue parce qu'",
 )
-TIRED = Example(f"{_ENGLISH} tired.", ("▁it", "▁tired"), _FRENCH, "il", "elle")
-WIDE = Example(f"{_ENGLISH} wide.", ("▁it", "▁wide"), _FRENCH, "elle", "il")
+TIRED = Example(f"{_ENGLISH} tired.", _FRENCH, "il", "elle", ("▁it", "▁tired"))
+WIDE = Example(f"{_ENGLISH} wide.", _FRENCH, "elle", "il", ("▁it", "▁wide"))
+NOUNS = {"source": ("▁animal", "▁street"), "target": ("animal", "▁rue")}
+
+
+class Outcome(NamedTuple):
+    """What a model makes of a sentence."""
+
+    odds: float  # log p(right pronoun) - log p(wrong pronoun) after the right words
+    translation: str  # greedy
+    flipped: bool  # whether that has the wrong pronoun, after the right words
 
 
 @dataclass(frozen=True)
@@ -43,28 +52,54 @@ class HeadEffect:
     """What one head does for the pronoun of one sentence."""
 
     example: Example
-    site: str  # "decoder.layers.1.cross_attention"
+    site: str  # "encoder.layers.1.self_attention"
     head: int
     attention: dict[str, dict[str, float]]
     """What it looks at: in the encoder from "it" and from the adjective, in the decoder where the pronoun is due."""
-    odds: float  # log p(right pronoun) - log p(wrong pronoun)
-    odds_without: float  # the same without this head
-    translation: str  # without this head, greedy
+    whole: Outcome
+    silenced: Outcome  # its context is zero
+    swapped: Outcome  # its attention to the one noun goes to the other; in the encoder, that of "it" and the adjective
 
     @property
-    def flips(self) -> bool:
-        """Whether without this head the translation has the wrong pronoun, and the sentence up to it as before."""
-        return self.translation.startswith(f"{self.example.prefix}{self.example.wrong} ")
+    def strength(self) -> float:
+        """By how much the right pronoun loses, in nats."""
+        return self.whole.odds - min(self.silenced.odds, self.swapped.odds)
 
 
-def find_pronoun_heads(contents: Contents, examples: Sequence[Example] = (TIRED, WIDE)) -> list[HeadEffect]:
-    """The effect of every head on the pronoun of each example, the strongest first."""
-    found = [effect for example in examples for effect in _Silencing(contents, example).effects()]
-    return sorted(found, key=lambda effect: effect.odds_without - effect.odds)
+def find_pronoun_heads(contents: Contents) -> list[HeadEffect]:
+    """The effect of every head on the pronoun of the two sentences, the strongest first."""
+    found = [effect for example in (TIRED, WIDE) for effect in _Experiment(contents, example).effects()]
+    return sorted(found, key=lambda effect: -effect.strength)
 
 
-class _Silencing:
-    """One example, run with and without each head."""
+def silence(head: int) -> Edit:
+    """An edit of an attention's `context` after which this head says nothing."""
+
+    def edit(context: Tensor) -> Tensor:
+        changed = context.clone()
+        changed[:, head] = 0.0
+        return changed
+
+    return edit
+
+
+def swap(head: int, one: int, other: int, rows: Sequence[int] | None = None) -> Edit:
+    """An edit of an attention's `weights` after which this head, from some rows or all, takes two keys for each other."""
+
+    def edit(weights: Tensor) -> Tensor:
+        if max(one, other) >= weights.shape[-1]:  # while decoding, what is not there yet
+            return weights
+        order = list(range(weights.shape[-1]))
+        order[one], order[other] = other, one
+        changed, asking = weights.clone(), slice(None) if rows is None else rows
+        changed[:, head, asking] = weights[:, head, asking][..., order]
+        return changed
+
+    return edit
+
+
+class _Experiment:
+    """One example, run as it is and with each head changed."""
 
     def __init__(self, contents: Contents, example: Example) -> None:
         assert isinstance(contents.model, EncoderDecoder)
@@ -78,30 +113,40 @@ class _Silencing:
         self.pieces = {"source": source.pieces(sides[0]), "target": target.pieces(sides[1])}
 
     def effects(self) -> list[HeadEffect]:
-        odds, trace = self.run({})
+        whole, trace = self.run({})
         found = []
         for site, module in self.model.named_modules():
             for head in range(module.heads) if isinstance(module, Attention) else ():
-                edits = {f"{site}.context": silence(head)}
-                with observe(self.model, edits):
-                    translation = self.translator(self.example.source, beam=1)
-                seen = self.attention(trace, site, head)
-                found.append(HeadEffect(self.example, site, head, seen, odds, self.run(edits)[0], translation))
+                silenced, _ = self.run({f"{site}.context": silence(head)})
+                swapped, _ = self.run({f"{site}.weights": self.mistake(site, head)})
+                seen = self.attention(trace[f"{site}.weights"], head)
+                found.append(HeadEffect(self.example, site, head, seen, whole, silenced, swapped))
         return found
 
-    @torch.inference_mode()
-    def run(self, edits: Mapping[str, Edit]) -> tuple[float, Trace]:
-        """The log-odds of the right pronoun where it is due, after the right words, and the trace of the run."""
-        with observe(self.model, edits) as trace:
-            scores = self.model(*self.tokens, None)[0, -1]
-        return float(scores[self.right] - scores[self.wrong]), trace
+    def mistake(self, site: str, head: int) -> Edit:
+        """This head takes one noun for the other: in the encoder when "it" or the adjective asks, else whoever asks."""
+        own = site.endswith("self_attention")
+        text = "target" if own and site.startswith("decoder") else "source"
+        one, other = (self.pieces[text].index(noun) for noun in NOUNS[text])
+        asks = [self.pieces["source"].index(piece) for piece in self.example.asks]
+        return swap(head, one, other, asks if site.startswith("encoder") else None)
 
-    def attention(self, trace: Trace, site: str, head: int) -> dict[str, dict[str, float]]:
+    @torch.inference_mode()
+    def run(self, edits: Mapping[str, Edit]) -> tuple[Outcome, Trace]:
+        """What comes out under these edits, and the trace of the run up to the pronoun."""
+        example = self.example
+        with observe(self.model, edits):
+            translation = self.translator(example.source, beam=1)
+        with observe(self.model, edits) as trace:
+            logits = self.model(*self.tokens, None)[0, -1]
+        flipped = translation.startswith(f"{example.prefix}{example.wrong} ")
+        return Outcome(float(logits[self.right] - logits[self.wrong]), translation, flipped), trace
+
+    def attention(self, seen: Seen, head: int) -> dict[str, dict[str, float]]:
         """The share of each piece that this head looks at, by the piece that asks."""
-        weights, axes = trace[f"{site}.weights"]
-        asking, keys = (self.pieces[axis.partition(":")[2]] for axis in axes[2:])
-        rows = [asking.index(piece) for piece in self.example.asks] if site.startswith("encoder") else [-1]
-        return {asking[row]: _shares(keys, weights[0, head, row].tolist()) for row in rows}
+        asking, keys = (self.pieces[axis.partition(":")[2]] for axis in seen.axes[2:])
+        rows = [asking.index(piece) for piece in self.example.asks if piece in asking] or [-1]
+        return {asking[row]: _shares(keys, seen.tensor[0, head, row].tolist()) for row in rows}
 
 
 def _shares(pieces: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
@@ -110,14 +155,3 @@ def _shares(pieces: Sequence[str], weights: Sequence[float]) -> dict[str, float]
     for piece, weight in zip(pieces, weights, strict=True):
         shares[piece] += weight
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-
-def silence(head: int) -> Edit:
-    """An edit of an attention's `context` after which this head says nothing."""
-
-    def edit(context: Tensor) -> Tensor:
-        changed = context.clone()
-        changed[:, head] = 0.0
-        return changed
-
-    return edit

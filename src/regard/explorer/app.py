@@ -55,11 +55,11 @@ def create_app(explorer: Explorer, page: Path | None = None, hosts: Sequence[str
     return Starlette(routes=routes(explorer, page), middleware=[guard], exception_handlers=handlers)
 
 
-def serve(explorer: Explorer, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Answers until it is interrupted."""
+def serve(explorer: Explorer, host: str = "127.0.0.1", port: int = 8000, hosts: Sequence[str] = ()) -> None:
+    """Answers until it is interrupted; `hosts` are further names by which others may call this machine."""
     import uvicorn
 
-    uvicorn.run(create_app(explorer, hosts=[host]), host=host, port=port, log_level="warning")
+    uvicorn.run(create_app(explorer, hosts=[host, *hosts]), host=host, port=port, log_level="warning")
 
 
 def routes(explorer: Explorer, page: Path | None = None) -> list[BaseRoute]:
@@ -277,7 +277,7 @@ class Guard:
 
         app: Callable[[Scope, Receive, Send], Awaitable[None]] = self.app
         if host not in self.hosts:
-            app = JSONResponse({"error": f"this server does not answer to the name {host[:100]!r}"}, 403)
+            app = JSONResponse({"error": f"this server does not answer to the name {host[:100]!r}"}, 400)
         elif headers.get(b"sec-fetch-site", b"none") == b"cross-site" and scope["path"] != "/":
             app = JSONResponse({"error": "this server answers its own page only"}, 403)
         await app(scope, receive, answer)

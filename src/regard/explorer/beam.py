@@ -30,13 +30,14 @@ class Tree:
 
     def __init__(self, begin: int, width: int, limit: int) -> None:
         self.width, self.limit = width, limit
+        self.beaten = f"not among the {width} best"
         self.nodes = [Node(None, begin)]
         self.alive = [0]  # the nodes of the hypotheses that live, in their order
         self.final = 0
 
     def watch(self, _sentence: int, candidates: Sequence[Candidate], fates: Sequence[Fate]) -> None:
         """Takes note of one step."""
-        before, self.alive = self.alive, []
+        before, self.alive, known = self.alive, [], len(self.nodes)
         for candidate, fate in zip(candidates, fates, strict=True):
             parent = before[candidate.parent]
             possible = candidate.total > -float("inf")
@@ -48,8 +49,13 @@ class Tree:
             if fate == "found":
                 node.state, node.reason = "done", "ended"
             elif fate == "dropped":
-                node.state, node.reason = "pruned", f"not among the {self.width} best"
+                node.state, node.reason = "pruned", self.beaten
             self.nodes.append(node)
+        for place in {*before} - {node.parent for node in self.nodes[known:]} - {-1}:
+            self.nodes[place].state, self.nodes[place].reason = (
+                "pruned",
+                self.beaten,
+            )  # none of its ways on was looked at
 
     def finish(self, best: Hypothesis, end: int) -> None:
         """Says what became of those that were alive at the end, and which one won."""

@@ -18,8 +18,16 @@ HISTORY = "history"
 STEP = re.compile(r"step-(\d{8,})\.safetensors")
 MODELS = 4
 """Models of earlier steps that are kept in memory."""
-EXAMPLES = {"source": "translate", "text": "classify", "prompt": "write"}
+SHOWN = ("source", "text", "prompt")
 """The labels under which the training log shows a text that the model was given."""
+EXAMPLES = {
+    "translate": "The animal didn't cross the street because it was too tired.",
+    "write": "Once upon a time",
+    "fill": "Paris is the [MASK] of France.",
+    "classify": "A moving film.",
+    "embed": "A dog runs in the garden.",
+}
+"""Texts to begin with where there is no log."""
 
 
 class Checkpoints:
@@ -61,13 +69,14 @@ class Checkpoints:
         return found
 
     def examples(self, most: int = 6) -> list[str]:
-        """Texts to begin with: those that the model was shown when it was evaluated."""
+        """Texts to begin with: those that the model was shown when it was evaluated, or else one for its task."""
         texts: dict[str, None] = {}
         for event in self.evaluations():
             for row in event["sample"] or []:
-                if isinstance(row, list) and len(row) == 2 and row[0] in EXAMPLES and isinstance(row[1], str):
-                    texts[row[1]] = None
-        return [text for text in texts if 0 < len(text) <= 200][-most:]
+                if isinstance(row, list) and len(row) == 2 and row[0] in SHOWN and isinstance(row[1], str):
+                    texts[row[1].replace("[…]", " [MASK]").strip()] = None
+        found = [text for text in texts if 0 < len(text) <= 200]
+        return found[-most:] or [EXAMPLES[self.contents.settings.task]]
 
     def model(self, name: str) -> Anatomy:
         """The model as it was at this step."""

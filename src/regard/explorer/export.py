@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ PAGE = Path(__file__).parent / "page"
 MOST_BYTES = 50_000_000
 MOST_FULL = 2_000_000
 """Numbers up to which the tensors in a page are float32; more of them are float16."""
+WINDOW = 12
+"""Positions that the page's lens shows at once."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -62,9 +65,13 @@ def halved(tensor: Tensor) -> Tensor:
 
 
 def safetensors_bytes(tensors: Mapping[str, Tensor], axes: Mapping[str, tuple[str, ...]]) -> bytes:
-    """Tensors as the bytes of a safetensors file, with what their axes mean."""
+    """Tensors as the bytes of a safetensors file, with what their axes mean; the same tensors give the same bytes."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    return save(plain, {f"axes.{name}": " ".join(names) for name, names in axes.items()} or None)
+    content = save(plain, {f"axes.{name}": " ".join(names) for name, names in axes.items()} or None)
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # where the numbers begin, they lie well in memory
+    return struct.pack("<Q", len(header)) + header + content[8 + size :]
 
 
 def page_html(run: Run, *, page: Path | None = None) -> str:
@@ -153,8 +160,25 @@ def responses(run: Run, small: bool) -> dict[str, Any]:
         found[f"api/embeddings/map?side={side}&n=400"] = space.embedding_map(anatomy, side, 400, [])
         named = f"api/embeddings/map?side={side}&n=400&ids={','.join(map(str, ids))}"
         found[named] = space.embedding_map(anatomy, side, 400, ids)
+    found |= lens_responses(run)
     for name in run.names():
         found[f"api/source?name={name}"] = explorer.source(name)
     for name in parameters(anatomy.model) if small else ():
         found[f"api/weights/summary?name={name}"] = weights.summarize(anatomy, name)
+    return found
+
+
+def lens_responses(run: Run) -> dict[str, Any]:
+    """How the tokens in each window of the lens are written, where nothing else in the answer says it."""
+    told = [token for tokens in run.answer["tokens"].values() for token in tokens]
+    told += [token for step in run.answer["steps"] for token in (step["chosen"], *step["top"])]
+    known, side, found = {token["id"] for token in told}, run.anatomy.written, {}
+    for name in (f"{stack}.lens.ids" for stack in run.anatomy.stacks):
+        if name in run.derived:
+            best = run[name][:, :, 0]  # [P, T]
+            for start in range(max(1, best.shape[1] - WINDOW + 1)):
+                missing = sorted(set(best[:, start : start + WINDOW].flatten().tolist()) - known)
+                address = f"api/embeddings/map?side={side}&n=1&ids={','.join(map(str, missing))}"
+                if missing and address not in found:
+                    found[address] = space.embedding_map(run.anatomy, side, 1, missing)
     return found

@@ -137,10 +137,11 @@ def new_step(anatomy: Anatomy, task: Task) -> Step:
     specials, model = anatomy.lexicons[anatomy.written].tokenizer.specials, anatomy.model
     after = NextToken(specials, task.settings.repetition_penalty)
     changed = bool(task.edits) or task.keep is not None
+    device = next(model.parameters()).device
     if isinstance(model, EncoderDecoder):
         if not changed and task.read[-1] == anatomy.lexicons["source"].tokenizer.specials.end:
             return TranslationStep(model, [task.read[:-1]], specials, after)
-        return Rereading(translating(model, task), [specials.begin], after)
+        return Rereading(translating(model, task), [specials.begin], after, device)
     assert isinstance(model, Decoder)
     if not changed:
         return WritingStep(model, [task.read], after)
@@ -150,7 +151,7 @@ def new_step(anatomy: Anatomy, task: Task) -> Step:
             logits: Tensor = model(tokens)
         return logits
 
-    return Rereading(write, task.read, after)
+    return Rereading(write, task.read, after, device)
 
 
 def translating(model: EncoderDecoder, task: Task) -> Callable[[Tensor], Tensor]:
@@ -173,17 +174,20 @@ def translating(model: EncoderDecoder, task: Task) -> Callable[[Tensor], Tensor]
 class Rereading:
     """A step that remembers nothing but the tokens: right whatever is changed in the model, and slow."""
 
-    def __init__(self, forward: Callable[[Tensor], Tensor], tokens: Sequence[int], after: NextToken) -> None:
+    def __init__(
+        self, forward: Callable[[Tensor], Tensor], tokens: Sequence[int], after: NextToken, device: torch.device
+    ) -> None:
         self.forward, self.after = forward, after
-        self.tokens = torch.tensor([list(tokens)])
+        self.tokens = torch.tensor([list(tokens)], device=device)
 
     def start(self) -> Tensor:
         return self._next(self.tokens)
 
     def advance(self, tokens: Tensor, rows: Tensor, _sentences: Tensor | None) -> Tensor:
+        rows, tokens = rows.to(self.tokens.device), tokens.to(self.tokens.device)[:, None]
         self.after.select(rows)
-        self.tokens = torch.cat([self.tokens[rows.cpu()], tokens.cpu()[:, None]], 1)
-        return self._next(tokens.cpu()[:, None])
+        self.tokens = torch.cat([self.tokens[rows], tokens], 1)
+        return self._next(tokens)
 
     def _next(self, new: Tensor) -> Tensor:
         return self.after(self.forward(self.tokens)[:, -1], new)

@@ -92,9 +92,9 @@ def principal(rows: Tensor) -> tuple[Tensor, list[float]]:
     Of each axis the largest number is positive, so that the map is the same every time.
     """
     centred = (rows - rows.mean(0)).double()
-    variances, axes = torch.linalg.eigh(centred.mT @ centred)
-    variances, axes = variances.flip(0).clamp(min=0), axes.flip(1)[:, :2]
-    if axes.shape[1] < 2:
+    _, lengths, axes = torch.linalg.svd(centred, full_matrices=False)
+    variances, axes = lengths.square(), axes[:2].mT
+    if axes.shape[1] < 2:  # one piece is nowhere but in the middle
         axes = torch.cat([axes, torch.zeros_like(axes)], 1)
         variances = torch.cat([variances, torch.zeros_like(variances)])
     signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()

@@ -107,7 +107,12 @@ export class Run {
     const elements = names.reduce((sum, name) => sum + (this.answer.tensors[name]?.shape ?? [0]).reduce((/** @type {number} */ a, /** @type {number} */ b) => a * b, 1), 0);
     const dtype = elements > 500_000 ? "f16" : "f32";
     try {
-      const response = await ask(`api/run/${this.answer.run}/tensors?dtype=${dtype}&names=${names.join(",")}`);
+      const look = () => ask(`api/run/${this.answer.run}/tensors?dtype=${dtype}&names=${names.join(",")}`);
+      const response = await look().catch(async (error) => {
+        if (error.status !== 404) throw error;
+        this.answer.run = (await postJson("api/run", this.answer.request)).run; // the server keeps the last runs only
+        return look();
+      });
       const found = readSafetensors(await response.arrayBuffer());
       for (const [name, { resolve, reject }] of waiting) {
         const tensor = found.get(name);

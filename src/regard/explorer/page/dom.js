@@ -18,11 +18,11 @@ export function s(tag, props = {}, ...children) {
 
 function fill(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
-    if (value === null || value === undefined || value === false) continue;
+    if (value === null || value === undefined || (value === false && !name.startsWith("aria-"))) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "style" && typeof value === "object") Object.assign(element.style, value);
     else if (name === "value" || name === "checked" || name === "selected" || name === "disabled") element[name] = value;
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true && !name.startsWith("aria-") ? "" : String(value));
   }
   element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
   return element;

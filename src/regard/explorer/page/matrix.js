@@ -1,6 +1,6 @@
 /** A matrix as coloured cells on a canvas, with a cell that the keyboard can walk, and as a table. */
 
-import { color, dark, ink, scaleOf } from "regard/colors.js";
+import { color, dark, ink, rgb, scaleOf } from "regard/colors.js";
 import { fixed, h } from "regard/dom.js";
 import { t } from "regard/strings.js";
 
@@ -14,7 +14,7 @@ import { t } from "regard/strings.js";
  * @property {(row: number, column: number) => void} [onpick]
  * @property {(row: number, column: number) => string} [tell] what else is said of a cell
  * @property {{row?: number, column?: number}} [mark] the row and column that are followed
- * @property {(row: number, column: number) => boolean} [hatched] what is masked
+ * @property {(row: number, column: number) => boolean} [hatched] what is masked @property {(row: number, column: number) => boolean} [framed] cells with a golden frame
  * @property {number} [cell] side of a cell in pixels; else it fits @property {number} [digits] @property {boolean} [numbers] false: never printed
  * @property {number} [room] width in pixels that it may take
  */
@@ -95,6 +95,7 @@ export function matrix(m) {
   });
   const box = h("div", { class: "matrix" }, h("div", { class: "scroll" }, grid), h("div", { class: "under" }, legend(scale), readout));
   box.table = () => table(m);
+  box.under = under;
   return box;
 }
 
@@ -108,7 +109,7 @@ export function legend(scale) {
 /** The same as a table, for those who cannot see colours or want to copy it. @param {Matrix} m */
 export function table(m) {
   const rows = Math.min(m.rows, Math.max(1, Math.floor(2000 / Math.max(1, m.columns))));
-  const cells = (/** @type {number} */ i) => Array.from({ length: m.columns }, (_, j) => h("td", {}, m.hatched?.(i, j) ? "−∞" : fixed(m.at(i, j), m.digits ?? 3)));
+  const cells = (/** @type {number} */ i) => Array.from({ length: m.columns }, (_, j) => h("td", {}, fixed(m.at(i, j), m.digits ?? 3)));
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": m.label },
@@ -124,6 +125,8 @@ export function table(m) {
 function shapes(m, place, scale) {
   /** @type {Shape[]} */
   const found = [];
+  /** @type {Shape[]} */
+  const frames = [];
   const size = place.cell;
   const gap = size > 6 ? 1 : 0;
   const text = dark() ? "#d7dae0" : "#24272c";
@@ -135,6 +138,7 @@ function shapes(m, place, scale) {
       found.push({ kind: "cell", x, y, w: size - gap, h: size - gap, fill: out ? color(NaN, scale) : color(value, scale) });
       if (out && size >= 8) found.push({ kind: "line", x, y: y + size - gap, w: size - gap, h: -(size - gap), stroke: dark() ? "#565c66" : "#9a9da3", width: 1 });
       else if (place.numbers && !out) found.push({ kind: "text", x: x + size / 2, y: y + size / 2 + 4, text: fixed(value, m.digits ?? 2), fill: ink(value, scale), anchor: "middle" });
+      if (m.framed?.(i, j)) frames.push({ kind: "frame", x, y, w: size - gap, h: size - gap, stroke: gold, width: 2 });
     }
   }
   const shorten = (/** @type {string} */ label) => ([...label].length > 15 ? [...label].slice(0, 14).join("") + "…" : label);
@@ -143,7 +147,7 @@ function shapes(m, place, scale) {
   m.columnLabels?.forEach((label, j) => j % step === 0 && found.push({ kind: "text", x: place.left + (j + 0.5) * size + 4, y: place.top - 5, text: shorten(label), fill: j === m.mark?.column ? gold : text, anchor: "start", turn: true }));
   if (m.mark?.row !== undefined && m.mark.row >= 0) found.push({ kind: "frame", x: place.left, y: place.top + m.mark.row * size, w: size * m.columns - gap, h: size - gap, stroke: gold, width: 2 });
   if (m.mark?.column !== undefined && m.mark.column >= 0) found.push({ kind: "frame", x: place.left + m.mark.column * size, y: place.top, w: size - gap, h: size * m.rows - gap, stroke: gold, width: 2 });
-  return found;
+  return found.concat(frames);
 }
 
 /** @param {CanvasRenderingContext2D} brush @param {Shape[]} list */
@@ -175,18 +179,35 @@ function draw(brush, list) {
   }
 }
 
+/** 256 colours of a scale as pixels, kept for the next picture. @type {Map<string, Uint32Array>} */
+const ramps = new Map();
+/** @param {import("regard/colors.js").Scale} scale */
+function ramp(scale) {
+  const key = `${scale.signed} ${scale.high} ${dark()}`;
+  let found = ramps.get(key);
+  if (!found) {
+    found = Uint32Array.from({ length: 256 }, (_, i) => {
+      const [r, g, b] = rgb(scale.signed ? scale.high * (i / 127.5 - 1) : (scale.high * i) / 255, scale);
+      return 0xff000000 | (b << 16) | (g << 8) | r;
+    });
+    if (ramps.size > 50) ramps.clear();
+    ramps.set(key, found);
+  }
+  return found;
+}
+
 /** A small picture of a matrix, nothing but colours. @param {number} rows @param {number} columns @param {(i: number, j: number) => number} at @param {import("regard/colors.js").Scale} scale @param {number} size */
 export function thumbnail(rows, columns, at, scale, size) {
   const canvas = h("canvas", { class: "thumbnail", width: columns, height: rows, style: { width: `${size}px`, height: `${size}px` }, "aria-hidden": "true" });
   const brush = canvas.getContext("2d");
   const image = brush.createImageData(columns, rows);
-  const steps = Array.from({ length: 256 }, (_, i) => color(scale.signed ? scale.high * (i / 127.5 - 1) : (scale.high * i) / 255, scale).match(/\d+/g)?.map(Number) ?? [0, 0, 0]);
+  const pixels = new Uint32Array(image.data.buffer);
+  const steps = ramp(scale);
   for (let i = 0; i < rows; i++)
     for (let j = 0; j < columns; j++) {
       const value = at(i, j);
       const share = Number.isFinite(value) ? (scale.signed ? (value / scale.high + 1) / 2 : value / scale.high) : 0;
-      const [r, g, b] = steps[Math.min(255, Math.max(0, Math.round(share * 255)))];
-      image.data.set([r, g, b, 255], 4 * (i * columns + j));
+      pixels[i * columns + j] = steps[Math.min(255, Math.max(0, Math.round(share * 255)))];
     }
   brush.putImageData(image, 0, 0);
   canvas.toSvg = () => Array.from({ length: rows * columns }, (_, n) => ({ kind: "cell", x: ((n % columns) * size) / columns, y: (Math.floor(n / columns) * size) / rows, w: size / columns + 0.2, h: size / rows + 0.2, fill: color(at(Math.floor(n / columns), n % columns), scale) }));

@@ -7,6 +7,7 @@ export class Tensor {
     this.shape = shape;
     this.axes = axes;
     this.data = data;
+    this.half = false; // it came in 16 bits
     this.signed = false; // a difference: zero is the middle of its colours
   }
 
@@ -60,7 +61,9 @@ export function readSafetensors(buffer) {
     const [start, end] = entry.data_offsets.map((/** @type {number} */ o) => o + 8 + length);
     const bytes = buffer.slice(start, end); // a copy is aligned
     const data = entry.dtype === "F16" ? halves(new Uint16Array(bytes)) : entry.dtype === "I32" ? new Int32Array(bytes) : new Float32Array(bytes);
-    found.set(name, new Tensor(name, entry.shape, (notes[`axes.${name}`] ?? "").split(" ").filter(Boolean), data));
+    const tensor = new Tensor(name, entry.shape, (notes[`axes.${name}`] ?? "").split(" ").filter(Boolean), data);
+    tensor.half = entry.dtype === "F16";
+    found.set(name, tensor);
   }
   return found;
 }

@@ -1,146 +1,132 @@
 /** Which word looked at which: links from cross-attention, with both ways of counting rows. */
 
-import { button, choice, copy, download, fixed, h, percent, s, shown } from "regard/dom.js";
+import { button, copy, download, fixed, h, percent, s, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { matrix } from "regard/matrix.js";
-import { room } from "regard/plot.js";
+import { field, pick, room } from "regard/plot.js";
 import { extra, setExtra } from "regard/state.js";
 import { t } from "regard/strings.js";
 
-const KINDS = ["head", "layer", "all", "value", "rollout"];
+const OPTIONS = { links: ["layer", "head", "all", "value", "rollout"], rows: ["before", "input"], unit: ["word", "token"], rule: ["argmax", "both", "least"] };
 
 export async function render(root, ctx) {
-  const kind = extra("links", "layer");
-  const before = extra("rows", "before") === "before";
-  const [unit, rule] = [extra("unit", "word"), extra("rule", "argmax")];
+  const now = Object.fromEntries(Object.keys(OPTIONS).map((key) => [key, extra(key, OPTIONS[key][0])]));
   const least = Number(extra("least", "0.3"));
-  const pair = async (run) => ({ run, rows: normalised(await weights(ctx, run, kind)) });
-  const shownRun = await pair(ctx.run);
-  const cut = (each, by) => grouped(each.rows, each.run.tokens("source"), each.run.tokens("target"), before, by);
-  const [view, words] = [cut(shownRun, unit), cut(shownRun, "word")];
-  if (ctx.which === "diff") subtract(view, cut(await pair(ctx.b), unit));
-  const links = ctx.which === "diff" ? [] : linksOf(view.at, rule, least);
-  const pharaoh = linksOf(words.at, rule, least).map(([i, j]) => `${words.columns[j].word}-${words.rows[i].word}`).sort(byNumbers).join(" ");
-  const change = (key) => (value) => setExtra({ [key]: value });
-  const options = (key, names) => names.map((name) => [name, t(`alignment.${key}.${name}`)]);
+  const difference = ctx.which === "diff";
+  const by = async (run) => { const found = await weights(ctx, run, now.links); return (unit) => grouped(found, run.tokens("source"), run.tokens("target"), now.rows === "before" ? 1 : 0, unit === "word"); };
+  const of = await by(ctx.run);
+  const view = of(now.unit);
+  if (difference) view.at = subtract(view.at, (await by(ctx.b))(now.unit).at);
+  const links = difference ? [] : linksOf(view.at, now.rule, least);
   root.append(
     h("p", { class: "warning" }, t("honest")),
-    h(
-      "div",
-      { class: "selects" },
-      choice(t("alignment.from"), options("links", KINDS), kind, change("links")),
-      choice(t("alignment.rows"), options("rows", ["before", "input"]), before ? "before" : "input", change("rows")),
-      choice(t("alignment.unit"), options("unit", ["word", "token"]), unit, change("unit")),
-      choice(t("alignment.rule"), options("rule", ["argmax", "both", "least"]), rule, change("rule")),
-      rule === "least" ? h("label", { class: "choice" }, h("span", {}, `≥ ${fixed(least)}`), h("input", { type: "range", min: 0.02, max: 1, step: 0.02, value: String(least), "data-key": "least", oninput: (event) => setExtra({ least: event.target.value }) })) : null,
-    ),
-    h("p", { class: "note" }, t(`alignment.explain.${before ? "before" : "input"}`), " ", kind === "rollout" || kind === "value" ? t(`alignment.explain.${kind}`) : ""),
+    h("div", { class: "selects" }, Object.keys(OPTIONS).map((key) => pick(key, t(`alignment.${key}`), OPTIONS[key].map((name) => [name, t(`alignment.${key}.${name}`)]), now[key])), now.rule === "least" ? field("least", `≥ ${fixed(least)}`, least, { type: "range", min: 0.02, max: 1, step: 0.02 }) : null),
+    h("p", { class: "note" }, t(`alignment.explain.${now.rows}`), " ", OPTIONS.links.indexOf(now.links) > 2 ? t(`alignment.explain.${now.links}`) : ""),
   );
-  pictures(root, ctx, view, links, goldOf(extra("gold")), unit);
-  if (ctx.which !== "diff") outcome(root, pharaoh);
+  const linked = new Set(links.map(String));
+  const isLinked = (i, j) => linked.has(`${i},${j}`);
+  const { rows, columns, at } = view;
+  const names = (list) => list.map((each) => each.name);
+  const grid = matrix({ rows: rows.length, columns: columns.length, at: (i, j) => at[i][j], label: t("alignment.matrix"), rowTitle: t("text.target"), columnTitle: t("text.source"), rowLabels: names(rows), columnLabels: names(columns), scale: { signed: difference, high: 1 }, framed: isLinked, tell: (i, j) => (isLinked(i, j) ? t("alignment.linked") : ""), onpick: (i, j) => ctx.set({ t: rows[i].places[0], q: columns[j].places[0] }), room: room(ctx, 620) });
+  const gold = goldOf(extra("gold"));
+  root.append(h("div", { class: "plots" }, figure(t("alignment.matrix"), grid, { name: "alignment", python: ctx.python(`decoder.layers.${Math.min(ctx.sel.layer, ctx.model.stacks.decoder.layers - 1)}.cross_attention.weights`) }), difference ? null : figure(t("alignment.drawing"), drawing(view, links, now.unit === "word" && gold.possible.size ? gold : null), { name: "links" })));
+  if (difference) return;
+  const words = of("word");
+  outcome(root, linksOf(words.at, now.rule, least).map(([i, j]) => [words.columns[j].word, words.rows[i].word]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map((link) => link.join("-")), gold);
 }
 
-/** [T][S]: how much each row of the decoder looks at each source token. */
-async function weights({ model, sel }, run, kind) {
-  const [above, below] = [model.stacks.decoder.layers, model.stacks.encoder.layers];
-  const layer = Math.min(sel.layer, above - 1);
-  const ask = async (names) => (await run.tensors(names)).map(meanOfHeads);
-  const layers = (stack, count, rest) => Array.from({ length: count }, (_, l) => `${stack}.layers.${l}.${rest}`);
-  const cross = `decoder.layers.${layer}.cross_attention`;
-  if (kind === "head") {
-    const tensor = await run.tensor(`${cross}.weights`);
-    return table(tensor.shape[1], tensor.shape[2], (i, j) => tensor.at(sel.head, i, j));
-  }
-  if (kind === "value" || kind === "layer") return (await ask([`${cross}.${kind === "value" ? "value_weighted" : "weights"}`]))[0];
-  const crossed = await ask(layers("decoder", above, "cross_attention.weights"));
-  if (kind === "all") return table(crossed[0].length, crossed[0][0].length, (i, j) => crossed.reduce((sum, each) => sum + each[i][j], 0) / above);
-  const [own, self] = await Promise.all([ask(layers("encoder", below, "self_attention.weights")), ask(layers("decoder", above, "self_attention.weights"))]);
-  const memory = own.reduce((flow, each) => half(flow, times(each, flow)), table(own[0].length, own[0].length, (i, j) => Number(i === j)));
-  return self.reduce((flow, each, l) => half(half(flow, times(each, flow)), times(crossed[l], memory)), crossed[0].map((row) => row.map(() => 0)));
+const total = (numbers) => numbers.reduce((a, b) => a + b, 0);
+/** Matrices are rows one after another; `inner` is the length of a's rows. */
+function times(a, b, inner) {
+  const columns = b.length / inner;
+  const found = new Float64Array((a.length / inner) * columns);
+  for (let n = 0; n < a.length; n++) for (let j = 0, to = Math.floor(n / inner) * columns, from = (n % inner) * columns; j < columns; j++) found[to + j] += a[n] * b[from + j];
+  return found;
+}
+/** Half of the stream goes past a sublayer. */
+const past = (a, b) => a.map((x, i) => (x + b[i]) / 2);
+
+/** [T x S]: how much each row of the decoder looks at each source token; rows add up to 1. */
+async function weights({ model: { stacks }, sel }, run, kind) {
+  const [sources, targets] = [run.tokens("source").length, run.tokens("target").length];
+  const mean = (tensors) => {
+    const found = new Float64Array(tensors[0].data.length / tensors[0].shape[0]);
+    for (const { data, shape } of tensors) data.forEach((x, i) => (found[i % found.length] += x / shape[0] / tensors.length));
+    return found;
+  };
+  const layers = (stack, attention) => run.tensors(Array.from({ length: stacks[stack].layers }, (_, layer) => `${stack}.layers.${layer}.${attention}.weights`));
+  const own = (what) => run.tensor(`decoder.layers.${Math.min(sel.layer, stacks.decoder.layers - 1)}.cross_attention.${what}`);
+  let found;
+  if (kind === "rollout") {
+    const [below, self, cross] = (await Promise.all([layers("encoder", "self_attention"), layers("decoder", "self_attention"), layers("decoder", "cross_attention")])).map((all) => all.map((each) => mean([each])));
+    const memory = below.reduce((flow, each) => past(flow, times(each, flow, sources)), new Float64Array(sources * sources).map((_, i) => Number(i % (sources + 1) === 0)));
+    found = self.reduce((flow, each, layer) => past(past(flow, times(each, flow, targets)), times(cross[layer], memory, sources)), new Float64Array(targets * sources));
+  } else if (kind === "all") found = mean(await layers("decoder", "cross_attention"));
+  else found = kind === "head" ? (await own("weights")).row(sel.head) : mean([await own(kind === "value" ? "value_weighted" : "weights")]);
+  const sums = Array.from({ length: targets }, (_, i) => total(found.subarray(i * sources, (i + 1) * sources)) || 1);
+  return (i, j) => found[i * sources + j] / sums[i];
 }
 
-const table = (rows, columns, at) => Array.from({ length: rows }, (_, i) => Array.from({ length: columns }, (_, j) => at(i, j)));
-const times = (a, b) => table(a.length, b[0].length, (i, j) => a[i].reduce((sum, x, k) => sum + x * b[k][j], 0));
-/** Half of the stream goes past a sublayer (Abnar & Zuidema, 2020). */
-const half = (a, b) => a.map((row, i) => row.map((x, j) => (x + b[i][j]) / 2));
-const meanOfHeads = (tensor) => table(tensor.shape[1], tensor.shape[2], (i, j) => Array.from({ length: tensor.shape[0] }, (_, head) => tensor.at(head, i, j)).reduce((a, b) => a + b) / tensor.shape[0]);
-const normalised = (rows) => rows.map((row) => { const sum = row.reduce((a, b) => a + b, 0) || 1; return row.map((x) => x / sum); });
-const byNumbers = (a, b) => a.split("-")[0] - b.split("-")[0] || a.split("-")[1] - b.split("-")[1];
-
-/** Tokens by words: added up over a source word, averaged over a target word. */
-function grouped(rows, source, target, before, unit) {
+/** Tokens by words: added up over a source word, averaged over a target word; a target token's row lies `shift` before it. */
+function grouped(weights, source, target, shift, byWord) {
   const groups = (tokens, shift) => {
     const found = [];
     tokens.forEach((token, i) => {
-      const place = i - shift;
-      if (place < 0 || (unit === "word" && token.word < 0)) return;
-      const last = found.at(-1);
-      if (unit === "word" && last?.word === token.word) last.places.push(place), (last.name += shown(token));
-      else found.push({ word: token.word, places: [place], token: i, name: shown(token) });
+      if (i < shift || (byWord && token.word < 0)) return;
+      if (!byWord || found.at(-1)?.word !== token.word) found.push({ word: token.word, places: [], name: "" });
+      found.at(-1).places.push(i - shift);
+      found.at(-1).name += byWord ? shown(token).replace("▁", "") : shown(token);
     });
-    for (const each of found) if (unit === "word") each.name = each.name.replaceAll("▁", "");
     return found;
   };
-  const [down, across] = [groups(target, before ? 1 : 0), groups(source, 0)];
-  const at = down.map(({ places }) => across.map((word) => places.reduce((sum, i) => sum + word.places.reduce((part, j) => part + rows[i][j], 0), 0) / places.length));
-  return { rows: down, columns: across, at };
+  const [rows, columns] = [groups(target, shift), groups(source, 0)];
+  return { rows, columns, at: rows.map(({ places }) => columns.map((column) => total(places.map((a) => total(column.places.map((b) => weights(a, b))))) / places.length)) };
 }
 
-function subtract(view, other) {
-  if (view.at.length !== other.at.length || view.columns.length !== other.columns.length) throw new Error(t("differentShapes"));
-  view.at = other.at.map((row, i) => row.map((x, j) => x - view.at[i][j]));
+function subtract(ours, theirs) {
+  if (ours.length !== theirs.length || ours[0]?.length !== theirs[0]?.length) throw new Error(t("differentShapes"));
+  return theirs.map((row, i) => row.map((x, j) => x - ours[i][j]));
 }
 
 /** [row, column] of each link: the best of a row, the best both ways, or all above a share. */
 function linksOf(at, rule, least) {
   const top = (numbers) => numbers.indexOf(Math.max(...numbers));
-  return at.flatMap((row, i) => row.flatMap((x, j) => ((rule === "least" ? x >= least : top(row) === j && (rule === "argmax" || top(at.map((each) => each[j])) === i)) ? [[i, j]] : [])));
+  const best = at.map(top);
+  const back = (at[0] ?? []).map((_, j) => top(at.map((row) => row[j])));
+  return at.flatMap((row, i) => row.flatMap((x, j) => ((rule === "least" ? x >= least : best[i] === j && (rule === "argmax" || back[j] === i)) ? [[i, j]] : [])));
 }
 
 /** Pharaoh: i-j is sure, ipj possible. */
 function goldOf(text) {
-  const found = text.split(/\s+/).filter(Boolean).map((each) => /^(\d+)([-p?])(\d+)$/.exec(each));
-  const keys = (list) => new Set(list.map((each) => `${Number(each[1])}-${Number(each[3])}`));
-  return { sure: keys(found.filter((each) => each?.[2] === "-")), possible: keys(found.filter(Boolean)), wrong: found.filter((each) => !each).length };
-}
-
-function pictures(root, ctx, view, links, gold, unit) {
-  const { rows, columns, at } = view;
-  const linked = new Set(links.map(String));
-  const pick = (i, j) => ctx.set({ t: rows[i].places[0], q: columns[j].token });
-  const mark = { row: rows.findIndex((each) => each.places.includes(ctx.sel.t)), column: -1 };
-  const grid = matrix({ rows: rows.length, columns: columns.length, at: (i, j) => at[i][j], label: t("alignment.matrix"), rowTitle: t("text.target"), columnTitle: t("text.source"), rowLabels: rows.map((each) => each.name), columnLabels: columns.map((each) => each.name), scale: { signed: ctx.which === "diff", high: 1 }, mark, framed: (i, j) => linked.has(`${i},${j}`), tell: (i, j) => (linked.has(`${i},${j}`) ? t("alignment.linked") : ""), onpick: pick, room: room(ctx, 620) });
-  root.append(h("div", { class: "plots" }, figure(t("alignment.matrix"), grid, { name: "alignment" }), links.length ? figure(t("alignment.drawing"), drawing(view, links, unit === "word" ? gold : null), { name: "links" }) : null));
+  const found = text.split(/\s+/).filter(Boolean).map((each) => /^(\d+)([-p])(\d+)$/.exec(each));
+  const keys = (test) => new Set(found.filter(test).map((each) => `${Number(each[1])}-${Number(each[3])}`));
+  return { sure: keys((each) => each?.[2] === "-"), possible: keys(Boolean), wrong: found.filter((each) => !each).length };
 }
 
 /** Source words at the left, target words at the right, a line for each link. */
 function drawing({ rows, columns, at }, links, gold) {
-  const step = 22;
-  const y = (i) => i * step + 16;
-  const short = (name) => ([...name].length > 15 ? [...name].slice(0, 14).join("") + "…" : name);
-  const key = (i, j) => `${columns[j].word}-${rows[i].word}`;
-  const made = new Set(links.map(([i, j]) => key(i, j)));
-  const line = (i, j, props) => s("path", { d: `M118 ${y(j) - 4}C160 ${y(j) - 4} 160 ${y(i) - 4} 202 ${y(i) - 4}`, fill: "none", ...props });
-  const missed = gold?.sure.size ? rows.flatMap((row, i) => columns.flatMap((column, j) => (gold.sure.has(key(i, j)) && !made.has(key(i, j)) ? [[i, j]] : []))) : [];
-  const wrong = ([i, j]) => gold?.possible.size && !gold.possible.has(key(i, j));
-  const word = (each, i, x, anchor) => s("text", { x, y: y(i), "text-anchor": anchor, fill: "var(--ink)", class: "number" }, short(each.name));
-  const height = Math.max(rows.length, columns.length) * step + 6;
-  const picture = s("svg", { width: 320, height, viewBox: `0 0 320 ${height}`, role: "img", "aria-label": [...links.map(([i, j]) => `${columns[j].name} – ${rows[i].name}`)].join(", ") }, columns.map((each, j) => word(each, j, 112, "end")), rows.map((each, i) => word(each, i, 208, "start")), links.map(([i, j]) => line(i, j, { stroke: wrong([i, j]) ? "var(--bad)" : "var(--accent)", "stroke-width": 0.8 + 3.2 * at[i][j], "stroke-dasharray": wrong([i, j]) ? "7 3" : null })), missed.map(([i, j]) => line(i, j, { stroke: "var(--gold)", "stroke-width": 1.5, "stroke-dasharray": "2 3" })));
-  return [h("div", { class: "scroll" }, picture), gold?.possible.size ? h("p", { class: "note" }, t("alignment.key")) : null];
+  const y = (i) => i * 22 + 14;
+  const key = ([i, j]) => `${columns[j].word}-${rows[i].word}`;
+  const made = new Set(links.map(key));
+  const line = ([i, j], stroke, width, dash) => s("path", { d: `M118 ${y(j)}C160 ${y(j)} 160 ${y(i)} 202 ${y(i)}`, fill: "none", stroke, "stroke-width": width, "stroke-dasharray": dash });
+  const missed = gold ? rows.flatMap((_, i) => columns.map((_, j) => [i, j])).filter((each) => gold.sure.has(key(each)) && !made.has(key(each))) : [];
+  const words = (list, x, anchor) => list.map((each, i) => s("text", { x, y: y(i) + 4, "text-anchor": anchor, fill: "var(--ink)", class: "number" }, [...each.name].slice(0, 16).join("")));
+  const height = Math.max(rows.length, columns.length) * 22 + 6;
+  const lines = links.map((each) => (gold && !gold.possible.has(key(each)) ? line(each, "var(--bad)", 2, "7 3") : line(each, "var(--accent)", 0.8 + 3.2 * at[each[0]][each[1]])));
+  const picture = s("svg", { width: 320, height, role: "img", "aria-label": links.map(([i, j]) => `${columns[j].name} – ${rows[i].name}`).join(", ") }, words(columns, 112, "end"), words(rows, 208, "start"), lines, missed.map((each) => line(each, "var(--gold)", 2, "2 3")));
+  return [h("div", { class: "scroll" }, picture), gold ? h("p", { class: "note" }, t("alignment.key")) : null];
 }
 
 /** The links as text, and how they compare with those of people. */
-function outcome(root, pharaoh) {
-  const take = button(t("alignment.copy"), () => copy(pharaoh, take));
-  const box = h("textarea", { rows: 2, value: extra("gold"), placeholder: "0-0 1-2 2p1", "data-key": "gold", onchange: (event) => setExtra({ gold: event.target.value.trim() }) });
-  const gold = goldOf(extra("gold"));
-  const found = pharaoh.split(" ").filter(Boolean);
-  const [sure, possible] = [gold.sure, gold.possible].map((set) => found.filter((each) => set.has(each)).length);
-  const scores = { aer: percent(1 - (sure + possible) / (found.length + gold.sure.size || 1)), precision: percent(possible / (found.length || 1)), recall: percent(sure / (gold.sure.size || 1)) };
+function outcome(root, links, gold) {
+  const text = links.join(" ");
+  const take = button(t("alignment.copy"), () => copy(text, take));
+  const [sure, possible] = [gold.sure, gold.possible].map((set) => links.filter((each) => set.has(each)).length);
+  const share = (a, b) => percent(b ? a / b : 0);
   root.append(
-    h("p", { class: "selects" }, h("span", {}, t("alignment.pharaoh")), h("code", { class: "pharaoh" }, pharaoh), take, button(t("alignment.save"), () => download("alignment.txt", pharaoh + "\n", "text/plain"))),
-    h("label", { class: "field" }, h("span", {}, t("alignment.gold")), box),
-    gold.possible.size ? h("p", { class: "receipt", role: "status" }, t("alignment.scores", scores)) : "",
-    gold.wrong ? h("p", { class: "error" }, t("alignment.wrong", { n: gold.wrong })) : "",
+    h("p", { class: "selects" }, h("span", {}, t("alignment.pharaoh")), h("code", { class: "pharaoh" }, text), take, button(t("alignment.save"), () => download("alignment.txt", text + "\n", "text/plain"))),
+    h("label", { class: "field" }, h("span", {}, t("alignment.gold")), h("textarea", { rows: 2, value: extra("gold"), placeholder: "0-0 1-2 2p1", "data-key": "gold", onchange: (event) => setExtra({ gold: event.target.value.trim() }) })),
+    gold.possible.size ? h("p", { class: "receipt", role: "status" }, t("alignment.scores", { aer: percent(1 - (sure + possible) / (links.length + gold.sure.size)), precision: share(possible, links.length), recall: share(sure, gold.sure.size) })) : "",
+    gold.wrong ? h("p", { class: "warning" }, t("alignment.wrong", { n: gold.wrong })) : "",
   );
 }

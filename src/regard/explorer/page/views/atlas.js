@@ -65,10 +65,10 @@ class Atlas {
     const tagged = [tag].flat().map((each) => (each ? t(`att.tag.${each}`) : "–")).join(" → ");
     const canvas = thumbnail(rows, columns, (i, j) => data[i * columns + j], this.scale, SIZE);
     if (done) canvas.style.outlineWidth = `${1 + (5 * Math.abs(done.value)) / most}px`;
-    const becomes = done?.becomes ? `→ ${shown({ display: done.becomes })}` : "";
+    const becomes = done?.becomes ? `${done.chosen ? shown(done.chosen) : ""} → ${shown({ display: done.becomes })}` : "";
     const { sel } = this.ctx;
     const here = sel.stack === kind.stack && sel.kind === kind.kind && sel.layer === layer && sel.head === head;
-    const words = `${t("layer")} ${layer}, ${t("head")} ${head}, ${t("att.entropy")} ${fixed(entropy, 2)}, ${tag ? tagged : ""}${done ? `, ${t("att.effect")} ${fixed(done.value, 2)} ${becomes}` : ""}`;
+    const words = [`${t("layer")} ${layer}`, `${t("head")} ${head}`, `${t("att.entropy")} ${fixed(entropy, 2)}`, tag ? tagged : "", done ? `${t("att.effect")} ${fixed(done.value, 2)} ${becomes}` : ""].filter(Boolean).join(", ");
     return button([h("span", { class: "frame" }, canvas), h("span", {}, `${layer}.${head}`, h("i", {}, `H ${fixed(entropy, 2)}`)), h("span", { class: "tag" }, tag ? tagged : "–"), done ? h("span", {}, h("b", {}, fixed(done.value, 2)), " ", h("bdi", {}, becomes)) : null], () => this.ctx.go("head", { stack: kind.stack, kind: kind.kind, layer, head }), { class: `tile ${here ? "here" : ""}`, "aria-label": words, title: words, "data-key": `tile-${kind.site}-${layer}-${head}` });
   }
 

@@ -2,117 +2,148 @@
 
 import { color, scaleOf } from "regard/colors.js";
 import { weight } from "regard/data.js";
-import { fixed, fmt, h, math, shown, tick } from "regard/dom.js";
+import { fixed, fmt, h, math, shown } from "regard/dom.js";
+import { linear, mean, norm, variance } from "regard/maths.js";
 import { thumbnail } from "regard/matrix.js";
-import { extra, setExtra } from "regard/state.js";
-import { strips } from "regard/strip.js";
+import { extra } from "regard/state.js";
+import { Tensor } from "regard/tensor.js";
 import { t } from "regard/strings.js";
 
-/** A card's stack, layer, head and followed token, with the names of what goes in and comes out. */
+/** A card's stack, layer, head and followed token, and ways to get at their numbers. */
 export function place(ctx, card) {
   const { model, run, sel } = ctx;
   const m = model.model;
-  const { stack, kind = "self_attention" } = card;
-  const { layers, text } = model.stacks[stack];
+  const { stack, kind } = card;
+  const { layers, text, kinds } = model.stacks[stack];
   const number = Math.min(sel.layer, layers - 1);
-  const part = kind === "cross_attention" ? "cross" : "self";
+  const layer = `${stack}.layers.${number}`;
+  const cross = kind === "cross_attention";
   const pre = m.norm === "pre";
   const after = pre ? "sum" : "norm";
-  const layer = `${stack}.layers.${number}`;
   const embedding = model.embeddings[text];
   const start = `${embedding}.${m.embedding_norm ? "norm" : "sum"}`;
   const into = number ? `${stack}.layers.${number - 1}.feed_forward_residual.${after}` : start;
-  const before = part === "cross" ? `${layer}.self_residual.${after}` : into;
-  const keyText = part === "cross" ? "source" : text;
   const i = text === "source" ? sel.q : sel.t;
   const tokens = run.tokens(text);
-  const group = Math.floor(sel.head / (m.heads / m.query_groups));
-  const table = model.tables?.[text] ?? [`${embedding}.tokens.weight`, "source_embedding.tokens.weight"].find((name) => name in model.weights);
-  return {
-    ctx, model, m, run, sel, card, stack, kind, layers, number, part, pre, after, layer, text, keyText, i, tokens, embedding, table, start, into, before, group,
-    head: sel.head, token: tokens[i], keys: run.tokens(keyText), site: `${layer}.${kind}`, residual: `${layer}.${part}_residual`,
-    input: pre ? `${layer}.${part}_residual.norm` : before,
-    /** What keys and values are made from, and the position shown of it. */
-    memory: part === "cross" ? "encoder.states" : pre ? `${layer}.${part}_residual.norm` : before,
-    j: part === "cross" ? sel.q : i,
-    middle: model.stacks[stack].kinds.length > 1 ? `${layer}.cross_residual.${after}` : `${layer}.self_residual.${after}`,
+  const keys = run.tokens(cross ? "source" : text);
+  const p = {
+    ctx, model, m, run, sel, card, stack, layers, number, layer, cross, pre, after, text, embedding, start, into, i, tokens, keys,
+    head: sel.head, group: Math.floor(sel.head / (m.heads / m.query_groups)), token: tokens[i], name: shown(tokens[i]), labels: keys.map(shown),
+    site: `${layer}.${kind}`, residual: `${layer}.${cross ? "cross" : "self"}_residual`, forward: `${layer}.feed_forward`,
+    before: cross ? `${layer}.self_residual.${after}` : into, // the stream that attention adds to
+    middle: `${layer}.${kinds.length > 1 ? "cross" : "self"}_residual.${after}`, // and the one that feed-forward adds to
+    j: cross ? sel.q : i,
+    causal: stack === "decoder" && !cross,
     step: run.answer.steps.find((each) => each.position === i),
-    causal: stack === "decoder" && part === "self",
     all: extra("all") === "1",
-    get: (...names) => (names.length > 1 ? run.tensors(names) : run.tensor(names[0])),
-    labels: (text === undefined ? [] : run.tokens(keyText)).map(shown),
-    pick: (name, ...index) => (cell) => ctx.go("microscope", { cell: `${name}:${[...index, cell].join(",")}` }),
+    missing: false, // weights that a saved file does not have
+    /** Tensors of the run; ".query" is that of the card's attention. */
+    get: (...names) => run.tensors(names.map((name) => (name[0] === "." ? p.site + name : name))),
+    microscope: (tensor, index) => (cell) => ctx.go("microscope", { cell: `${tensor.name}:${[...index, cell].join(",")}` }),
+    /** A strip of the picture: one vector of a tensor. */
+    row: (tensor, index, label, role = "", sign = "", more = {}) => ({ vector: tensor.row(...index), label, role, sign, onpick: p.microscope(tensor, index), ...more }),
+    weight: (name, rows = "") => weights(p, name, rows),
+    /** What a linear layer gives for x. */
+    async linear(name, x, rows = "") {
+      const [table, bias] = await Promise.all([p.weight(`${name}.weight`, rows), p.weight(`${name}.bias`, rows)]);
+      return { table, bias: bias?.data, out: linear(table, x, bias?.data) };
+    },
   };
+  return p;
 }
 
-/** A bias or other vector that this model may not have. */
-export const vectorOf = async (p, name, rows = "") => (name in p.model.weights ? (await weight(name, rows)).data : null);
-
-/** A weight in as many answers as its size needs. */
-export async function whole(p, name) {
-  const [rows, columns] = p.model.weights[name];
-  const size = Math.max(1, Math.floor((p.model.limits?.weights ?? 1e6) / columns));
-  if (size >= rows) return weight(name);
-  const parts = await Promise.all(Array.from({ length: Math.ceil(rows / size) }, (_, n) => weight(name, `${n * size}:${Math.min(rows, (n + 1) * size)}`)));
-  return { shape: [rows, columns], row: (i) => parts[Math.floor(i / size)].row(i % size) };
+/** A weight, in as many answers as its size needs; nothing if the model has none of this name. */
+async function weights(p, name, rows) {
+  const shape = p.model.weights[name];
+  if (!shape) return null;
+  const [a, b] = rows ? rows.split(":").map(Number) : [0, shape[0]];
+  const rest = shape.slice(1);
+  const size = Math.max(1, Math.floor((p.model.limits?.weights ?? 1e6) / (rest[0] ?? 1)));
+  const data = new Float32Array((b - a) * (rest[0] ?? 1)).fill(NaN);
+  try {
+    for (let from = a; from < b; from += size) data.set((await weight(name, `${from}:${Math.min(b, from + size)}`)).data, (from - a) * (rest[0] ?? 1));
+  } catch (error) {
+    if (!error.offline) throw error;
+    p.missing = true;
+  }
+  return new Tensor(name, [b - a, ...rest], [], data);
 }
 
-/** The numbers of a norm: gain, shift. */
-export const normOf = async (p, name) => [await vectorOf(p, `${name}.weight`), await vectorOf(p, `${name}.bias`), p.m.norm_epsilon, p.m.norm_kind];
-
-/** A matrix as a small picture: [rows, columns, at]; the followed row has a golden frame. */
-export function block(rows, columns, at, how) {
-  const { label, role = "x", mark = -1, unit = Math.max(0.25, Math.min(9, 150 / Math.max(rows, columns))), scale } = how;
-  const high = Math.max(unit, 22 / rows < unit ? unit : Math.min(9, 22 / rows));
-  const wide = Math.max(unit, Math.min(9, 10 / columns));
-  const own = scale ?? scaleOf(Array.from({ length: Math.min(4000, rows * columns) }, (_, n) => at(Math.floor(n / columns), n % columns)), how.signed ?? true);
-  const canvas = thumbnail(rows, columns, at, own, 1);
+/** A matrix as a small picture; the followed row has a golden frame. */
+export function block(label, role, rows, columns, at, { mark = -1, unit = 9, signed = true } = {}) {
+  const size = Math.max(0.3, Math.min(unit, 150 / Math.max(rows, columns)));
+  const high = rows < 3 ? Math.max(size, 9) : size;
+  const wide = columns < 3 ? Math.max(size, 9) : size;
+  const scale = scaleOf(Array.from({ length: Math.min(4000, rows * columns) }, (_, n) => at(Math.floor(n / columns), n % columns)), signed);
+  const canvas = thumbnail(rows, columns, at, scale, 1);
   Object.assign(canvas.style, { width: `${wide * columns}px`, height: `${high * rows}px` });
-  canvas.toSvg = () => Array.from({ length: rows * columns }, (_, n) => ({ kind: "cell", x: (n % columns) * wide, y: Math.floor(n / columns) * high, w: wide + 0.2, h: high + 0.2, fill: color(at(Math.floor(n / columns), n % columns), own) }));
-  const frame = mark >= 0 ? h("i", { class: "row", style: { top: `${mark * high - 1}px`, height: `${high + 2}px` } }) : null;
-  return h("span", { class: "block", role: "img", "aria-label": `${label} ${rows} × ${columns}` }, h("span", { class: "area" }, canvas, frame), h("b", { class: role }, label), h("small", {}, `${rows} × ${columns}`));
+  canvas.toSvg = () => Array.from({ length: rows * columns }, (_, n) => ({ kind: "cell", x: (n % columns) * wide, y: Math.floor(n / columns) * high, w: wide, h: high, fill: color(at(Math.floor(n / columns), n % columns), scale) }));
+  const frame = mark >= 0 && h("i", { style: { top: `${mark * high - 2}px`, height: `${high + 4}px` } });
+  return h("span", { class: "block" }, h("span", {}, canvas, frame), h("b", { class: role }, label), h("small", {}, `${rows} × ${columns}`));
 }
 
-/** Of a tensor [rows, columns]. */
-export const blockOf = (tensor, how) => block(tensor.shape[0], tensor.shape[1], (i, j) => tensor.at(i, j), how);
+/** Of a tensor [rows, columns], of one turned on its side, and of a vector folded into lines. */
+export const blockOf = (label, role, tensor, how) => block(label, role, ...tensor.shape, (i, j) => tensor.at(i, j), how);
+export const turned = (label, role, tensor, how) => block(label, role, tensor.shape[1], tensor.shape[0], (i, j) => tensor.at(j, i), how);
+export const folded = (label, role, vector, columns = vector.length, how = {}) => block(label, role, Math.ceil(vector.length / columns), columns, (i, j) => vector[i * columns + j] ?? 0, how);
 
 /** Blocks and signs in one line: an equation of pictures. */
-export const equation = (...parts) => h("div", { class: "equation" }, parts.filter(Boolean).map((part) => (typeof part === "string" ? h("span", { class: "sign" }, part) : part)));
+export const equation = (...parts) => h("div", { class: "equation" }, parts.map((part) => (typeof part === "string" ? h("span", { class: "sign" }, part) : part)));
 
-/** Strips that show all their numbers when this is wanted. */
-export const lines = (p, rows) => {
-  const long = rows.some((row) => row.vector.length > 16);
-  return [strips(rows.filter(Boolean), { all: p.all && rows[0].vector.length <= 256 }), long ? tick(t("j.all"), p.all, (on) => setExtra({ all: on ? 1 : 0 })) : null];
+const node = (word) => {
+  const kind = /^[\d.,−∞]+$/.test(word) ? "mn" : /^[=+−·×÷()∑→⊙,;]$/.test(word) ? "mo" : "mi";
+  return `<${kind}>${word}</${kind}>`;
 };
-
-const kindOf = (word) => (/^[\d.,−∞e]+$/.test(word) ? "mn" : /^[=+−·×÷/()√∑≈→⊙,;|‖…]+$/.test(word) ? "mo" : "mi");
-const node = (word) => (/^(softmax|concat|Norm|exp|max|log|sin|cos|mean)$/.test(word) ? `<mi mathvariant="normal">${word}</mi>` : `<${kindOf(word)}>${word}</${kindOf(word)}>`);
-
-/** "q_i = W_Q^h x_i": words become MathML. */
-export const f = (text) =>
-  text.split(" ").map((word) => {
-    const [, base, low, high] = /^([^_^]+)(?:_([^^]+))?(?:\^(.+))?$/.exec(word) ?? [null, word];
-    if (!low && !high) return node(base);
-    return low && high ? `<msubsup>${node(base)}${node(low)}${node(high)}</msubsup>` : low ? `<msub>${node(base)}${node(low)}</msub>` : `<msup>${node(base)}${node(high)}</msup>`;
+/** "q_i = x_i W_Q" as MathML; {a|b} is a fraction, √{a} a root. Only our own words and numbers come in here. */
+export function formula(text) {
+  const terms = (part) => part.trim().split(/ +/).map((word) => {
+    const [base, low] = word.split("_");
+    return low ? `<msub>${node(base)}${node(low)}</msub>` : node(base);
   }).join("");
-export const frac = (a, b) => `<mfrac><mrow>${a}</mrow><mrow>${b}</mrow></mfrac>`;
-export const root = (a) => `<msqrt>${a}</msqrt>`;
-export const formula = (...parts) => h("p", { class: "formula scroll" }, math(parts.join("")));
-
-/** Arithmetic in plain digits. */
-export const sums = (...text) => h("p", { class: "sums" }, ...text);
-
-/** a · b written out: the first products, and what they add up to. */
-export function products(p, a, b, bias, total) {
-  const shownTerms = p.all ? Math.min(64, a.length) : Math.min(8, a.length);
-  const terms = Array.from({ length: shownTerms }, (_, i) => `${fixed(a[i], 2)}·${fixed(b[i], 2)}`).join(" + ");
-  const rest = a.length > shownTerms ? ` + … (${t("j.more", { n: a.length - shownTerms })})` : "";
-  return sums(terms, rest, bias === undefined || bias === null ? "" : ` + ${fixed(bias, 3)}`, " = ", h("b", {}, fmt(total, 5)));
+  const inner = text.split(/(√\{[^}]*\}|\{[^|}]*\|(?:√\([^)]*\)|[^}])*\})/).map((part) => {
+    if (part.startsWith("√{")) return `<msqrt>${terms(part.slice(2, -1))}</msqrt>`;
+    if (!part.startsWith("{")) return part.trim() ? terms(part) : "";
+    const [top, bottom] = part.slice(1, -1).split("|");
+    return `<mfrac><mrow>${terms(top)}</mrow><mrow>${bottom.startsWith("√(") ? `<msqrt>${terms(bottom.slice(2, -1))}</msqrt>` : terms(bottom)}</mrow></mfrac>`;
+  }).join("");
+  return h("p", { class: "formula scroll" }, math(inner));
 }
 
-/** Which keys to show, when there are many: the largest, in their order. */
-export function chosen(row, room = 24) {
-  const order = Array.from(row, (_, i) => i);
-  if (row.length <= room) return order;
-  return order.sort((a, b) => (Number.isFinite(row[b]) ? Math.abs(row[b]) : -1) - (Number.isFinite(row[a]) ? Math.abs(row[a]) : -1)).slice(0, room).sort((a, b) => a - b);
+/** Arithmetic in plain digits. */
+export const sums = (...text) => h("p", { class: "sums" }, text);
+
+/** a · b written out: the first products, and what they add up to. */
+export function products(p, name, a, b, bias, total) {
+  const many = p.all ? 64 : 8;
+  const terms = Array.from(a).slice(0, many).map((x, n) => `${fixed(x, 2)}·${fixed(b[n], 2)}`);
+  if (a.length > many) terms.push(`… (${t("j.more", { n: a.length - many })})`);
+  if (bias !== undefined) terms.push(fixed(bias, 3));
+  return sums(`${name} = ${terms.join(" + ")} = `, h("b", {}, fmt(total, 5)));
+}
+
+/** The places of the largest numbers, in their order. */
+export function largest(row, room) {
+  const size = (i) => (Number.isFinite(row[i]) ? Math.abs(row[i]) : -1);
+  return Array.from(row, (_, i) => i).sort((a, b) => size(b) - size(a)).slice(0, room).sort((a, b) => a - b);
+}
+
+/** A table; the first cell of each row is its head, golden where it is followed. */
+export const tableOf = (head, rows, here = -1) =>
+  h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head.map((x) => h("th", { scope: "col" }, x)))), h("tbody", {}, rows.map((row, n) => h("tr", { class: n === here ? "gold" : "" }, row.map((x, c) => h(c ? "td" : "th", c ? {} : { scope: "row" }, x)))))));
+
+/** Results of two parts of a card, one after the other. */
+export const both = (...parts) => ({ ...parts[0], ...Object.fromEntries(["rows", "body", "numbers", "check"].map((key) => [key, parts.flatMap((part) => part[key] ?? [])])) });
+
+/** A norm, before and after, and its arithmetic for one column. */
+export async function normed(p, x, y, name) {
+  const { norm_kind: kind, norm_epsilon: epsilon } = p.m;
+  const [gain, shift] = [(await p.weight(`${name}.weight`)).data, (await p.weight(`${name}.bias`))?.data];
+  const [from, to] = [x.row(p.i), y.row(p.i)];
+  const rms = kind === "rms";
+  const [middle, spread, last] = [rms ? "" : ` − ${fmt(mean(from), 4)}`, fmt(variance(from, kind) + epsilon, 5), shift ? ` + ${fmt(shift[0], 4)}` : ""];
+  return {
+    rows: [p.row(x, [p.i], "x"), p.row(y, [p.i], "Norm(x)", "out", "→")],
+    numbers: [formula(`y = {${rms ? "x" : "x − μ"}|√(${rms ? "mean(x²)" : "σ²"} + ε)} · γ${shift ? " + β" : ""}`), sums(`y[0] = (${fmt(from[0], 4)}${middle}) / √${spread} · ${fmt(gain[0], 4)}${last} = `, h("b", {}, fmt(to[0], 5)))],
+    check: [["Norm", norm(from, gain, shift ?? null, epsilon, kind), to]],
+  };
 }

@@ -1,43 +1,31 @@
 /** Where tokens lie: the embedding table or the states of a layer on their two principal axes. */
 
 import { get } from "regard/data.js";
-import { button, choice, copy, fixed, h, percent, shown } from "regard/dom.js";
+import { button, copy, h, percent, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { dot, length } from "regard/maths.js";
-import { plot, room } from "regard/plot.js";
+import { field, pick, plot, room, sideOf } from "regard/plot.js";
 import { extra, setExtra } from "regard/state.js";
 import { bars } from "regard/strip.js";
 import { t } from "regard/strings.js";
 
 export async function render(root, ctx) {
-  const { model, run } = ctx;
-  const sides = Object.keys(model.embeddings);
-  const side = sides.includes(extra("side")) ? extra("side") : ctx.stack.text;
-  const stack = Object.keys(model.stacks).find((name) => model.stacks[name].text === side);
-  const points = statePoints(ctx, side, stack);
-  const at = extra("space") in points ? extra("space") : "";
-  const here = side === "source" ? ctx.sel.q : ctx.sel.t;
-  const shownMap = at ? await ofStates(ctx, side, points, at, here) : await ofTable(run.tokens(side), side, here);
-  const change = (key) => (value) => setExtra({ [key]: value });
-  const find = h("input", { type: "search", value: extra("find"), "data-key": "space-find", onchange: (event) => setExtra({ find: event.target.value }) });
-  root.append(
-    h(
-      "div",
-      { class: "selects" },
-      sides.length > 1 ? choice(t("positions.text"), sides.map((each) => [each, t(`text.${each}`)]), side, change("side")) : null,
-      choice(t("space.what"), [["", t("space.table")], ...Object.keys(points).map((name) => [name, name])], at, change("space")),
-      at ? choice(t("space.axes"), [["all", t("space.all")], ["own", t("space.own")]], extra("axes", "all"), change("axes")) : null,
-      h("label", { class: "choice" }, h("span", {}, t("space.find")), find),
-    ),
-  );
-  scatter(root, ctx, shownMap, at);
-  if (run.tokens(side)[here]) await neighbours(root, run.tokens(side)[here], side);
+  const { side, here, stack, choice } = sideOf(ctx);
+  const tokens = ctx.run.tokens(side);
+  const points = statePoints(ctx, ctx.model.embeddings[side], stack);
+  const at = Object.hasOwn(points, extra("space")) ? extra("space") : "";
+  const map = at ? await ofStates(ctx, tokens, points, at, here) : await ofTable(tokens, side, here);
+  root.append(h("div", { class: "selects" }, choice, pick("space", t("space.what"), [["", t("space.table")], ...Object.keys(points).map((name) => [name, name])], at), field("find", t("space.find"), extra("find"), { type: "search" })));
+  scatter(root, ctx, map, at);
+  if (!tokens[here]) return;
+  const near = await get(`api/embeddings/near?side=${side}&id=${tokens[here].id}&k=12`);
+  const list = (key) => near[key] && h("div", {}, h("h3", {}, t(`space.${key}`)), bars(near[key].map((each) => ({ label: shown(each), value: each.value, onpick: () => setExtra({ find: each.display, space: "" }) })), { label: t(`space.${key}`) }));
+  root.append(figure(t("space.near", { token: shown(tokens[here]) }), h("div", { class: "plots" }, ["cosine", "dot", "other"].map(list))));
 }
 
 /** Tensors of the stream: what enters the stack, what leaves each layer. */
-function statePoints({ model, run }, side, stack) {
-  const input = `${model.embeddings[side]}.norm`;
-  const found = { embedding: run.has(input) ? input : `${model.embeddings[side]}.sum` };
+function statePoints({ model, run }, embedding, stack) {
+  const found = { embedding: `${embedding}.${run.has(`${embedding}.norm`) ? "norm" : "sum"}` };
   for (let layer = 0; layer < model.stacks[stack].layers; layer++) found[`${stack} ${layer}`] = `${stack}.layers.${layer}.feed_forward_residual.${model.model.norm === "pre" ? "sum" : "norm"}`;
   return found;
 }
@@ -46,83 +34,66 @@ function statePoints({ model, run }, side, stack) {
 async function ofTable(tokens, side, here) {
   const ids = [...new Set(tokens.map((token) => token.id))];
   const map = await get(`api/embeddings/map?side=${side}&n=400&ids=${ids.join(",")}`);
-  const all = map.ids.map((id, i) => ({ key: id, name: shown({ display: map.displays[i] }), point: map.points[i], own: ids.includes(id), here: id === tokens[here]?.id }));
-  return { all, explained: map.explained };
+  return { explained: map.explained, all: map.ids.map((id, i) => ({ key: id, name: shown({ display: map.displays[i] }), point: map.points[i], own: ids.includes(id), here: id === tokens[here]?.id })) };
 }
 
-/** The states of the sentence at one place, and the followed token's way through all of them. */
-async function ofStates(ctx, side, points, at, here) {
+/** The states of the sentence at one place, and the followed token's way through all; A and B lie on the axes of A. */
+async function ofStates(ctx, tokens, points, at, here) {
   const names = Object.values(points);
-  const [states, fitted] = await Promise.all([(name) => ctx.tensor(name), (name) => (ctx.which === "diff" ? ctx.tensor(name) : ctx.a.tensor(name))].map((get) => Promise.all(names.map(get))));
+  const [states, fitted] = await Promise.all([ctx, ctx.which === "diff" ? ctx : ctx.a].map((from) => Promise.all(names.map((name) => from.tensor(name)))));
   const rows = (tensor) => Array.from({ length: tensor.shape[0] }, (_, i) => tensor.row(i));
   const index = Object.keys(points).indexOf(at);
-  const { project, explained } = principal(extra("axes") === "own" ? rows(fitted[index]) : fitted.flatMap(rows));
-  const tokens = ctx.run.tokens(side);
-  const all = rows(states[index]).map((row, i) => ({ key: i, name: shown(tokens[i]), point: project(row), own: true, here: i === here }));
-  return { all, explained, path: states.map((tensor) => project(tensor.row(here))), stops: Object.keys(points) };
+  const { project, explained } = principal(fitted.flatMap(rows));
+  return { explained, all: rows(states[index]).map((row, i) => ({ key: i, name: shown(tokens[i]), point: project(row), own: true, here: i === here })), path: states.map((tensor) => project(tensor.row(here))), stops: Object.keys(points) };
 }
 
 /** The two axes along which rows differ most, by power iteration from the longest row. */
-export function principal(rows) {
+function principal(rows) {
   const middle = Float64Array.from(rows[0], (_, j) => rows.reduce((sum, row) => sum + row[j], 0) / rows.length);
   const left = rows.map((row) => Float64Array.from(row, (x, j) => x - middle[j]));
-  const total = left.reduce((sum, row) => sum + dot(row, row), 0) || 1;
+  const sizes = () => left.reduce((sum, row) => sum + dot(row, row), 0);
+  const total = sizes() || 1;
   const axes = [0, 1].map(() => {
-    let axis = Float64Array.from(left.reduce((best, row) => (dot(row, row) > dot(best, best) ? row : best)));
-    for (let round = 0; round < 60; round++) {
+    const before = sizes();
+    let axis = left.reduce((best, row) => (dot(row, row) > dot(best, best) ? row : best)).slice();
+    for (let round = 0, turned = 1; round < 60 && turned > 1e-13; round++) {
       const next = new Float64Array(axis.length);
       for (const row of left) for (let j = 0, share = dot(row, axis); j < next.length; j++) next[j] += share * row[j];
       const size = length(next) || 1;
-      const moved = 1 - Math.abs(dot(next, axis)) / size / (length(axis) || 1);
+      turned = 1 - dot(next, axis) / size / (length(axis) || 1);
       axis = next.map((x) => x / size);
-      if (moved < 1e-13) break;
     }
-    const top = axis.reduce((best, x) => (Math.abs(x) > Math.abs(best) ? x : best), 0);
-    if (top < 0) axis = axis.map((x) => -x);
-    let variance = 0;
-    for (const row of left) {
-      const share = dot(row, axis);
-      variance += share * share;
-      for (let j = 0; j < row.length; j++) row[j] -= share * axis[j];
-    }
-    return { axis, share: variance / total };
+    if (axis.reduce((best, x) => (Math.abs(x) > Math.abs(best) ? x : best), 0) < 0) axis = axis.map((x) => -x);
+    for (const row of left) for (let j = 0, share = dot(row, axis); j < row.length; j++) row[j] -= share * axis[j];
+    return { axis, share: (before - sizes()) / total };
   });
   return { project: (row) => axes.map(({ axis }) => dot(row, axis) - dot(middle, axis)), explained: axes.map(({ share }) => share) };
 }
 
-function scatter(root, ctx, { all, explained, path, stops }, at) {
+function scatter(root, ctx, { all, explained, path = [], stops = [] }, at) {
   const wanted = extra("find").toLowerCase();
-  const found = wanted ? all.filter((each) => each.name.toLowerCase().includes(wanted)) : [];
   const picked = new Set(extra("picked").split(",").filter(Boolean));
-  const chosen = all.filter((each) => picked.has(String(each.key)));
-  const part = (name, list, more) => ({ name, kind: "dot", points: list.map((each) => each.point), names: list.map((each) => each.name), list, ...more });
+  const part = (key, test, how) => ({ name: t(`space.${key}`), kind: "dot", list: all.filter(test), ...how });
+  const found = part("found", (each) => wanted && each.name.toLowerCase().includes(wanted), { tone: "var(--accent)", hollow: true, named: true, size: 6 });
+  const chosen = part("picked", (each) => picked.has(String(each.key)), { tone: "var(--out)", hollow: true, named: true, size: 5 });
   const series = [
-    part(t("space.usual"), all.filter((each) => !each.own), { tone: "var(--soft)", faint: true, size: 2.5 }),
-    part(t("space.sentence"), all.filter((each) => each.own), { tone: "var(--gold)", named: true, size: 4 }),
-    part(t("space.followed"), all.filter((each) => each.here), { tone: "var(--gold)", hollow: true, size: 8 }),
-    part(t("space.found"), found, { tone: "var(--accent)", hollow: true, named: true, size: 6 }),
-    part(t("space.picked"), chosen, { tone: "var(--out)", hollow: true, named: true, size: 5 }),
-    { name: t("space.path"), points: path ?? [], names: stops, tone: "var(--q)", marks: true, named: true },
-  ].filter((each) => each.points.length);
-  const pick = (keys) => setExtra({ picked: [...keys].slice(0, 300).join(",") });
-  const toggle = (k, i) => {
-    const key = String(series[k].list?.[i]?.key ?? "");
-    if (key && !picked.delete(key)) picked.add(key);
-    pick(picked);
-  };
+    part("sentence", (each) => each.own, { tone: "var(--gold)", named: true, size: 4 }),
+    part("followed", (each) => each.here, { tone: "var(--gold)", hollow: true, size: 8 }),
+    found,
+    chosen,
+    { name: t("space.path"), points: path, names: stops, tone: "var(--q)", marks: true, named: true },
+    part("usual", (each) => !each.own, { tone: "var(--soft)", faint: true }),
+  ].map((each) => ({ points: each.list?.map(({ point }) => point), names: each.list?.map(({ name }) => name), ...each })).filter((each) => each.points.length);
+  const keep = (keys) => setExtra({ picked: [...new Set(keys)].slice(0, 300).join(",") });
+  const keyOf = ({ series, i }) => (series.list ? [String(series.list[i].key)] : []);
+  const toggle = (point) => keep(keyOf(point).some((key) => picked.delete(key)) ? picked : [...picked, ...keyOf(point)]);
   const title = t(at ? "space.states" : "space.pieces", { at });
-  const label = (i) => t("space.axis", { n: i + 1, share: percent(explained[i]) });
-  const take = button(t("space.copy"), () => copy(chosen.map((each) => each.name).join("\n"), take), { disabled: !chosen.length });
+  const [x, y] = explained.map((share, i) => ({ title: t("space.axis", { n: i + 1, share: percent(share) }) }));
+  const take = button(t("space.copy"), () => copy(chosen.list.map((each) => each.name).join("\n"), take), { disabled: !chosen.list.length });
+  const width = room(ctx, 860);
   root.append(
-    figure(title, plot({ label: title, series, width: room(ctx, 860), height: Math.min(560, Math.max(300, room(ctx, 860) * 0.7)), x: { title: label(0) }, y: { title: label(1) }, onpick: toggle, onrange: (inside) => pick(new Set(inside.flatMap(([k, i]) => series[k].list?.[i].key ?? []))), tell: (k, i) => `${series[k].name}: ${series[k].names[i]} (${series[k].points[i].map((x) => fixed(x, 3)).join(", ")})` }), { note: t("space.how") }),
-    h("div", { class: "selects" }, take, button(t("space.none"), () => pick([]), { disabled: !chosen.length }), found.length ? button(t("space.pickFound", { n: found.length }), () => pick(found.map((each) => each.key))) : wanted ? h("span", { class: "note" }, t("space.notFound")) : null),
-    h("p", { class: "picked" }, chosen.map((each) => h("bdi", { class: "piece" }, each.name)).flatMap((each) => [each, " "])),
+    figure(title, plot({ label: title, series, width, height: Math.max(300, Math.min(560, width * 0.7)), x, y, onpick: toggle, onrange: (inside) => keep(inside.flatMap(keyOf)) }), { note: t("space.how") }),
+    h("div", { class: "selects" }, take, button(t("space.none"), () => keep([]), { disabled: !chosen.list.length }), found.list.length ? button(t("space.pickFound", { n: found.list.length }), () => keep(found.list.map((each) => each.key))) : wanted ? h("span", { class: "note" }, t("space.notFound")) : null),
+    h("p", { class: "picked" }, chosen.list.flatMap((each) => [h("bdi", { class: "piece" }, each.name), " "])),
   );
-}
-
-/** The nearest pieces of the table. */
-async function neighbours(root, token, side) {
-  const near = await get(`api/embeddings/near?side=${side}&id=${token.id}&k=12`);
-  const list = (key) => near[key] && h("div", {}, h("h3", {}, t(`space.${key}`)), bars(near[key].map((each) => ({ label: shown(each), value: each.value, onpick: () => setExtra({ find: each.display, space: "" }) })), { label: t(`space.${key}`) }));
-  root.append(figure(t("space.near", { token: shown(token) }), h("div", { class: "plots" }, ["cosine", "dot", "other"].map(list))));
 }

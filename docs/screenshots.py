@@ -1,0 +1,71 @@
+"""Makes the pictures in docs/look.md: every view of the explorer in light and dark.
+
+python docs/screenshots.py [MODEL] [-o FOLDER]     (make screenshots; the pictures in docs/images are of the demo model)
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from pathlib import Path
+from urllib.parse import urlencode
+
+import uvicorn
+from playwright.sync_api import sync_playwright
+
+from regard.cli.look import listen, open_model
+from regard.explorer.app import create_app
+
+VIEWS: dict[str, dict[str, object]] = {
+    "journey": {"card": 9, "q": 9, "layer": 1},
+    "atlas": {"stack": "encoder", "layer": 1},
+    "head": {"stack": "decoder", "kind": "cross_attention", "layer": 1, "t": 12},
+    "microscope": {"stack": "encoder", "layer": 1, "q": 9},
+    "decoding": {"t": 12},
+    "beam": {},
+    "lens": {"stack": "decoder", "t": 12},
+    "whatif": {"t": 12, "ab": "both", "b": '{"text": "The animal didn\'t cross the street because it was too wide."}'},
+    "positions": {},
+    "space": {"q": 9},
+    "alignment": {"stack": "decoder", "kind": "cross_attention", "layer": 1},
+    "time": {"t": 12},
+    "weights": {},
+}
+TEXT = "The animal didn't cross the street because it was too tired."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", nargs="?", help="a model folder (the glass model)")
+    parser.add_argument("-o", "--output", type=Path, default=Path(__file__).parent / "images")
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    waiting = listen("127.0.0.1", 0)
+    app = create_app(open_model(arguments.model, "cpu"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
+    threading.Thread(target=server.run, kwargs={"sockets": [waiting]}, daemon=True).start()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=arguments.chromium, args=["--no-sandbox"])
+        for theme in ("light", "dark"):
+            context = browser.new_context(
+                viewport={"width": arguments.width, "height": 860 if arguments.width > 500 else 700},
+                color_scheme="dark" if theme == "dark" else "light",
+            )
+            page = context.new_page()
+            for view, selected in VIEWS.items():
+                page.goto("about:blank")
+                chosen = urlencode({"view": view, "text": TEXT, **selected})
+                page.goto(f"http://127.0.0.1:{waiting.getsockname()[1]}/#{chosen}")
+                page.wait_for_selector("body[data-drawn]:not([aria-busy])")
+                page.wait_for_load_state("networkidle")
+                path = arguments.output / f"{view}-{theme}.jpg"
+                page.screenshot(path=path, type="jpeg", quality=72)
+            context.close()
+        browser.close()
+    server.should_exit = True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Times and sizes of EXPLORER's limits, measured in the browser: the bounds here are the hard ones."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page
+
+import regard
+from regard.explorer.trace import Explorer
+
+from .conftest import Watched
+from .models import arranged
+
+PAGE = Path(regard.__file__).parent / "explorer" / "page"
+LONG = "The dog didn't cross the street because it was too tired. " * 20
+
+HOVER = """async (grid) => {
+  const box = grid.getBoundingClientRect(), times = [];
+  for (let i = 1; i < 40; i++) {
+    const start = performance.now();
+    const x = box.left + box.width * i / 40, y = box.top + box.height * i / 40;
+    grid.dispatchEvent(new PointerEvent("pointermove", {clientX: x, clientY: y, bubbles: true}));
+    grid.querySelector(".crosshair").getBoundingClientRect();
+    times.push(performance.now() - start);
+  }
+  return times.sort((a, b) => a - b)[20];
+}"""
+
+
+def test_the_page_is_small_and_its_files_are_short() -> None:
+    files = [path for path in PAGE.rglob("*") if path.is_file()]
+    weight = {path.relative_to(PAGE): len(gzip.compress(path.read_bytes(), 9)) for path in files}
+    languages = [
+        size for path, size in weight.items() if path.name.startswith("strings.") and path.name != "strings.js"
+    ]
+    assert sum(weight.values()) - min(languages) <= 60_000, sum(weight.values())  # a reader loads one language
+    for path in files:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) < 400, path
+        assert "http://" not in path.read_text(encoding="utf-8").replace("http://www.w3.org/", ""), path
+
+
+def wait_for_run(watched: Watched, address: str, text: str) -> tuple[Page, float]:
+    """The page after a run, and the milliseconds from the request to the numbers."""
+    page = watched.open(f"{address}#view=atlas&text={quote(text)}")
+    entries = "performance.getEntriesByType('resource').filter(e => e.name.includes('/api/run'))"
+    run = page.evaluate(f"{entries}.map(e => [e.startTime, e.responseEnd, e.decodedBodySize])")
+    return page, run[-1][1] - run[0][0]
+
+
+def test_a_short_sentence_is_there_at_once(watched: Watched, address: str) -> None:
+    text = "The animal didn't cross the street because it was too tired."
+    watched.open(f"{address}#text={quote('The bear is tired.')}")  # the first run warms PyTorch up
+    page, milliseconds = wait_for_run(watched, address, text)
+    assert milliseconds < 2000
+    sizes = page.evaluate(
+        "performance.getEntriesByType('resource').filter(e => e.name.includes('/tensors')).map(e => e.decodedBodySize)"
+    )
+    assert 0 < sum(sizes) < 2_000_000
+
+
+def test_a_long_text_is_cut_in_words_and_stays_within_the_limits(
+    watched: Watched, serve: Callable[[Explorer], str]
+) -> None:
+    address = serve(arranged("post-norm, tied"))
+    page, milliseconds = wait_for_run(watched, address, LONG)
+    assert "128" in page.inner_text(".warning")
+    assert page.locator("#playhead .chips").first.locator("button").count() == 128
+    assert milliseconds < 15_000
+    assert float(page.locator("[data-ms]").first.get_attribute("data-ms") or "inf") < 300
+    page = watched.open(f"{address}#view=head&text={quote(LONG)}")
+    assert page.locator("[role=grid]").first.evaluate(HOVER) < 50
+    assert page.locator("#main td").count() <= 2000
+
+
+@pytest.mark.parametrize("view", ["journey", "lens", "decoding", "beam", "alignment"])
+def test_no_view_drowns_in_a_long_text(watched: Watched, serve: Callable[[Explorer], str], view: str) -> None:
+    page = watched.open(f"{serve(arranged('post-norm, tied'))}#view={view}&text={quote(LONG)}")
+    assert page.query_selector("#main .error") is None
+    assert page.locator("#main *").count() < 12_000
