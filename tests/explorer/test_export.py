@@ -65,6 +65,8 @@ def test_the_tokens_of_the_lens_can_be_written(page: Path) -> None:
     responses = data_of(export.page_html(run, page=page))["responses"]
     for start in (0, 3, best.shape[1] - export.WINDOW):
         missing = sorted({int(i) for i in best[:, start : start + 12].flatten()} - known)
+        if not missing:
+            continue
         found = responses[f"api/embeddings/map?side=text&n=1&ids={','.join(map(str, missing))}"]
         assert set(missing) <= set(found["ids"])
 

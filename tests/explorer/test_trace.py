@@ -298,7 +298,7 @@ def test_look_takes_engines_and_refuses_other_things() -> None:
         assert look(engine, TEXT).names()
         assert contents_of(engine).model is engine.model
     with pytest.raises(InputError, match="look takes a model folder"):
-        look(3, TEXT)
+        look(3, TEXT)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="none of that name"):
         run["nothing"]
 

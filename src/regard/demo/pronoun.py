@@ -43,8 +43,8 @@ class Outcome(NamedTuple):
     """What a model makes of a sentence."""
 
     odds: float  # log p(right pronoun) - log p(wrong pronoun) after the right words
-    translation: str  # greedy
-    flipped: bool  # whether that has the wrong pronoun, after the right words
+    translation: str | None  # greedy; none where the right pronoun is the more probable one
+    flipped: bool  # whether the translation has the wrong pronoun, after the right words
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def silence(head: int) -> Edit:
 
 
 def swap(head: int, one: int, other: int, rows: Sequence[int] | None = None) -> Edit:
-    """An edit of an attention's `weights` after which this head, from some rows or all, takes two keys for each other."""
+    """An edit of an attention's `weights` after which this head takes two keys for each other, in some rows or all."""
 
     def edit(weights: Tensor) -> Tensor:
         if max(one, other) >= weights.shape[-1]:  # while decoding, what is not there yet
@@ -134,13 +134,15 @@ class _Experiment:
     @torch.inference_mode()
     def run(self, edits: Mapping[str, Edit]) -> tuple[Outcome, Trace]:
         """What comes out under these edits, and the trace of the run up to the pronoun."""
-        example = self.example
-        with observe(self.model, edits):
-            translation = self.translator(example.source, beam=1)
         with observe(self.model, edits) as trace:
             logits = self.model(*self.tokens, None)[0, -1]
-        flipped = translation.startswith(f"{example.prefix}{example.wrong} ")
-        return Outcome(float(logits[self.right] - logits[self.wrong]), translation, flipped), trace
+        odds = float(logits[self.right] - logits[self.wrong])
+        if odds > 0:
+            return Outcome(odds, None, False), trace
+        with observe(self.model, edits):
+            translation = self.translator(self.example.source, beam=1)
+        wrong = f"{self.example.prefix}{self.example.wrong} "
+        return Outcome(odds, translation, translation.startswith(wrong)), trace
 
     def attention(self, seen: Seen, head: int) -> dict[str, dict[str, float]]:
         """The share of each piece that this head looks at, by the piece that asks."""

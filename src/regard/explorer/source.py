@@ -23,8 +23,7 @@ PACKAGE = Path(inspect.getfile(regard.explorer.passes)).parents[2]
 def find_source(anatomy: Anatomy, name: str, derived: Callable[..., object] | None = None) -> dict[str, Any]:
     """Where the tensor of this name is made; `derived` is the function that computes it, if it was not seen."""
     if derived is not None:
-        _, line = inspect.getsourcelines(derived)
-        return describe(Path(inspect.getfile(derived)), line)
+        return describe(Path(inspect.getfile(derived)), span(derived).start)
     if name in ("label.logits", "vector"):
         path = Path(inspect.getfile(regard.explorer.passes))
         return describe(path, lines_with(path, f'trace["{name}"]')[0])
@@ -42,9 +41,9 @@ def find_line(module: nn.Module, leaf: str, name: str) -> tuple[Path, int]:
     path = Path(inspect.getfile(type(module)))
     if not path.is_relative_to(PACKAGE / "regard"):
         raise unknown(name)
-    code, first = inspect.getsourcelines(type(module))
     hits = lines_with(path, f'see("{leaf}"')
-    own = [line for line in hits if first <= line < first + len(code)]
+    made: Callable[..., object] = type(module)
+    own = [line for line in hits if line in span(made)]
     if not hits:
         raise unknown(name)
     if not own:
@@ -64,6 +63,20 @@ def lines_with(path: Path, text: str) -> list[int]:
 
 
 @cache
+def definitions(path: Path) -> list[ast.FunctionDef | ast.ClassDef]:
+    """The functions and classes of a file."""
+    tree = ast.parse("\n".join(read_lines(path)))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+
+
+@cache
+def span(made: Callable[..., object]) -> range:
+    """The lines of a class or function."""
+    code, first = inspect.getsourcelines(made)
+    return range(first, first + len(code))
+
+
+@cache
 def read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
@@ -71,12 +84,7 @@ def read_lines(path: Path) -> list[str]:
 def describe(path: Path, line: int) -> dict[str, Any]:
     """The line, and the function that it stands in."""
     lines = read_lines(path)
-    tree = ast.parse("\n".join(lines))
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.lineno <= line <= (node.end_lineno or 0)
-    ]
+    around = [node for node in definitions(path) if node.lineno <= line <= (node.end_lineno or 0)]
     inner = max(around, key=lambda node: node.lineno)
     snippet = textwrap.dedent("\n".join(lines[inner.lineno - 1 : inner.end_lineno]))
     return {

@@ -9,8 +9,6 @@ const saved = (() => {
 
 /** Whether this page is a file with one run in it and no server behind it. */
 export const offline = saved !== null;
-
-/** @param {string} path @param {RequestInit} [options] */
 async function ask(path, options) {
   const response = await fetch(path, options);
   if (response.ok) return response;
@@ -21,16 +19,12 @@ async function ask(path, options) {
   } catch {}
   throw Object.assign(new Error(told || `${response.status}`), { status: response.status });
 }
-
-/** @param {string} path @returns {Promise<any>} */
 const getJson = async (path) => (await ask(path)).json();
-/** @param {string} path @param {any} body @param {AbortSignal} [signal] @returns {Promise<any>} */
 const postJson = async (path, body, signal) => (await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal })).json();
 
-/** Answers that never change, kept. @type {Map<string, Promise<any>>} */
+/** Answers that never change, kept. */
 const kept = new Map();
 
-/** @template T @param {string} key @param {() => Promise<T>} make @returns {Promise<T>} */
 function once(key, make) {
   let found = kept.get(key);
   if (!found) {
@@ -43,7 +37,7 @@ function once(key, make) {
 
 const notSaved = () => Object.assign(new Error("offline"), { offline: true });
 
-/** The JSON at this address, as text names it: "api/positions?side=source&n=64". @param {string} path */
+/** The JSON at this address, as text names it: "api/positions?side=source&n=64". */
 export function get(path) {
   if (!saved) return once(path, () => getJson(path));
   const found = saved.responses[path];
@@ -54,27 +48,22 @@ export const model = () => (saved ? Promise.resolve(saved.model) : once("model",
 
 /** One run of the model: its answer, and its tensors when they are asked for. */
 export class Run {
-  /** @param {any} answer @param {Map<string, Tensor>} [given] */
   constructor(answer, given) {
     this.answer = answer;
     this.given = given;
-    /** @type {Map<string, Promise<Tensor>>} */
+    
     this.cache = new Map();
-    /** @type {Map<string, {resolve: Function, reject: Function}> | null} */
+    
     this.waiting = null;
   }
-
-  /** @param {string} text source, target or text: the tokens of it */
   tokens(text) {
     return this.answer.tokens[text] ?? [];
   }
-
-  /** @param {string} name */
   has(name) {
     return name in this.answer.tensors;
   }
 
-  /** A tensor of this run; what is asked for at the same time comes in one answer. @param {string} name @returns {Promise<Tensor>} */
+  /** A tensor of this run; what is asked for at the same time comes in one answer. */
   tensor(name) {
     let found = this.cache.get(name);
     if (!found) {
@@ -85,13 +74,9 @@ export class Run {
     }
     return found;
   }
-
-  /** @param {string[]} names */
   tensors(names) {
     return Promise.all(names.map((name) => this.tensor(name)));
   }
-
-  /** @param {string} name @param {Function} resolve @param {Function} reject */
   queue(name, resolve, reject) {
     if (!this.waiting) {
       this.waiting = new Map();
@@ -104,7 +89,7 @@ export class Run {
     const waiting = this.waiting ?? new Map();
     this.waiting = null;
     const names = [...waiting.keys()];
-    const elements = names.reduce((sum, name) => sum + (this.answer.tensors[name]?.shape ?? [0]).reduce((/** @type {number} */ a, /** @type {number} */ b) => a * b, 1), 0);
+    const elements = names.reduce((sum, name) => sum + (this.answer.tensors[name]?.shape ?? [0]).reduce((a, b) => a * b, 1), 0);
     const dtype = elements > 500_000 ? "f16" : "f32";
     try {
       const look = () => ask(`api/run/${this.answer.run}/tensors?dtype=${dtype}&names=${names.join(",")}`);
@@ -125,14 +110,14 @@ export class Run {
   }
 }
 
-/** @type {Run[]} */
+
 const recent = [];
 
-/** Runs the model, or finds the same run again. @param {any} request @returns {Promise<Run>} */
+/** Runs the model, or finds the same run again. */
 export async function run(request) {
   const key = JSON.stringify(request);
   if (saved) {
-    const first = saved.runs.find((/** @type {any} */ r) => JSON.stringify(r.answer.request.text) === JSON.stringify(request.text)) ?? saved.runs[0];
+    const first = saved.runs.find((r) => JSON.stringify(r.answer.request.text) === JSON.stringify(request.text)) ?? saved.runs[0];
     return once("saved", async () => new Run(first.answer, readSafetensors(fromBase64(first.tensors))));
   }
   return once(`run ${key}`, async () => {
@@ -142,7 +127,7 @@ export async function run(request) {
   });
 }
 
-/** A weight, or some of its rows and columns ("0:8"). @param {string} name @param {string} [rows] @param {string} [columns] @returns {Promise<Tensor>} */
+/** A weight, or some of its rows and columns ("0:8"). */
 export function weight(name, rows = "", columns = "") {
   return once(`weight ${name} ${rows} ${columns}`, async () => {
     if (saved) {
@@ -158,11 +143,9 @@ export function weight(name, rows = "", columns = "") {
     return found;
   });
 }
-
-/** @param {Tensor} tensor @param {string} rows @param {string} columns */
 function cut(tensor, rows, columns) {
   if (!rows && !columns) return tensor;
-  const span = (/** @type {string} */ text, /** @type {number} */ size) => (text ? text.split(":").map(Number) : [0, size]);
+  const span = (text, size) => (text ? text.split(":").map(Number) : [0, size]);
   const [a, b] = span(rows, tensor.shape[0]);
   if (tensor.shape.length === 1) return new Tensor(tensor.name, [b - a], tensor.axes, tensor.data.slice(a, b));
   const [c, d] = span(columns, tensor.shape[1]);
@@ -171,13 +154,13 @@ function cut(tensor, rows, columns) {
   return new Tensor(tensor.name, [b - a, d - c], tensor.axes, data);
 }
 
-/** The effect of leaving out heads or sublayers. @param {Run} found @param {"heads" | "sublayers"} what @param {"zero" | "mean"} op @param {AbortSignal} [signal] */
+/** The effect of leaving out heads or sublayers. */
 export function ablate(found, what, op, signal) {
   if (saved) return saved.ablate?.[`${what} ${op}`] ? Promise.resolve(saved.ablate[`${what} ${op}`]) : Promise.reject(notSaved());
   return once(`ablate ${found.answer.run} ${what} ${op}`, () => postJson("api/ablate", { run: found.answer.run, what, op }, signal));
 }
 
-/** The model's own table of positions. @param {string} side @param {number} n @returns {Promise<Tensor>} */
+/** The model's own table of positions. */
 export async function positionTable(side, n) {
   const path = `api/positions/tensor?side=${side}&n=${n}`;
   return once(path, async () => {

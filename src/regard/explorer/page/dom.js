@@ -11,7 +11,7 @@ export function h(tag, props = {}, ...children) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An SVG element, in the same way. @param {string} tag @param {Record<string, any>} [props] @param {...any} children @returns {any} */
+/** An SVG element, in the same way. */
 export function s(tag, props = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), props, children);
 }
@@ -28,14 +28,14 @@ function fill(element, props, children) {
   return element;
 }
 
-/** A formula from trusted MathML; numbers and names are put in with `${}` by our own code only. @param {string} inner */
+/** A formula from trusted MathML; numbers and names are put in with `${}` by our own code only. */
 export function math(inner) {
   const element = document.createElementNS("http://www.w3.org/1998/Math/MathML", "math");
   element.innerHTML = inner;
   return element;
 }
 
-/** A number for people: so many significant digits, minus sign, no noise. @param {number} x @param {number} [digits] */
+/** A number for people: so many significant digits, minus sign, no noise. */
 export function fmt(x, digits = 3) {
   if (x === -Infinity) return "−∞";
   if (x === Infinity) return "∞";
@@ -47,43 +47,43 @@ export function fmt(x, digits = 3) {
   return text.replace("-", "−");
 }
 
-/** With so many digits after the point: for cells, where columns shall align. @param {number} x @param {number} [digits] */
+/** With so many digits after the point: for cells, where columns shall align. */
 export function fixed(x, digits = 2) {
   return Number.isFinite(x) ? (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−") : fmt(x);
 }
 
-export const percent = (/** @type {number} */ p) => (p >= 0.9995 || p < 0.0005 ? fmt(100 * p, 3) : (100 * p).toFixed(1)) + " %";
+export const percent = (p) => (p >= 0.9995 || p < 0.0005 ? fmt(100 * p, 3) : (100 * p).toFixed(1)) + " %";
 
-/** A token as people read it: in its own direction, whatever it is. @param {any} token @param {Record<string, any>} [props] */
+/** A token as people read it: in its own direction, whatever it is. */
 export function piece(token, props = {}) {
   return h("bdi", { dir: "auto", ...props, class: `piece ${token.special ? "special" : ""} ${props.class ?? ""}` }, shown(token));
 }
 
-/** What stands for a token in a label: controls and directions made visible. @param {any} token */
+/** What stands for a token in a label: controls and directions made visible. */
 export function shown(token) {
   return String(token.display ?? token.text).replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/g, (c) => `⟨${c.codePointAt(0)?.toString(16).toUpperCase().padStart(2, "0")}⟩`);
 }
 
-/** A button. @param {any} label @param {() => void} onclick @param {Record<string, any>} [props] */
+/** A button. */
 export const button = (label, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, label);
 
-/** A labelled choice. @param {string} label @param {[any, string][]} options @param {any} value @param {(v: string) => void} onchange @param {Record<string, any>} [props] */
+/** A labelled choice. */
 export function choice(label, options, value, onchange, props = {}) {
-  const select = h("select", { onchange: (/** @type {any} */ e) => onchange(e.target.value), "data-key": `choice-${label}`, ...props }, options.map(([v, text]) => h("option", { value: v, selected: String(v) === String(value) }, text)));
+  const select = h("select", { onchange: (e) => onchange(e.target.value), "data-key": `choice-${label}`, ...props }, options.map(([v, text]) => h("option", { value: v, selected: String(v) === String(value) }, text)));
   return h("label", { class: "choice" }, h("span", {}, label), select);
 }
 
-/** A labelled tick. @param {string} label @param {boolean} value @param {(v: boolean) => void} onchange */
-export const tick = (label, value, onchange) => h("label", { class: "choice" }, h("input", { type: "checkbox", checked: value, "data-key": `tick-${label}`, onchange: (/** @type {any} */ e) => onchange(e.target.checked) }), h("span", {}, label));
+/** A labelled tick. */
+export const tick = (label, value, onchange) => h("label", { class: "choice" }, h("input", { type: "checkbox", checked: value, "data-key": `tick-${label}`, onchange: (e) => onchange(e.target.checked) }), h("span", {}, label));
 
-/** Saves something as a file. @param {string} name @param {BlobPart} content @param {string} type */
+/** Saves something as a file. */
 export function download(name, content, type) {
   const link = h("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** Puts a text on the clipboard, or shows it where that is not allowed. @param {string} text @param {HTMLElement} [from] */
+/** Puts a text on the clipboard, or shows it where that is not allowed. */
 export async function copy(text, from) {
   try {
     await navigator.clipboard.writeText(text);

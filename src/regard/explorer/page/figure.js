@@ -17,18 +17,18 @@ export function figure(title, body, how = {}) {
     { class: "tools" },
     tables.length ? button(t("table"), () => {
       asTable = !asTable;
-      holder.replaceChildren(...(asTable ? tables.map((each) => /** @type {any} */ (each).table()) : [body].flat(3).filter(Boolean)));
+      holder.replaceChildren(...(asTable ? tables.map((each) => (each).table()) : [body].flat(3).filter(Boolean)));
     }, { "aria-label": `${t("asTable")}: ${title}` }) : null,
     button("SVG", () => download(`${file}.svg`, toSvg(holder), "image/svg+xml"), { "aria-label": `SVG: ${title}` }),
     button("PNG", () => savePng(holder, `${file}.png`), { "aria-label": `PNG: ${title}` }),
-    how.python ? button("Python", (/** @type {any} */ _ = null) => copy(how.python ?? "", tools.lastElementChild), { "aria-label": `${t("copyPython")}: ${title}`, title: how.python }) : null,
+    how.python ? button("Python", (_ = null) => copy(how.python ?? "", tools.lastElementChild), { "aria-label": `${t("copyPython")}: ${title}`, title: how.python }) : null,
   );
   return h("figure", {}, h("figcaption", {}, h("span", {}, title), tools), how.note ? h("p", { class: "note" }, how.note) : null, holder);
 }
 
-const escape = (/** @type {any} */ text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c] ?? c);
+const escape = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c] ?? c);
 
-/** Whatever stands in an element, as one SVG: boxes, texts, canvases and drawings where they are on the page. @param {HTMLElement} root */
+/** Whatever stands in an element, as one SVG: boxes, texts, canvases and drawings where they are on the page. */
 export function toSvg(root) {
   const frame = root.getBoundingClientRect();
   const parts = [`<rect width="100%" height="100%" fill="${getComputedStyle(document.body).backgroundColor}"/>`];
@@ -36,8 +36,6 @@ export function toSvg(root) {
   const [width, height] = [Math.ceil(Math.max(frame.width, root.scrollWidth)), Math.ceil(frame.height)];
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">${parts.join("")}</svg>`;
 }
-
-/** @param {any} element @param {DOMRect} frame @param {string[]} parts */
 function walk(element, frame, parts) {
   const style = getComputedStyle(element);
   if (style.display === "none" || style.visibility === "hidden" || element.matches(".crosshair, .cell, .readout, select, input")) return;
@@ -57,8 +55,6 @@ function walk(element, frame, parts) {
     }
   }
 }
-
-/** @param {import("regard/matrix.js").Shape} each */
 function shape(each) {
   if (each.kind === "cell") return `<rect x="${each.x}" y="${each.y}" width="${each.w}" height="${each.h}" fill="${each.fill}"/>`;
   if (each.kind === "frame") return `<rect x="${each.x}" y="${each.y}" width="${each.w}" height="${each.h}" fill="none" stroke="${each.stroke}" stroke-width="${each.width}"/>`;
@@ -66,9 +62,9 @@ function shape(each) {
   return `<text transform="translate(${each.x} ${each.y})${each.turn ? " rotate(-90)" : ""}" text-anchor="${each.anchor}" fill="${each.fill}">${escape(each.text)}</text>`;
 }
 
-/** A drawing with its computed colours written into it. @param {SVGElement} drawing */
+/** A drawing with its computed colours written into it. */
 function inlined(drawing) {
-  const clone = /** @type {SVGElement} */ (drawing.cloneNode(true));
+  const clone = (drawing.cloneNode(true));
   const originals = [drawing, ...drawing.querySelectorAll("*")];
   [clone, ...clone.querySelectorAll("*")].forEach((each, i) => {
     const style = getComputedStyle(originals[i]);
@@ -80,14 +76,12 @@ function inlined(drawing) {
   });
   return new XMLSerializer().serializeToString(clone);
 }
-
-/** @param {HTMLElement} root @param {string} name */
 function savePng(root, name) {
   const image = new Image();
   image.onload = () => {
     const canvas = h("canvas", { width: image.width * 2, height: image.height * 2 });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    canvas.toBlob((/** @type {Blob} */ blob) => download(name, blob, "image/png"));
+    canvas.toBlob((blob) => download(name, blob, "image/png"));
   };
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(toSvg(root))}`;
 }

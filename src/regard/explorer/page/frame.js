@@ -7,25 +7,23 @@ import { t } from "regard/strings.js";
 /** The empty page. */
 export function frame() {
   const parts = { header: h("header", { id: "top" }), tabs: h("nav", { id: "tabs", "aria-label": "views" }), rail: h("aside", { id: "rail", "aria-label": "model" }), main: h("main", { id: "main", tabindex: -1 }), playhead: h("section", { id: "playhead", "aria-label": "selection" }), foot: h("footer", {}) };
-  document.getElementById("app")?.replaceChildren(h("a", { class: "skip", href: "#main", onclick: (/** @type {Event} */ e) => { e.preventDefault(); parts.main.focus(); } }, "↓"), parts.header, parts.tabs, parts.rail, parts.main, parts.playhead, parts.foot);
+  document.getElementById("app")?.replaceChildren(h("a", { class: "skip", href: "#main", onclick: (e) => { e.preventDefault(); parts.main.focus(); } }, "↓"), parts.header, parts.tabs, parts.rail, parts.main, parts.playhead, parts.foot);
   return parts;
 }
-
-/** @param {string[]} names @param {string} current */
 export function tabs(names, current) {
   return names.map((name) => h("a", { href: "#" + write({ ...state, view: name }), "data-key": `tab-${name}`, "aria-current": name === current ? "page" : null }, t(`view.${name}`)));
 }
 
-/** The sentence, what the model made of it, and how it was asked. @param {any} model @param {any} runs @param {boolean} offline */
+/** The sentence, what the model made of it, and how it was asked. */
 export function header(model, runs, offline) {
   const answer = runs.a.answer;
-  const field = (/** @type {string} */ name, /** @type {string} */ label, /** @type {any} */ props = {}) => h("label", { class: `field ${name}` }, h("span", {}, label), h("input", { name, value: String(/** @type {any} */ (state)[name]), autocomplete: "off", spellcheck: "false", disabled: offline, "data-key": `field-${name}`, dir: "auto", ...props }));
-  const number = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ min, /** @type {number} */ max, /** @type {number} */ step) => field(name, label, { type: "number", min, max, step, dir: "ltr" });
-  const submit = (/** @type {any} */ event) => {
+  const field = (name, label, props = {}) => h("label", { class: `field ${name}` }, h("span", {}, label), h("input", { name, value: String((state)[name]), autocomplete: "off", spellcheck: "false", disabled: offline, "data-key": `field-${name}`, dir: "auto", ...props }));
+  const number = (name, label, min, max, step) => field(name, label, { type: "number", min, max, step, dir: "ltr" });
+  const submit = (event) => {
     event.preventDefault();
-    /** @type {any} */
+    
     const changes = { t: 0, q: 0, prefix: "", order: "" };
-    for (const [name, value] of new FormData(form)) changes[name] = typeof /** @type {any} */ (state)[name] === "number" ? Number(value) : String(value);
+    for (const [name, value] of new FormData(form)) changes[name] = typeof (state)[name] === "number" ? Number(value) : String(value);
     set(changes);
   };
   const writes = model.task === "translate" || model.task === "write";
@@ -33,7 +31,7 @@ export function header(model, runs, offline) {
     "form",
     { onsubmit: submit },
     field("text", t(model.task === "write" ? "prompt" : "sentence"), { class: "wide", list: "examples", maxlength: 20000 }),
-    h("datalist", { id: "examples" }, (model.examples ?? []).map((/** @type {string} */ each) => h("option", { value: each }))),
+    h("datalist", { id: "examples" }, (model.examples ?? []).map((each) => h("option", { value: each }))),
     model.task === "translate" ? field("target", t("forced"), { placeholder: t("forcedEmpty") }) : null,
     model.task === "classify" ? field("pair", t("secondText")) : null,
     h("button", { class: "run", disabled: offline, "data-key": "run" }, t("run")),
@@ -51,15 +49,15 @@ export function header(model, runs, offline) {
   ];
 }
 
-/** The step of decoding and the place in the network. @param {import("regard/main.js").Context} ctx */
+/** The step of decoding and the place in the network. */
 export function playhead(ctx) {
   const { sel, stack, run, model } = ctx;
-  const chips = (/** @type {string} */ text) => {
+  const chips = (text) => {
     const here = text === "source" ? sel.q : sel.t;
-    return h("div", { class: "chips", role: "group", "aria-label": t(`text.${text}`) }, h("span", { class: "note" }, t(`text.${text}`)), run.tokens(text).map((/** @type {any} */ token, /** @type {number} */ i) => button(piece(token), () => ctx.follow(text, i), { class: i === here ? "here" : "", "aria-pressed": i === here, "data-key": `chip-${text}-${i}` })));
+    return h("div", { class: "chips", role: "group", "aria-label": t(`text.${text}`) }, h("span", { class: "note" }, t(`text.${text}`)), run.tokens(text).map((token, i) => button(piece(token), () => ctx.follow(text, i), { class: i === here ? "here" : "", "aria-pressed": i === here, "data-key": `chip-${text}-${i}` })));
   };
-  const places = Object.entries(model.stacks).flatMap(([name, each]) => /** @type {any} */ (each).kinds.map((/** @type {string} */ kind) => [`${name}.${kind}`, `${t(`stack.${name}`)} · ${t(`kind.${kind}`)}`]));
-  const numbers = (/** @type {number} */ size) => Array.from({ length: size }, (_, i) => /** @type {[any, string]} */ ([i, String(i)]));
+  const places = Object.entries(model.stacks).flatMap(([name, each]) => (each).kinds.map((kind) => [`${name}.${kind}`, `${t(`stack.${name}`)} · ${t(`kind.${kind}`)}`]));
+  const numbers = (size) => Array.from({ length: size }, (_, i) => ([i, String(i)]));
   return [
     ...Object.keys(run.answer.tokens).map(chips),
     h(

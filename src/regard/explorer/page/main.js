@@ -8,7 +8,7 @@ import { map } from "regard/map.js";
 import { read, request, restore, RUN_KEYS, set, state, subscribe, write } from "regard/state.js";
 import { speak, t } from "regard/strings.js";
 
-/** @type {Record<string, () => Promise<any>>} */
+
 const VIEWS = {
   journey: () => import("regard/views/journey.js"),
   atlas: () => import("regard/views/atlas.js"),
@@ -25,15 +25,15 @@ const VIEWS = {
   weights: () => import("regard/views/weights.js"),
 };
 
-/** Views that this model has something for. @param {any} model */
+/** Views that this model has something for. */
 const available = (model) => Object.keys(VIEWS).filter((name) => (name === "alignment" ? "target" in model.embeddings : name === "beam" ? model.task === "translate" || model.task === "write" : true));
 
-/** @type {any} */
+
 let model;
-/** @type {{a: import("regard/data.js").Run | null, b: import("regard/data.js").Run | null}} */
+
 const runs = { a: null, b: null };
 let turn = 0;
-/** @type {any} */
+
 let view = null;
 
 /**
@@ -42,7 +42,7 @@ let view = null;
  * @param {"a" | "b" | "diff"} which
  */
 function context(which) {
-  const run = /** @type {import("regard/data.js").Run} */ (which === "b" ? runs.b : runs.a);
+  const run = (which === "b" ? runs.b : runs.a);
   const sel = settled(run);
   const stack = { name: sel.stack, ...model.stacks[sel.stack] };
   return {
@@ -60,43 +60,41 @@ function context(which) {
     attention: `${sel.stack}.layers.${sel.layer}.${sel.kind}`,
     /** The position that is followed, in the text of the selected stack. */
     position: stack.text === "source" ? sel.q : sel.t,
-    /** Goes to another position in a text. @param {string} text @param {number} place */
+    /** Goes to another position in a text. */
     follow: (text, place) => set(text === "source" ? { q: place } : { t: place }),
     /** The text that keys of the selected attention belong to. */
     keys: sel.kind === "cross_attention" ? "source" : stack.text,
-    labels: (/** @type {string} */ text) => run.tokens(text).map((/** @type {any} */ token) => token.display),
-    /** A tensor of the run, or what B has more than A. @param {string} name */
+    labels: (text) => run.tokens(text).map((token) => token.display),
+    /** A tensor of the run, or what B has more than A. */
     tensor: async (name) => {
       if (which !== "diff" || !runs.b) return run.tensor(name);
       const [ours, theirs] = await Promise.all([run.tensor(name), runs.b.tensor(name)]);
       if (String(ours.shape) !== String(theirs.shape)) throw new Error(t("differentShapes"));
       return theirs.minus(ours);
     },
-    go: (/** @type {string} */ to, /** @type {any} */ changes = {}) => set({ view: to, ...changes }),
-    /** Python that makes the tensor shown. @param {string} name @param {string} [index] "[0, 3]" */
+    go: (to, changes = {}) => set({ view: to, ...changes }),
+    /** Python that makes the tensor shown. */
     python: (name, index = "") => python(which === "b" ? request(state, state.b) : request(state), name, index),
   };
 }
 
-/** The selection with every place inside the run. @param {import("regard/data.js").Run} run */
+/** The selection with every place inside the run. */
 function settled(run) {
-  const clamp = (/** @type {number} */ x, /** @type {number} */ size) => Math.max(0, Math.min(x, size - 1));
+  const clamp = (x, size) => Math.max(0, Math.min(x, size - 1));
   const stack = state.stack in model.stacks ? state.stack : Object.keys(model.stacks)[0];
   const kind = model.stacks[stack].kinds.includes(state.kind) ? state.kind : "self_attention";
   const last = run.tokens("target").length || run.tokens("text").length;
   return { ...state, stack, kind, layer: clamp(state.layer, model.stacks[stack].layers), head: clamp(state.head, model.model.heads), t: clamp(state.t, last), q: clamp(state.q, run.tokens("source").length || 1) };
 }
-
-/** @param {any} asked @param {string} name @param {string} index */
 function python(asked, name, index) {
   const options = Object.entries({ target: asked.target, pair: asked.pair, patch: asked.patch.length ? asked.patch : null, order: asked.order, prefix: asked.prefix, checkpoint: asked.checkpoint, decode: asked.decode }).filter(([, value]) => value !== null);
-  const literal = (/** @type {any} */ value) => JSON.stringify(value).replace(/\bnull\b/g, "None").replace(/\btrue\b/g, "True").replace(/\bfalse\b/g, "False");
+  const literal = (value) => JSON.stringify(value).replace(/\bnull\b/g, "None").replace(/\btrue\b/g, "True").replace(/\bfalse\b/g, "False");
   return `import regard\n\ntrace = regard.look(${JSON.stringify(model.path ?? model.name)}, ${JSON.stringify(asked.text)}${options.map(([key, value]) => `, ${key}=${literal(value)}`).join("")})\ntrace[${JSON.stringify(name)}]${index}\n`;
 }
 
-/** Runs the model anew where the request has changed. @param {Set<string>} changed */
+/** Runs the model anew where the request has changed. */
 async function update(changed) {
-  speak(state.lang);
+  await speak(state.lang);
   if (RUN_KEYS.some((key) => changed.has(key)) || changed.has("b") || !runs.a) {
     const ticket = ++turn;
     document.body.setAttribute("aria-busy", "true");
@@ -119,7 +117,7 @@ async function update(changed) {
 async function draw() {
   const ticket = ++turn;
   const name = state.view in VIEWS ? state.view : "journey";
-  const sides = /** @type {("a" | "b" | "diff")[]} */ (!runs.b || state.ab === "a" ? ["a"] : state.ab === "both" ? ["a", "b"] : [state.ab]);
+  const sides = (!runs.b || state.ab === "a" ? ["a"] : state.ab === "both" ? ["a", "b"] : [state.ab]);
   const panes = sides.map((side) => h("section", { class: "pane", "data-side": side, "aria-label": runs.b ? t(`side.${side}`) : t(`view.${name}`) }));
   try {
     const module = await VIEWS[name]();
@@ -150,16 +148,12 @@ async function draw() {
   parts.main.replaceChildren(...panes);
   parts.main.className = panes.length > 1 ? "two" : "";
   scrollTo({ top: at, behavior: "instant" });
-  if (key) /** @type {HTMLElement | null} */ (document.querySelector(`[data-key="${CSS.escape(key)}"]`))?.focus({ preventScroll: true });
+  if (key) (document.querySelector(`[data-key="${CSS.escape(key)}"]`))?.focus({ preventScroll: true });
   else if (within && document.activeElement === document.body) parts.main.focus({ preventScroll: true });
   document.title = `${t(`view.${name}`)} · ${model.name} · Regard`;
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
 }
-
-/** @param {any} error */
 const told = (error) => h("p", { class: "error", role: "alert" }, error?.offline ? t("offlineMissing") : String(error?.message ?? error));
-
-/** @param {any} error */
 function complain(error) {
   document.body.dataset.error = String(error?.message ?? error);
   parts.main.replaceChildren(told(error));
@@ -168,7 +162,7 @@ function complain(error) {
 const parts = frame();
 
 document.addEventListener("keydown", (event) => {
-  const target = /** @type {HTMLElement} */ (event.target);
+  const target = (event.target);
   if (event.altKey || event.ctrlKey || event.metaKey || target.closest("input, textarea, select, [contenteditable]") || !runs.a) return;
   if (event.key === " " && target.closest("button, a, summary, [role=button]")) return;
   const ctx = context("a");
@@ -178,7 +172,7 @@ document.addEventListener("keydown", (event) => {
   handler(ctx);
 });
 
-/** Keys that mean the same in every view. @type {Record<string, (ctx: Context) => void>} */
+/** Keys that mean the same in every view. */
 const KEYS = {
   ArrowUp: ({ sel, stack }) => set({ layer: Math.min(stack.layers - 1, sel.layer + 1) }),
   ArrowDown: ({ sel }) => set({ layer: Math.max(0, sel.layer - 1) }),
@@ -189,6 +183,7 @@ const KEYS = {
 };
 
 async function start() {
+  await speak(read(location.hash).lang);
   try {
     model = await askModel();
   } catch (error) {

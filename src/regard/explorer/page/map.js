@@ -4,13 +4,11 @@ import { button, h } from "regard/dom.js";
 import { set } from "regard/state.js";
 import { t } from "regard/strings.js";
 
-const SHORT = /** @type {Record<string, string>} */ ({ self_attention: "self", cross_attention: "cross", feed_forward: "FF" });
-
-/** @param {import("regard/main.js").Context} ctx */
+const SHORT = ({ self_attention: "self", cross_attention: "cross", feed_forward: "FF" });
 export function map(ctx) {
   const { model, sel } = ctx;
   const shape = model.model;
-  const layers = (/** @type {string} */ name, /** @type {any} */ stack) =>
+  const layers = (name, stack) =>
     Array.from({ length: stack.layers }, (_, layer) => {
       const here = name === sel.stack && layer === sel.layer;
       const parts = [...stack.kinds, "feed_forward"].map((kind) => button(SHORT[kind], () => set({ stack: name, layer, ...(kind === "feed_forward" ? {} : { kind }) }), { class: `${kind} ${here && kind === sel.kind ? "here" : ""}`, "aria-pressed": here && kind === sel.kind, "aria-label": `${t(`stack.${name}`)} ${layer} ${t(`kind.${kind}`)}`, "data-key": `map-${name}-${layer}-${kind}` }));

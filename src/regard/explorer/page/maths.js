@@ -1,46 +1,35 @@
 /** What the model computes, written again in a few lines: the page checks every card against PyTorch with it. */
-
-/** @typedef {ArrayLike<number>} Numbers */
-
-/** @param {Numbers} a @param {Numbers} b */
 export function dot(a, b) {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
   return sum;
 }
 
-/** weight [out, in] times x, plus bias. @param {import("regard/tensor.js").Tensor} weight @param {Numbers} x @param {Numbers} [bias] */
+/** weight [out, in] times x, plus bias. */
 export const linear = (weight, x, bias) => Float64Array.from({ length: weight.shape[0] }, (_, i) => dot(weight.row(i), x) + (bias ? bias[i] : 0));
-
-/** @param {Numbers} a @param {Numbers} b */
 export const add = (a, b) => Float64Array.from(a, (x, i) => x + b[i]);
-/** @param {Numbers} a @param {number} factor */
 export const scale = (a, factor) => Float64Array.from(a, (x) => x * factor);
-
-/** @param {Numbers} scores */
 export function softmax(scores) {
   const top = Math.max(...Array.from(scores));
   const exps = Float64Array.from(scores, (x) => Math.exp(x - top));
   const sum = exps.reduce((a, b) => a + b, 0);
   return exps.map((x) => x / sum);
 }
-
-/** @param {Numbers} x */
 export const mean = (x) => Array.from(x).reduce((a, b) => a + b, 0) / x.length;
-/** The mean of squared distances from the mean; of RMSNorm, from zero. @param {Numbers} x @param {string} kind */
+/** The mean of squared distances from the mean; of RMSNorm, from zero. */
 export function variance(x, kind) {
   const middle = kind === "rms" ? 0 : mean(x);
   return mean(Array.from(x, (v) => (v - middle) ** 2));
 }
 
-/** LayerNorm or RMSNorm. @param {Numbers} x @param {Numbers} gain @param {Numbers | null} shift @param {number} epsilon @param {string} kind */
+/** LayerNorm or RMSNorm. */
 export function norm(x, gain, shift, epsilon, kind) {
   const middle = kind === "rms" ? 0 : mean(x);
   const spread = Math.sqrt(variance(x, kind) + epsilon);
   return Float64Array.from(x, (v, i) => ((v - middle) / spread) * gain[i] + (shift ? shift[i] : 0));
 }
 
-/** Abramowitz & Stegun 7.1.26 is too coarse; this series and continued fraction is exact to 1e-12. @param {number} x */
+/** Abramowitz & Stegun 7.1.26 is too coarse; this series and continued fraction is exact to 1e-12. */
 export function erf(x) {
   const z = Math.abs(x);
   if (z > 6) return Math.sign(x);
@@ -58,9 +47,9 @@ export function erf(x) {
   return Math.sign(x) * (1 - Math.exp(-z * z) / ((z + fraction) * Math.sqrt(Math.PI)));
 }
 
-const silu = (/** @type {number} */ x) => x / (1 + Math.exp(-x));
+const silu = (x) => x / (1 + Math.exp(-x));
 
-/** The nonlinearities of the feed-forward layer, by their names in the settings. @type {Record<string, (x: number) => number>} */
+/** The nonlinearities of the feed-forward layer, by their names in the settings. */
 export const ACTIVATIONS = {
   relu: (x) => Math.max(0, x),
   gelu: (x) => (x * (1 + erf(x / Math.SQRT2))) / 2,
@@ -69,7 +58,7 @@ export const ACTIVATIONS = {
   swiglu: silu,
 };
 
-/** A query or key turned by its position: number i goes with number i + K / 2. @param {Numbers} x @param {number} position @param {number} base */
+/** A query or key turned by its position: number i goes with number i + K / 2. */
 export function rotate(x, position, base) {
   const half = x.length / 2;
   const result = new Float64Array(x.length);
@@ -81,14 +70,12 @@ export function rotate(x, position, base) {
   return result;
 }
 
-/** Nats. @param {Numbers} p */
+/** Nats. */
 export const entropy = (p) => Array.from(p).reduce((sum, x) => sum - (x > 0 ? x * Math.log(x) : 0), 0);
-/** @param {Numbers} x */
 export const length = (x) => Math.sqrt(dot(x, x));
-/** @param {Numbers} a @param {Numbers} b */
 export const cosine = (a, b) => dot(a, b) / (length(a) * length(b) || 1);
 
-/** The largest distance between what the page computed and what PyTorch gave. @param {Numbers} a @param {Numbers} b */
+/** The largest distance between what the page computed and what PyTorch gave. */
 export function maxDelta(a, b) {
   let worst = a.length === b.length ? 0 : Infinity;
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) worst = Math.max(worst, Number.isNaN(a[i] - b[i]) ? Infinity : Math.abs(a[i] - b[i]));

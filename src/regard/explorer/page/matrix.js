@@ -21,9 +21,9 @@ import { t } from "regard/strings.js";
 
 const FONT = "11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 
-/** What a matrix looks like: places of cells and labels. @param {Matrix} m */
+/** What a matrix looks like: places of cells and labels. */
 function layout(m) {
-  const longest = (/** @type {string[] | undefined} */ labels) => Math.min(110, Math.max(0, ...(labels ?? []).map((l) => [...l].length)) * 7 + 8);
+  const longest = (labels) => Math.min(110, Math.max(0, ...(labels ?? []).map((l) => [...l].length)) * 7 + 8);
   const left = m.rowLabels ? longest(m.rowLabels) : 0;
   const top = m.columnLabels ? longest(m.columnLabels) : 0;
   const room = (m.room ?? Math.min(900, innerWidth - 48)) - left;
@@ -31,14 +31,12 @@ function layout(m) {
   return { left, top, cell, width: left + cell * m.columns + 1, height: top + cell * m.rows + 1, numbers: m.numbers !== false && cell >= 34 && m.rows * m.columns <= 2000 };
 }
 
-/** All numbers, for a scale. @param {Matrix} m */
+/** All numbers, for a scale. */
 function values(m) {
   const found = new Float32Array(m.rows * m.columns);
   for (let i = 0; i < m.rows; i++) for (let j = 0; j < m.columns; j++) found[i * m.columns + j] = m.at(i, j);
   return found;
 }
-
-/** @param {Matrix} m @returns {HTMLElement} */
 export function matrix(m) {
   const place = layout(m);
   const scale = m.scale ?? scaleOf(values(m));
@@ -53,28 +51,28 @@ export function matrix(m) {
   const readout = h("output", { class: "readout" });
   let row = Math.max(0, m.mark?.row ?? 0);
   let column = Math.max(0, m.mark?.column ?? 0);
-  const name = (/** @type {string[] | undefined} */ labels, /** @type {number} */ i) => labels?.[i] ?? String(i);
-  const tell = (/** @type {number} */ i, /** @type {number} */ j) => `${m.rowTitle ?? t("row")} ${name(m.rowLabels, i)}, ${m.columnTitle ?? t("column")} ${name(m.columnLabels, j)}: ${fixed(m.at(i, j), m.digits ?? 3)}${m.tell ? ` ${m.tell(i, j)}` : ""}`;
-  const move = (/** @type {number} */ i, /** @type {number} */ j) => {
+  const name = (labels, i) => labels?.[i] ?? String(i);
+  const tell = (i, j) => `${m.rowTitle ?? t("row")} ${name(m.rowLabels, i)}, ${m.columnTitle ?? t("column")} ${name(m.columnLabels, j)}: ${fixed(m.at(i, j), m.digits ?? 3)}${m.tell ? ` ${m.tell(i, j)}` : ""}`;
+  const move = (i, j) => {
     [row, column] = [Math.min(m.rows - 1, Math.max(0, i)), Math.min(m.columns - 1, Math.max(0, j))];
     Object.assign(cell.style, { left: `${place.left + column * place.cell}px`, top: `${place.top + row * place.cell}px`, width: `${place.cell}px`, height: `${place.cell}px` });
     cell.setAttribute("aria-rowindex", String(row + 1));
     cell.setAttribute("aria-colindex", String(column + 1));
     cell.setAttribute("aria-label", tell(row, column));
   };
-  const show = (/** @type {number} */ i, /** @type {number} */ j) => {
+  const show = (i, j) => {
     light.style.display = i < 0 ? "none" : "block";
     readout.textContent = i < 0 ? "" : tell(i, j);
     if (i >= 0) light.style.background = `linear-gradient(var(--light), var(--light)) 0 ${place.top + i * place.cell}px / 100% ${place.cell}px no-repeat, linear-gradient(var(--light), var(--light)) ${place.left + j * place.cell}px 0 / ${place.cell}px 100% no-repeat`;
   };
-  const under = (/** @type {any} */ event) => {
+  const under = (event) => {
     const box = canvas.getBoundingClientRect();
     const i = Math.floor((event.clientY - box.top - place.top) / place.cell);
     const j = Math.floor((event.clientX - box.left - place.left) / place.cell);
     return i >= 0 && i < m.rows && j >= 0 && j < m.columns ? [i, j] : [-1, -1];
   };
-  const steps = /** @type {Record<string, number[]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] });
-  cell.addEventListener("keydown", (/** @type {any} */ event) => {
+  const steps = ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] });
+  cell.addEventListener("keydown", (event) => {
     if (event.key in steps) move(row + steps[event.key][0], column + steps[event.key][1]);
     else if ((event.key === "Enter" || event.key === " ") && m.onpick) m.onpick(row, column);
     else return;
@@ -85,9 +83,9 @@ export function matrix(m) {
   cell.addEventListener("focus", () => show(row, column));
   move(row, column);
   const grid = h("div", { class: "grid", role: "grid", "aria-label": m.label, "aria-rowcount": m.rows, "aria-colcount": m.columns, style: { width: `${place.width}px` } }, canvas, light, h("div", { role: "row" }, cell));
-  grid.addEventListener("pointermove", (/** @type {any} */ event) => { const [i, j] = under(event); show(i, j); });
+  grid.addEventListener("pointermove", (event) => { const [i, j] = under(event); show(i, j); });
   grid.addEventListener("pointerleave", () => show(-1, -1));
-  grid.addEventListener("click", (/** @type {any} */ event) => {
+  grid.addEventListener("click", (event) => {
     const [i, j] = under(event);
     if (i < 0) return;
     move(i, j);
@@ -99,17 +97,17 @@ export function matrix(m) {
   return box;
 }
 
-/** The range of the colours, printed. @param {import("regard/colors.js").Scale} scale */
+/** The range of the colours, printed. */
 export function legend(scale) {
   const low = scale.signed ? -scale.high : 0;
   const stops = Array.from({ length: 9 }, (_, i) => color(low + ((scale.high - low) * i) / 8, scale)).join(",");
   return h("span", { class: "legend" }, fixed(low, 2), h("i", { style: { background: `linear-gradient(to right, ${stops})` } }), fixed(scale.high, 2));
 }
 
-/** The same as a table, for those who cannot see colours or want to copy it. @param {Matrix} m */
+/** The same as a table, for those who cannot see colours or want to copy it. */
 export function table(m) {
   const rows = Math.min(m.rows, Math.max(1, Math.floor(2000 / Math.max(1, m.columns))));
-  const cells = (/** @type {number} */ i) => Array.from({ length: m.columns }, (_, j) => h("td", {}, fixed(m.at(i, j), m.digits ?? 3)));
+  const cells = (i) => Array.from({ length: m.columns }, (_, j) => h("td", {}, fixed(m.at(i, j), m.digits ?? 3)));
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": m.label },
@@ -123,9 +121,9 @@ export function table(m) {
  * @param {Matrix} m @param {ReturnType<typeof layout>} place @param {import("regard/colors.js").Scale} scale @returns {Shape[]}
  */
 function shapes(m, place, scale) {
-  /** @type {Shape[]} */
+  
   const found = [];
-  /** @type {Shape[]} */
+  
   const frames = [];
   const size = place.cell;
   const gap = size > 6 ? 1 : 0;
@@ -141,7 +139,7 @@ function shapes(m, place, scale) {
       if (m.framed?.(i, j)) frames.push({ kind: "frame", x, y, w: size - gap, h: size - gap, stroke: gold, width: 2 });
     }
   }
-  const shorten = (/** @type {string} */ label) => ([...label].length > 15 ? [...label].slice(0, 14).join("") + "…" : label);
+  const shorten = (label) => ([...label].length > 15 ? [...label].slice(0, 14).join("") + "…" : label);
   const step = Math.max(1, Math.ceil(11 / size));
   m.rowLabels?.forEach((label, i) => i % step === 0 && found.push({ kind: "text", x: place.left - 5, y: place.top + (i + 0.5) * size + 4, text: shorten(label), fill: i === m.mark?.row ? gold : text, anchor: "end" }));
   m.columnLabels?.forEach((label, j) => j % step === 0 && found.push({ kind: "text", x: place.left + (j + 0.5) * size + 4, y: place.top - 5, text: shorten(label), fill: j === m.mark?.column ? gold : text, anchor: "start", turn: true }));
@@ -149,8 +147,6 @@ function shapes(m, place, scale) {
   if (m.mark?.column !== undefined && m.mark.column >= 0) found.push({ kind: "frame", x: place.left + m.mark.column * size, y: place.top, w: size - gap, h: size * m.rows - gap, stroke: gold, width: 2 });
   return found.concat(frames);
 }
-
-/** @param {CanvasRenderingContext2D} brush @param {Shape[]} list */
 function draw(brush, list) {
   brush.font = FONT;
   for (const each of list) {
@@ -179,9 +175,8 @@ function draw(brush, list) {
   }
 }
 
-/** 256 colours of a scale as pixels, kept for the next picture. @type {Map<string, Uint32Array>} */
+/** 256 colours of a scale as pixels, kept for the next picture. */
 const ramps = new Map();
-/** @param {import("regard/colors.js").Scale} scale */
 function ramp(scale) {
   const key = `${scale.signed} ${scale.high} ${dark()}`;
   let found = ramps.get(key);
@@ -196,7 +191,7 @@ function ramp(scale) {
   return found;
 }
 
-/** A small picture of a matrix, nothing but colours. @param {number} rows @param {number} columns @param {(i: number, j: number) => number} at @param {import("regard/colors.js").Scale} scale @param {number} size */
+/** A small picture of a matrix, nothing but colours. */
 export function thumbnail(rows, columns, at, scale, size) {
   const canvas = h("canvas", { class: "thumbnail", width: columns, height: rows, style: { width: `${size}px`, height: `${size}px` }, "aria-hidden": "true" });
   const brush = canvas.getContext("2d");

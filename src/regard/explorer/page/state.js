@@ -33,19 +33,15 @@ export const DEFAULTS = {
   lang: "",
 };
 
-/** @typedef {typeof DEFAULTS} State */
 
-/** @type {State} */
 export let state = { ...DEFAULTS };
-/** @type {Set<(changed: Set<string>) => void>} */
-const listeners = new Set();
 
-/** @param {(changed: Set<string>) => void} listener */
+const listeners = new Set();
 export const subscribe = (listener) => listeners.add(listener);
 
-/** Changes the selection, the address and the page. @param {Partial<State>} changes @param {{push?: boolean}} [how] */
+/** Changes the selection, the address and the page. */
 export function set(changes, how = {}) {
-  const changed = new Set(Object.keys(changes).filter((key) => /** @type {any} */ (state)[key] !== /** @type {any} */ (changes)[key]));
+  const changed = new Set(Object.keys(changes).filter((key) => (state)[key] !== (changes)[key]));
   if (!changed.size) return;
   state = { ...state, ...changes };
   const method = how.push || changed.has("view") || changed.has("text") ? "pushState" : "replaceState";
@@ -57,28 +53,24 @@ export function set(changes, how = {}) {
   for (const listener of listeners) listener(changed);
 }
 
-/** What a view remembers under a name of its own. @param {string} key @param {string} [fallback] */
+/** What a view remembers under a name of its own. */
 export function extra(key, fallback = "") {
   return new URLSearchParams(state.x).get(key) ?? fallback;
 }
-
-/** @param {Record<string, string | number>} changes */
 export function setExtra(changes) {
   const all = new URLSearchParams(state.x);
   for (const [key, value] of Object.entries(changes)) all.set(key, String(value));
   set({ x: all.toString() });
 }
 
-/** The address of a selection: what differs from the defaults. @param {Partial<State>} selection */
+/** The address of a selection: what differs from the defaults. */
 export function write(selection) {
   const parts = new URLSearchParams();
-  for (const [key, value] of Object.entries(selection)) if (value !== /** @type {any} */ (DEFAULTS)[key]) parts.set(key, String(value));
+  for (const [key, value] of Object.entries(selection)) if (value !== (DEFAULTS)[key]) parts.set(key, String(value));
   return parts.toString();
 }
-
-/** @param {string} hash @returns {State} */
 export function read(hash) {
-  /** @type {any} */
+  
   const found = { ...DEFAULTS };
   for (const [key, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
     if (!(key in DEFAULTS)) continue;
@@ -91,11 +83,11 @@ export function read(hash) {
 export function restore() {
   const before = state;
   state = read(location.hash);
-  const changed = new Set(Object.keys(state).filter((key) => /** @type {any} */ (state)[key] !== /** @type {any} */ (before)[key]));
+  const changed = new Set(Object.keys(state).filter((key) => (state)[key] !== (before)[key]));
   for (const listener of listeners) listener(changed);
 }
 
-/** What is asked of the model for A, or with B's differences. @param {State} selection @param {string} [differences] */
+/** What is asked of the model for A, or with B's differences. */
 export function request(selection, differences = "") {
   const s = { ...selection, ...(differences ? JSON.parse(differences) : {}) };
   return {

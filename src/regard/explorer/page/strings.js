@@ -1,23 +1,17 @@
 /** What the page says, in the reader's language. */
 
-import { en } from "regard/strings.en.js";
-import { zh } from "regard/strings.zh.js";
+let table = {};
 
-/** @type {Record<string, Record<string, string>>} */
-const LANGUAGES = { en, zh };
-let table = en;
-
-/** @param {string} wanted "en", "zh" or "": what the browser asks for */
-export function speak(wanted) {
-  const name = wanted in LANGUAGES ? wanted : navigator.language.startsWith("zh") ? "zh" : "en";
-  table = LANGUAGES[name];
+/** Loads a language: "en", "zh", or "" for the one that the browser asks for. */
+export async function speak(wanted) {
+  const name = wanted === "en" || wanted === "zh" ? wanted : navigator.language.startsWith("zh") ? "zh" : "en";
+  table = (await import(`regard/strings.${name}.js`)).strings;
   document.documentElement.lang = name === "zh" ? "zh-CN" : "en";
-  return name;
 }
 
-/** A sentence with its gaps filled: t("stepOf", {n: 3}) of "step {n}". @param {string} key @param {Record<string, any>} [gaps] */
+/** A sentence with its gaps filled: t("stepOf", {n: 3}) of "step {n}". */
 export function t(key, gaps = {}) {
-  return (table[key] ?? en[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(gaps[name] ?? ""));
+  return (table[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(gaps[name] ?? ""));
 }
 
-export const has = (/** @type {string} */ key) => key in en;
+export const has = (key) => key in table;

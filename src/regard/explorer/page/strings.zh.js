@@ -1,6 +1,6 @@
 /** 页面上的全部文字，简体中文。 */
-/** @type {Record<string, string>} */
-export const zh = {
+
+export const strings = {
   // frame
   "view.journey": "旅程", "view.atlas": "注意力", "view.head": "注意力头", "view.microscope": "显微镜", "view.decoding": "解码", "view.beam": "束搜索", "view.lens": "透镜", "view.whatif": "如果", "view.positions": "位置", "view.space": "嵌入", "view.alignment": "对齐", "view.time": "训练", "view.weights": "权重",
   "side.a": "A", "side.b": "B", "side.diff": "B − A",
@@ -17,6 +17,44 @@ export const zh = {
   honest: "注意力不是对齐，也不是解释：它说明一个头看向哪里，而不是这改变了什么。去掉一个头的效果在“注意力”视图里并列显示。",
   row: "行", column: "列", firstRows: "{of} 行中的前 {n} 行", vector: "向量", range: "颜色范围 {low} 到 {high}", table: "表格", asTable: "显示为表格", copyPython: "复制为 Python",
   // journey
+  "j.cards": "卡片", "j.back": "上一张", "j.forth": "下一张", "j.play": "播放", "j.pause": "暂停", "j.depth": "深度", "j.story": "故事", "j.picture": "图像", "j.numbers": "数字", "j.code": "代码",
+  "j.in.input": "输入", "j.in.encoder": "编码器", "j.in.decoder": "解码器", "j.in.output": "输出",
+  "j.text": "文本到词元", "j.text.story": "模型不读字母。文本先被切成一张固定词表里的片段，每个片段换成它在表中的编号。▁ 表示片段前有空格。点一个片段就跟随它，它一路都是金色。",
+  "j.embed": "编号到向量", "j.embed.story": "“{token}”的编号选中学习到的表 E 的一行：{width} 个数，无论它出现在哪里都代表这个片段。这一行再乘以 {scale}，即宽度的平方根。", "j.embed.plain.story": "“{token}”的编号选中学习到的表 E 的一行：{width} 个数，无论它出现在哪里都代表这个片段。",
+  "j.position": "加上位置", "j.position.story": "单靠注意力只能看到一袋词。因此句中每个位置都有自己的向量，第 {i} 个位置的向量加到“{token}”上。和既说明是什么，也说明在哪里。", "j.position.rotary.story": "这里什么也不加：这个模型稍后按位置旋转查询和键，以此表示顺序。", "j.position.none.story": "这个模型得不到任何顺序信息：什么也不加。",
+  "j.into": "进入层", "j.into.story": "{n} 个词元，每个 {width} 个数：矩阵 X 进入第 {layer} 层。每一行是一个词元的流；层的每个部分读取它并往上加。除了注意力，各行互不往来。",
+  "j.qkv": "查询、键、值", "j.qkv.story": "第 {head} 个头用三个学习到的矩阵，把每一行变成三个 {k} 维的短向量：查询（在找什么）、键（凭什么被找到）、值（能给什么）。", "j.qkv.cross.story": "查询来自解码器的“{token}”。键和值来自记忆，即编码器的输出：这是两段文本之间的桥。", "j.qkv.rotary.story": "第 {head} 个头用三个学习到的矩阵从每一行得到查询、键和值。然后查询和键按位置旋转（⟲），于是它们的点积取决于距离。",
+  "j.scores": "分数", "j.scores.story": "每个键与“{token}”的查询有多匹配？逐个相乘再相加：每个键一个分数，共 {keys} 个。点一根条形可看它的乘积。",
+  "j.scale": "缩放", "j.scale.story": "{k} 个乘积之和会很大，而大数的 softmax 几乎非此即彼。所以每个分数除以 √{k} = {root}。",
+  "j.mask": "掩码", "j.mask.story": "这里会遮住填充。这个句子没有填充；在编码器里，每个词元都可以向两边看所有词元。", "j.mask.causal.story": "后面的词不能看：那正是模型要预测的。阴影三角得到 −∞，softmax 把它变成恰好 0。", "j.mask.cross.story": "没有掩码：源文已全部读完，每个目标词元都可以看它的全部 {keys} 个词元。",
+  "j.softmax": "Softmax", "j.softmax.story": "分数变成一个整体的份额：减去最大值，取指数，除以总和。这一行说明“{token}”从每个词元取多少。",
+  "j.sum": "加权求和", "j.sum.story": "每个值按份额缩小，再全部相加。结果 z 就是第 {head} 个头带给“{token}”的东西。",
+  "j.heads": "所有的头", "j.heads.story": "{heads} 个头同时这样做，各有各的矩阵，各看各处。它们的结果并排放在一起。",
+  "j.project": "混合各头", "j.project.story": "再用一个矩阵 W_O 把各头的结果混合成 {width} 个数。每个头的贡献可以单独量出：各部分相加即得总和。",
+  "j.add": "相加", "j.add.story": "注意力找到的东西加到流上，而不是取代它。旧向量还在，新向量的方向只随加上的量改变。",
+  "j.norm": "归一化", "j.norm.story": "把和调到标准大小：减去均值，除以离散程度，再乘上每列学习到的增益 γ，加上偏移 β。", "j.norm.pre.story": "这个模型在每个部分之前归一化：流本身不变，注意力读的是一份标准大小的副本。",
+  "j.ffn": "前馈", "j.ffn.story": "现在每个词元独自思考：{width} 个数升到 {hidden} 个，经 {activation} 弯折，再降回 {width} 个。{hidden} 个神经元各对某种模式作出反应。", "j.ffn.gate.story": "现在每个词元独自思考：{width} 个数升到 {hidden} 个，乘以另一个经 silu 的映射（门），再降回 {width} 个。",
+  "j.end": "相加并传递", "j.end.story": "结果再次相加并归一化。这是第 {layer} 层的输出，也是下一层的输入。", "j.end.pre.story": "结果再次加到流上。这是第 {layer} 层的输出，也是下一层的输入。",
+  "j.memory": "记忆", "j.memory.story": "经过 {layers} 层，源文读完了。这个矩阵被保留：解码器的每一层在每一步都会来看。", "j.memory.states.story": "经过 {layers} 层，每个词元的向量都了解了它的句子。上面的部分读取这些状态。",
+  "j.shift": "已经说出的", "j.shift.story": "解码器一次写一个词元。给它的是到目前为止说出的内容，右移一位：最前面是开始标记。在“{token}”处它必须说出下一个。",
+  "j.masked": "带掩码的自注意力", "j.masked.story": "译文看它自己，步骤与编码器相同，只是谁也不能向前看。",
+  "j.cross": "交叉注意力", "j.cross.story": "问题来自译文，回答来自源文：由记忆得到的 {keys} 个键和值。这一行权重就是词与词之间的活连接。",
+  "j.forward": "解码器的前馈", "j.forward.story": "与编码器同样的两个映射，权重是自己的。看看在这一层的每个部分之后模型会说什么。",
+  "j.logits": "Logits", "j.logits.story": "最后的向量 h 与词表里每个词的向量比较：各得一个乘积之和，即 logit。{tied}", "j.logits.fill.story": "一个小层先处理这个位置的状态，再与每个词的向量比较。{tied}",
+  "j.tied": "输出词的向量就是嵌入表的各行：一张表，用两次。", "j.untied": "输出有自己的表，与嵌入分开。",
+  "j.probabilities": "概率", "j.probabilities.story": "再一次 softmax：logit 变成总和为 1 的概率。logit 高 1，概率就是 2.7 倍。",
+  "j.choose": "选择", "j.choose.story": "取一个词元，它成为下一个输入。然后一切从头再来，位置向后一格。",
+  "j.stop": "停止", "j.stop.story": "选中了结束标记，句子完成。片段拼回文本，账目累加每次选择的概率。", "j.stop.cut.story": "结束标记出现之前就到了允许的长度。片段拼回文本，账目累加每次选择的概率。",
+  "j.label": "标签", "j.label.story": "一个向量代表整段文本（或每个词）；最后一个矩阵给出每个标签的分数，softmax 把它变成概率。",
+  "j.vector": "向量", "j.vector.story": "各状态合成整段文本的一个向量：检索文本时比较的就是它。",
+  "j.recap": "一页总结", "j.recap.story": "“{token}”的旅程，用数字写在一页上，可打印、可保存。",
+  "j.all": "全部数字", "j.more": "还有 {n} 项", "j.keysMore": "另有 {n} 个较小的未显示", "j.others": "其余 {n} 个", "j.weights": "权重", "j.out": "输出", "j.segment": "段", "j.gate": "门", "j.token": "词元", "j.asks": "查询", "j.answers": "键", "j.yes": "是", "j.no": "否",
+  "j.special": "特殊词元：不代表任何文本。", "j.offsets": "第 {a} 到 {b} 个字符，第 {word} 个词。", "j.vocabulary": "词表有 {n} 个片段。", "j.characters": "字符", "j.bytes": "字节", "j.tableOf": "表有 {n} 行，每行 {d} 个数；这里是 {id} 附近的几行。", "j.near": "最近的行（余弦）：", "j.peTable": "每个位置一个向量；取第 {i} 行。",
+  "j.unscaled": "不缩放", "j.thenSoftmax": "softmax 之后（熵 {n}）", "j.open": "{n} 个键中有 {open} 个可见。", "j.addsUp": "总和 {n}。熵 {e} 奈特。", "j.looksAt": "主要看 {token}，{p}", "j.shares": "各头贡献的大小", "j.cosine": "前后的余弦：{c}。长度 {a} → {b}；加上的量：{o}。",
+  "j.silent": "{of} 个神经元中有 {n} 个沉默（为零或小于 0.001）。", "j.neurons": "最强的神经元", "j.nextLayer": "进入第 {n} 层 →", "j.lastLayer": "跳到最后的第 {n} 层 ⇥", "j.layers": "每层之后的“{token}”", "j.given": "给出", "j.wanted": "要说",
+  "j.noStep": "“{token}”处没有预测。转到：", "j.rest": "其余所有词共占 {r}。熵 {n} 奈特：相当于在 {w} 个同样可能的词之间犹豫。", "j.heat": "温度 {t}，top-k {k}，top-p {p}：从 {kept} 个词元中抽取。", "j.hypothesis": "目前的文本", "j.score": "得分", "j.how.given": "是给定的，不是选出的。", "j.how.drawn": "抽取：词元按概率并排放好，u = {u} 落在它上面；共有 {kept} 个词元参与。", "j.how.beam": "束搜索保留目前最好的 {n} 个文本。最终胜出的句子经过这里（✓）：", "j.how.greedy": "取概率最大的一个。", "j.next": "t + 1：“{token}”进入 →", "j.lastStep": "这是最后一步。", "j.ledger": "∑ log p = {sum}，共 {n} 个词元：平均 {mean}，相当于平均概率 {p}。长度惩罚 {alpha} 下的得分：{score}。",
+  "j.lens": "此刻它会说：", "j.before": "之前", "j.rank": "最终的词排第 {n}", "j.print": "打印", "j.recomputed": "在你的浏览器里重算：{what}", "j.byHand": "经手动改动：不再是权重本身会得出的结果。", "j.noWeights": "手头没有这次运行的权重，所以未重算。", "j.diff": "卡片需要原本的数字：这里是 A。",
+  "j.question": "一个问题", "j.right": "对。", "j.wrong": "不对：{answer}。", "j.ask.scores": "softmax 之后，这两个键哪个得到更多权重？", "j.why.scores": "分数的次序不变：{a} 对 {b}。", "j.ask.scale": "除以 √d 会改变哪个键排第一吗？", "j.why.scale": "它只改变份额有多尖锐，从不改变次序。", "j.ask.mask": "位置 {i} 的“{token}”可以看几个词元？", "j.why.mask": "到它自己为止的全部。", "j.ask.ffn": "对这个词元，沉默的神经元超过一半吗？", "j.why.ffn": "{of} 个中有 {n} 个。", "j.ask.p": "“{a}”与“{b}”的 logit 相差 {d}。前者的概率是后者的几倍？", "j.why.p": "exp({d}) = {r}。",
   // attention
   "att.measure": "测量效果", "att.measuring": "逐一去掉 {n} 个头……", "att.cancel": "取消", "att.entropy": "熵", "att.effect": "效果", "att.looks": "{query}看向{key}",
   "att.sort": "顺序", "att.sort.place": "按层和头", "att.sort.entropy": "按熵，集中的在前", "att.sort.effect": "按效果，大的在前", "att.sort.distance": "按距离，远的在前",
@@ -26,10 +64,10 @@ export const zh = {
   "att.tag.previous": "前一个", "att.tag.next": "后一个", "att.tag.first": "首个", "att.tag.self": "自身", "att.tag.separator": "分隔", "att.tag.broad": "分散",
   "att.query": "查询", "att.key": "键", "att.stages": "阶段", "att.stage.scores": "原始", "att.stage.scaled": "缩放", "att.stage.masked": "掩码", "att.stage.weights": "权重", "att.stage.value_weighted": "权重 × ‖v·W_O‖",
   "att.about.scores": "查询与键的点积，每对一个数。", "att.about.scaled": "除以键宽度的平方根。", "att.about.masked": "斜线格：不允许看，即负无穷。", "att.about.weights": "softmax 之后：每行之和为 1。", "att.about.value_weighted": "权重乘以该键的值写入残差流的长度：权重大而值小，作用也小。",
-  "att.pick": "点击格子查看它的计算过程；拖出矩形可放大。", "att.lines": "{of} 条线中画出 {n} 条：小于 {least} 的权重不画。", "att.looksMost": "最关注", "att.atMost": "最大", "att.without": "去掉该头后，对数概率的变化：", "att.label": "标签", "att.becomes": "首选会变成",
+  "att.pick": "点击格子查看它的计算过程；拖出矩形可放大。", "att.lines": "{of} 条线中最重的 {n} 条；小于 {least} 的权重不画。", "att.looksMost": "最关注", "att.atMost": "最大", "att.without": "去掉该头后，对数概率的变化：", "att.label": "标签", "att.becomes": "首选会变成",
   "att.zoom": "放大此处", "att.unzoom": "显示全部", "att.pin": "固定该头", "att.unpin": "取消固定", "att.pinned": "已固定", "att.notSame": "两个头看的文本不同，无法相减。", "att.difference": "该头 − 已固定的头",
   "micro.from": "来自", "micro.product": "乘积", "micro.value": "值", "micro.running": "累计和", "micro.rest": "其余 {n} 项", "micro.more": "还有 {n} 项", "micro.again": "此处计算", "micro.half": "16 位数", "micro.how": "计算过程", "micro.cell": "单元", "micro.look": "查看", "micro.begin": "从这里开始", "micro.trail": "来路",
-  "micro.weight": "注意力权重", "micro.query": "查询", "micro.state": "最后状态", "micro.logit": "{token} 的 logit", "micro.weights": "查看这个权重", "micro.leaf": "这是模型的权重，由训练得到。追溯到此为止。", "micro.unknown": "这里不说明它如何得到。", "micro.made": "状态先经过输出头的全连接层、激活和归一化；按钮通向该状态。", "micro.unrecorded": "旋转之前的值：没有记录，由此处算出。",
+  "micro.weight": "注意力权重", "micro.query": "查询", "micro.state": "最后状态", "micro.logit": "{token} 的 logit", "micro.weights": "查看这个权重", "micro.leaf": "这是模型的权重，由训练得到。追溯到此为止。", "micro.unknown": "这里不说明它如何得到。", "micro.made": "状态先经过输出头自己的一层（全连接、激活、归一化或平均）；按钮通向该状态。", "micro.unrecorded": "旋转之前的值：没有记录，由此处算出。",
   "micro.noName": "{name}：这次运行没有这个张量", "micro.noPlace": "{name} 的形状是 {shape}：请为每个轴给出一个位置", "micro.diff": "差没有公式：这里显示 A。", "micro.changed": "这次运行经过改动或来自别的检查点：受影响之处数字不会一致。",
   // decoding
   "dec.branched": "输出须以给定的 {n} 个词元开头。", "dec.back": "撤回", "dec.diff": "这里是 A 的各步；B 的变化见“如果”。", "dec.step": "第 {t} 步", "dec.steps": "全部步骤", "dec.labels": "标签", "dec.norms": "每个词元状态的长度", "dec.nothing": "这个模型不写文字，没有可解码的。",
@@ -39,7 +77,7 @@ export const zh = {
   "beam.none": "没有束搜索：束宽为 1，或词元是抽取或给定的。", "beam.try": "用束宽 4 搜索", "beam.tree": "{n} 个假设，束宽 {w}", "beam.how": "一列是一步，总分最高的在上。金色：输出。虚线：放弃。数字：log p。方向键移动。", "beam.many": "放弃的只显示第 {t} 步。",
   "beam.alive": "存活", "beam.pruned": "放弃", "beam.done": "完成", "beam.final": "输出", "beam.not": "不在最好之列", "beam.search": "搜索已见分晓", "beam.length": "长度上限", "beam.ended": "已结束", "beam.open": "在所有视图中打开这个假设", "beam.beside": "与最佳比较：作为 B", "beam.ledger": "得分", "beam.coverage": "覆盖", "beam.without": "此模型没有", "beam.score": "得分", "beam.this": "所选", "beam.differs": "从第 {n} 个词元起不同。",
   // lens
-  "lens.stack": "透镜：", "lens.none": "这个{stack}没有透镜：没有输出层共用它的嵌入，状态不能读作词元。", "lens.noShares": "没有归因：只有解码器的 logit 是简单的和。", "lens.words": "{stack}在每个子层之后会说什么", "lens.how": "残差流若到此为止的首选词元；颜色：概率；●：最终选择。", "lens.window": "{count} 个位置中的 {from} 到 {to}。", "lens.place": "最终选择排第 {n}", "lens.stream": "{token} 处的残差流", "lens.follow": "跟踪", "lens.rank": "名次", "lens.norm": "范数", "lens.cosine": "与前一点的余弦", "lens.point": "上表的行", "lens.biases": "偏置", "lens.others": "{n} 个较小的", "lens.shares": "第 {t} 步谁支持 {token}", "lens.frozen": "直接 logit 归因：在 logit 中的份额，归一化的统计量视为给定。",
+  "lens.stack": "透镜：", "lens.none": "这个{stack}没有透镜：没有输出层共用它的嵌入，状态不能读作词元。", "lens.noShares": "没有归因：只有解码器的 logit 是简单的和。", "lens.words": "{stack}在每个子层之后会说什么", "lens.how": "残差流若到此为止的首选词元；颜色：概率；●：最终选择。", "lens.window": "{count} 个位置中的 {from} 到 {to}。", "lens.place": "最终选择排第 {n}", "lens.stream": "{token} 处的残差流", "lens.follow": "跟踪", "lens.rank": "名次", "lens.norm": "范数", "lens.cosine": "与前点余弦", "lens.point": "上表的行", "lens.biases": "偏置", "lens.others": "{n} 个较小的", "lens.shares": "第 {t} 步谁支持 {token}", "lens.frozen": "直接 logit 归因：在 logit 中的份额，归一化的统计量视为给定。",
   "if.changes": "B 与 A 的不同：", "if.none": "还没有。", "if.remove": "撤回", "if.both": "所有视图 A | B", "if.diff": "所有视图 B − A", "if.input": "输入", "if.text": "B 的文本", "if.run": "运行 B", "if.hide": "遮住", "if.with": "与", "if.swap": "交换", "if.shuffle": "打乱词序", "if.off": "关闭位置", "if.head": "选中的头", "if.zero": "置零", "if.mean": "均值", "if.uniform": "均匀", "if.row": "第 {query} 行指向", "if.force": "强制", "if.unmeasured": "去掉这个头的效果：尚未测量，见下图。", "if.effect": "去掉这个头，{token} 的 log p 改变 {delta}。", "if.model": "模型", "if.drop": "去掉 {n}", "if.checkpoint": "检查点",
   "if.steps": "A 的词元在 B 中", "if.note": "比较到两者所写相同为止。", "if.forced": "B 须写 A 所写的", "if.first": "B 的首选", "if.heads": "头", "if.sublayers": "子层", "if.map": "消融图：{token}", "if.mapNote": "去掉每一部分后其 log p 的变化；→ 那时的首选。点击即作为 B。", "if.order": "模型知道词序吗？", "if.bag": "没有位置，编码器只看到一袋词：打乱的词状态不变，只是换位。", "if.try": "打乱并比较", "if.on": "复原顺序，有位置", "if.undone": "复原顺序，无位置", "if.causal": "解码器只看前文，没有位置也知道顺序。",
   // spaces
@@ -51,7 +89,7 @@ export const zh = {
   "space.near": "表中离 {token} 最近的", "space.cosine": "按余弦", "space.dot": "按点积", "space.other": "按余弦，另一种语言",
   "alignment.links": "来源", "alignment.links.head": "这个头", "alignment.links.layer": "这一层的平均", "alignment.links.all": "所有层的平均", "alignment.links.value": "权重 × 值，这一层", "alignment.links.rollout": "注意力展开", "alignment.rows": "行", "alignment.rows.before": "预测该词的那一行", "alignment.rows.input": "该词作为输入的那一行", "alignment.unit": "单位", "alignment.unit.word": "词", "alignment.unit.token": "词元", "alignment.rule": "连线", "alignment.rule.argmax": "每个译词的最佳源词", "alignment.rule.both": "双向都最佳", "alignment.rule.least": "高于某个份额",
   "alignment.explain.before": "一个词的行是解码器中它前面的那一行：模型预测这个词时看向哪里。", "alignment.explain.input": "一个词的行是解码器中它自己的那一行：模型写出这个词之后看向哪里。", "alignment.explain.value": "每个权重乘以它所加向量的长度，每行之和为 1。", "alignment.explain.rollout": "让注意力穿过所有层；每一子层有一半的流绕过（Abnar 与 Zuidema，2020）。",
-  "alignment.matrix": "译文对源文", "alignment.linked": "已连线", "alignment.drawing": "连线", "alignment.key": "红色虚线：标准对齐中没有。金色点线：标准对齐中确定有，这里缺少。", "alignment.pharaoh": "Pharaoh（源-译，词从 0 数起）", "alignment.copy": "复制", "alignment.save": "保存", "alignment.gold": "标准对齐：i-j 确定，ipj 可能", "alignment.scores": "AER {aer} · 精确率 {precision} · 召回率 {recall}", "alignment.wrong": "有 {n} 项不是 i-j 或 ipj 的形式。",
+  "alignment.none": "只有编码器加解码器的模型才有两段文本之间的连线。", "alignment.matrix": "译文对源文", "alignment.linked": "已连线", "alignment.drawing": "连线", "alignment.key": "红色虚线：标准对齐中没有。金色点线：标准对齐中确定有，这里缺少。", "alignment.pharaoh": "Pharaoh（源-译，词从 0 数起）", "alignment.copy": "复制", "alignment.save": "保存", "alignment.gold": "标准对齐：i-j 确定，ipj 可能", "alignment.scores": "AER {aer} · 精确率 {precision} · 召回率 {recall}", "alignment.wrong": "有 {n} 项不是 i-j 或 ipj 的形式。",
   "time.none": "这个模型没有保存训练中的步骤。训练时保留历史，就能让这个句子逐步经过它们：", "time.progress": "正在运行保存的步骤", "time.final": "最终", "time.step": "步", "time.forced": "每一步用同样的输出", "time.compare": "与最终模型比较", "time.best": "位置 {t} 的最佳", "time.output": "输出", "time.outputs": "每一步的输出", "time.head": "训练中的 {name}", "time.entropy": "这个头的平均熵（奈特）", "time.ranks": "位置 {t} 所选词元在透镜中的名次", "time.positions": "训练中学到的位置",
   "weights.name": "权重（{n}）", "weights.qk": "这个头的查询–键回路", "weights.ov": "这个头的输出–值回路", "weights.final": "这是最终模型的权重。", "weights.window": "窗口", "weights.row0": "首行", "weights.column0": "首列", "weights.mean": "平均", "weights.std": "标准差", "weights.min": "最小", "weights.max": "最大", "weights.histogram": "直方图", "weights.value": "值", "weights.count": "个数", "weights.singular": "奇异值（最大的 {n} 个）", "weights.explain.qk": "查询–键回路：提问的向量（行）与应答的向量（列）之间未缩放的分数，不含偏置和位置。", "weights.explain.ov": "输出–值回路：读到什么（行），为此写出什么（列）。对角线明显高于其余：这个头把读到的东西传下去。", "weights.diagonal": "对角线的平均 {same}，其余的平均 {rest}", "weights.largest": "最大的：",
 };

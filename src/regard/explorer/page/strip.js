@@ -18,7 +18,7 @@ export function strip(vector, how = {}) {
   const scale = how.scale ?? scaleOf(numbers, true);
   const printed = how.all || numbers.length <= PRINTED ? numbers.length : 8;
   const thin = Math.max(2, Math.min(8, 320 / Math.max(1, numbers.length - printed)));
-  const x = (/** @type {number} */ i) => (i < printed ? i * WIDTH : printed * WIDTH + 4 + (i - printed) * thin);
+  const x = (i) => (i < printed ? i * WIDTH : printed * WIDTH + 4 + (i - printed) * thin);
   const cells = numbers.map((value, i) => {
     const wide = i < printed;
     const cell = s("rect", { x: x(i), y: 1, width: wide ? WIDTH - 1 : thin, height: HEIGHT, fill: color(value, scale), ...(i === how.mark ? { stroke: "var(--gold)", "stroke-width": 2 } : {}) }, s("title", {}, `[${i}] ${fixed(value, 5)}`));

@@ -1,7 +1,6 @@
 /** Tensors: numbers with a shape and the meaning of each axis, read from safetensors. */
 
 export class Tensor {
-  /** @param {string} name @param {number[]} shape @param {string[]} axes @param {Float32Array | Int32Array} data */
   constructor(name, shape, axes, data) {
     this.name = name;
     this.shape = shape;
@@ -11,33 +10,31 @@ export class Tensor {
     this.signed = false; // a difference: zero is the middle of its colours
   }
 
-  /** The number at this place. @param {...number} index */
+  /** The number at this place. */
   at(...index) {
     return this.data[this.offset(index)];
   }
 
-  /** What lies at this place along the first axes: numbers, not copied. @param {...number} index */
+  /** What lies at this place along the first axes: numbers, not copied. */
   row(...index) {
     const size = this.shape.slice(index.length).reduce((a, b) => a * b, 1);
     const start = this.offset(index);
     return this.data.subarray(start, start + size);
   }
 
-  /** The same as a tensor of the remaining axes. @param {...number} index */
+  /** The same as a tensor of the remaining axes. */
   sub(...index) {
     const part = new Tensor(this.name, this.shape.slice(index.length), this.axes.slice(index.length), this.row(...index));
     part.signed = this.signed;
     return part;
   }
-
-  /** @param {number[]} index */
   offset(index) {
     let place = 0;
     for (let axis = 0; axis < this.shape.length; axis++) place = place * this.shape[axis] + (index[axis] ?? 0);
     return place;
   }
 
-  /** This minus another of the same shape. @param {Tensor} other */
+  /** This minus another of the same shape. */
   minus(other) {
     if (String(this.shape) !== String(other.shape)) throw new Error("shapes");
     const data = Float32Array.from(this.data, (x, i) => (x === other.data[i] ? 0 : x - other.data[i]));
@@ -58,7 +55,7 @@ export function readSafetensors(buffer) {
   const found = new Map();
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
-    const [start, end] = entry.data_offsets.map((/** @type {number} */ o) => o + 8 + length);
+    const [start, end] = entry.data_offsets.map((o) => o + 8 + length);
     const bytes = buffer.slice(start, end); // a copy is aligned
     const data = entry.dtype === "F16" ? halves(new Uint16Array(bytes)) : entry.dtype === "I32" ? new Int32Array(bytes) : new Float32Array(bytes);
     const tensor = new Tensor(name, entry.shape, (notes[`axes.${name}`] ?? "").split(" ").filter(Boolean), data);
@@ -68,7 +65,7 @@ export function readSafetensors(buffer) {
   return found;
 }
 
-/** Float16 to float32. @param {Uint16Array} bits */
+/** Float16 to float32. */
 function halves(bits) {
   return Float32Array.from(bits, (b) => {
     const sign = b & 0x8000 ? -1 : 1;
@@ -79,8 +76,6 @@ function halves(bits) {
     return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
   });
 }
-
-/** @param {string} text */
 export function fromBase64(text) {
   return Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
 }

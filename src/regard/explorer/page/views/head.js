@@ -128,11 +128,12 @@ function lines(ctx, found, [r0, r1, c0, c1]) {
 }
 
 /** The followed row in words: where it looks, that it sums to 1, how spread it is. */
-function facts(ctx, { at, shape, labels, signed }) {
+function facts(ctx, { at, shape, labels, signed, hatched }) {
   const row = range(0, shape[1]).map((j) => at(ctx.position, j));
   const best = range(0, row.length).sort((a, b) => Math.abs(row[b]) - Math.abs(row[a])).slice(0, 3);
   const sum = row.reduce((a, b) => a + b, 0);
-  const spread = signed ? "" : ` · ${t("att.entropy")} ${fixed(entropy(row), 3)} (${t("att.atMost")} ${fixed(Math.log(row.length), 3)})`;
+  const open = row.filter((_, j) => !hatched(ctx.position, j)).length;
+  const spread = signed ? "" : ` · ${t("att.entropy")} ${fixed(entropy(row), 3)} (${t("att.atMost")} ${fixed(Math.log(open), 3)})`;
   const near = (place, size) => [Math.max(0, place - AROUND), Math.min(size, place + AROUND + 1)];
   const zoom = [...near(ctx.position, shape[0]), ...near(best[0], shape[1])].join(",");
   const all = String(zoomed(...shape)) === `0,${shape[0]},0,${shape[1]}`;
@@ -179,9 +180,9 @@ export async function render(root, ctx) {
   root.append(
     h("div", { class: "selects stages", role: "group", "aria-label": t("att.stages") }, STAGES.map((each, i) => [i ? "→" : "", button(t(`att.stage.${each}`), () => ctx.set({ stage: each }), { "aria-pressed": each === stage, "data-key": `stage-${each}` })])),
     h("p", { class: "note" }, t(`att.about.${stage}`)),
-    figure(place.title(), [dragging(heatMap(ctx, found, zoom, place.title(), { onpick, room }), zoom), lines(ctx, weights, zoom)], { name: place.text, python: ctx.python(`${place.attention}.${stage}`, `[${sel.head}]`), note: t("att.pick") }),
     facts(ctx, weights),
     ...effectLine(ctx, place),
+    figure(place.title(), [dragging(heatMap(ctx, found, zoom, place.title(), { onpick, room }), zoom), lines(ctx, weights, zoom)], { name: place.text, python: ctx.python(`${place.attention}.${stage}`, `[${sel.head}]`), note: t("att.pick") }),
     h("p", {}, button(t("att.pin"), () => setExtra({ pin: place.text }), { "data-key": "pin", "aria-pressed": pinned.text === place.text }), " ", known ? button(t("att.unpin"), () => setExtra({ pin: "" }), { "data-key": "unpin" }) : null),
     h("div", { class: "pair" }, comparison),
   );

@@ -1,7 +1,7 @@
 /** What the attention views share: the kinds of attention, what a head does in words, and what happens without it. */
 
 import { ablate } from "regard/data.js";
-import { button, fixed, h } from "regard/dom.js";
+import { button, h } from "regard/dom.js";
 import { t } from "regard/strings.js";
 
 /** The kinds of attention that a model has: who asks, who is asked. */
@@ -87,38 +87,34 @@ function measure(run) {
   return entry;
 }
 
-/** A button that measures what each head does, its progress and a way to stop; `done` is called when it is known. */
+/** A button that measures what each head does, and one that stops it; `done` is called when it is known. */
 export function measuring(ctx, done) {
   const runs = shownRuns(ctx);
-  const box = h("span", { class: "measuring", role: "status" });
   const count = headCount(ctx.model);
-  const offer = (words = "") => box.replaceChildren(button(t("att.measure"), start, { "data-key": "measure" }), words);
+  const box = h("span", { role: "status", class: "measuring" });
+  const show = (key, act, ...words) => box.replaceChildren(...words, button(t(key), act, { "data-key": "measure" }));
   const start = () => {
     const entries = runs.map(measure);
-    const from = performance.now();
-    const words = h("span", { class: "note" }, t("att.measuring", { n: count }));
-    box.replaceChildren(words, " ", button(t("att.cancel"), () => entries.forEach((each) => each.cancel()), { "data-key": "measure" }));
-    const clock = setInterval(() => (box.isConnected ? (words.textContent = `${t("att.measuring", { n: count })} ${fixed((performance.now() - from) / 1000, 0)} s`) : clearInterval(clock)), 1000);
+    show("att.cancel", () => entries.forEach((each) => each.cancel()), h("span", { class: "note" }, t("att.measuring", { n: count }), " "));
     Promise.all(entries.map((each) => each.promise)).then(
       () => (box.replaceChildren(), done()),
-      (error) => offer(error.name === "AbortError" ? "" : ` ${error.offline ? t("offlineMissing") : error.message}`),
-    ).finally(() => clearInterval(clock));
+      (error) => show("att.measure", start, error.name === "AbortError" ? "" : `${error.offline ? t("offlineMissing") : error.message} `),
+    );
   };
   const tokens = Math.max(...Object.values(ctx.run.answer.tokens).map((each) => each.length));
   const stopped = runs.some((run) => measured.get(run.answer.run)?.failed);
-  if (!runs.every(resultOf)) stopped || count > 48 || tokens > 40 ? offer() : start();
+  if (!runs.every(resultOf)) stopped || count > 48 || tokens > 40 ? show("att.measure", start) : start();
   return box;
 }
 
 /** What leaving a head out does to the log probability of the chosen token: at the followed step, or (encoder) where it does most. */
 export function effect(ctx, { site, stack }, layer, head) {
+  let at = stack === "decoder" ? ctx.run.answer.steps.findIndex((step) => step.position === ctx.sel.t) : -1;
   const found = shownRuns(ctx).map((run) => {
     const result = resultOf(run);
-    const deltas = result?.heads[site]?.[layer]?.[head];
-    if (!deltas?.length) return null;
-    const own = stack === "decoder" ? run.answer.steps.findIndex((step) => step.position === ctx.sel.t) : -1;
-    const at = own in deltas ? own : deltas.reduce((best, x, i) => (Math.abs(x) > Math.abs(deltas[best]) ? i : best), 0);
-    return { value: deltas[at], becomes: result.top[site][layer][head][at], chosen: run.answer.steps[at]?.chosen };
+    const deltas = result?.heads[site]?.[layer]?.[head] ?? [];
+    if (at < 0) at = deltas.reduce((best, x, i) => (Math.abs(x) > Math.abs(deltas[best]) ? i : best), 0);
+    return at in deltas ? { value: deltas[at], becomes: result.top[site][layer][head][at], chosen: run.answer.steps[at]?.chosen } : null;
   });
   if (found.includes(null)) return null;
   return found.length > 1 ? { ...found[1], value: found[1].value - found[0].value } : found[0];

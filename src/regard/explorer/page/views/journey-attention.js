@@ -36,7 +36,6 @@ export const ATTENTION = {
     const a = await attention(p);
     const rotary = p.m.positions === "rotary" && !p.cross;
     const [x, memory] = await p.get(p.pre ? `${p.residual}.norm` : p.before, p.cross ? "encoder.states" : p.pre ? `${p.residual}.norm` : p.before);
-    const unit = 130 / p.m.width;
     const makes = await Promise.all(["query", "key", "value"].map(async (role, n) => {
       const [from, place, which] = n ? [memory, p.j, p.group] : [x, p.i, p.head];
       const size = a[role].shape[2];
@@ -45,13 +44,13 @@ export const ATTENTION = {
       return { ...made, from, place, which, letter, row: p.row(a[role], [which, place], `${letter} ${n ? p.labels[place] : p.name}`, letter), again: rotary && n < 2 ? rotate(made.out, place, p.m.rotary_base) : made.out, all: a[role].sub(which) };
     }));
     const big = (each) => each.letter.toUpperCase();
-    const line = (each) => [h("span", { class: "sign" }, "×"), turned(`W_${big(each)}`, each.letter, each.table, { unit }), h("span", { class: "sign" }, rotary && each.letter !== "v" ? "⟲ =" : "="), blockOf(big(each), each.letter, each.all, { unit, mark: each.place })];
-    const input = (label, tensor, mark) => blockOf(label, "", tensor, { unit, mark });
+    const map = (each) => h("div", { class: "map-of" }, equation(turned(`W_${big(each)}`, each.letter, each.table, { room: 130 }), rotary && each.letter !== "v" ? "⟲" : "→", blockOf(big(each), each.letter, each.all, { room: 130, mark: each.place })));
+    const maps = (label, list) => equation(blockOf(label, "", list[0].from, { room: 130, mark: list[0].place }), "×", ...list.map(map));
     const [first] = makes;
     return {
       of: [".query", p.head, p.i],
       variant: p.cross ? "cross" : rotary ? "rotary" : "",
-      body: [h("div", { class: "maps" }, p.cross ? [equation(input("X", x, p.i), ...line(first)), h("div", { class: "paper" }, equation(input(t("j.memory"), memory, p.j), h("div", { class: "fan" }, makes.slice(1).map((each) => equation(...line(each))))))] : equation(input("X", x, p.i), h("div", { class: "fan" }, makes.map((each) => equation(...line(each))))))],
+      body: p.cross ? [h("div", { class: "papers" }, maps("X", makes.slice(0, 1)), h("div", { class: "paper" }, maps(t("j.memory"), makes.slice(1))))] : [maps("X", makes)],
       rows: makes.map((each) => each.row),
       numbers: [formula(`q_i = x_i W_Q${first.bias ? " + b_Q" : ""}`), products(p, "q[0]", x.row(p.i), first.table.row(0), first.bias?.[0], first.out[0]), rotary && sums(`${fmt(first.out[0], 4)} · cos ${p.i} − ${fmt(first.out[first.out.length / 2], 4)} · sin ${p.i} = ${fmt(a.q[0], 4)}`)],
       check: makes.map((each) => [each.letter, each.again, each.row.vector]),
@@ -66,7 +65,7 @@ export const ATTENTION = {
     return {
       of: [".scores", p.head, p.i],
       body: [equation(blockOf("Q", "q", a.query.sub(p.head), { mark: p.i }), "×", turned("Kᵀ", "k", a.key.sub(p.group)), "=", blockOf(t("j.scores"), "", a.scores.sub(p.head), { mark: p.i })), keyBars(p, a.row.scores, t("j.scores"), a.j)],
-      rows: [p.row(a.query, [p.head, p.i], `q ${p.name}`, "q"), p.row(a.key, [p.group, a.j], `k ${p.labels[a.j]}`, "k", "⊙"), { vector: a.q.map((x, n) => x * k[n]), label: "q ⊙ k", sign: "=", note: `∑ = ${fmt(dot(a.q, k), 4)}` }],
+      rows: [p.row(a.query, [p.head, p.i], `q ${p.name}`, "q"), p.row(a.key, [p.group, a.j], `k ${p.labels[a.j]}`, "k", "⊙"), { vector: a.q.map((x, n) => x * k[n]), label: `∑ = ${fmt(dot(a.q, k), 4)}`, sign: "=" }],
       numbers: [formula("s_ij = q_i · k_j"), products(p, `q · k`, a.q, k, undefined, dot(a.q, k))],
       check: [["q·k", p.keys.map((_, j) => dot(a.q, a.key.row(p.group, j))), a.row.scores]],
       ask: open.length > 1 && ["scores", pair.map((j) => p.labels[j]), pair.indexOf(open[0]), { a: fixed(a.row.masked[open[0]], 2), b: fixed(a.row.masked[pair[1 - pair.indexOf(open[0])]], 2) }],
@@ -99,7 +98,7 @@ export const ATTENTION = {
     return {
       of: [".masked", p.head, p.i],
       variant: p.cross ? "cross" : p.causal ? "causal" : "",
-      body: [matrix({ rows, columns, at: (i, k) => masked.at(i, k), label: t("j.mask"), rowLabels: p.tokens.map((token) => token.display), columnLabels: p.labels, rowTitle: t("j.asks"), columnTitle: t("j.answers"), hatched: (i, k) => masked.at(i, k) === -Infinity, mark: { row: p.i }, cell: Math.max(4, Math.min(36, Math.floor(Math.min(600, innerWidth - 150) / columns))), onpick: (i, k) => p.microscope(a.masked, [p.head, i])(k) })],
+      body: [matrix({ rows, columns, at: (i, k) => masked.at(i, k), label: t("j.mask"), rowLabels: p.tokens.map((token) => token.display), columnLabels: p.labels, rowTitle: t("j.asks"), columnTitle: t("j.answers"), hatched: (i, k) => masked.at(i, k) === -Infinity, mark: { row: p.i }, cell: Math.max(4, Math.min(36, Math.floor(Math.min(480, innerWidth - 150) / columns))), onpick: (i, k) => p.microscope(a.masked, [p.head, i])(k) })],
       numbers: [formula(`m_ij = {s_ij|√(d_k)} + ${open < columns ? "( −∞ )" : "0"} = ${fmt(a.row.scaled[j], 4)} + ${open < columns ? "( −∞ )" : "0"} = ${fmt(a.row.masked[j], 4)}`), h("p", {}, t("j.open", { open, n: columns }))],
       check: [[t("j.mask"), a.row.scaled.map((x, k) => (p.causal && k > p.i ? -Infinity : x)), a.row.masked]],
       ask: p.causal && p.i + 1 < columns && ["mask", [String(p.i + 1), String(columns)], 0, { token: p.name, i: p.i }],
@@ -146,7 +145,7 @@ export const ATTENTION = {
     const size = p.m.head_value_width;
     return {
       of: [".context"],
-      body: [equation(...every.map((head) => folded(`z_${head}`, head === p.head ? "gold" : "out", a.context.row(head, p.i), undefined, { unit: 480 / p.m.heads / size })))],
+      body: [equation(...every.map((head) => folded(`z_${head}`, head === p.head ? "gold" : "out", a.context.row(head, p.i), undefined, { room: 480 / p.m.heads })))],
       rows: every.map((head) => p.row(a.context, [head, p.i], `${t("head")} ${head}`, "out", "", { note: t("j.looksAt", { token: p.labels[top(head)], p: percent(a.weights.at(head, p.i, top(head))) }) })),
       numbers: [formula(`z = concat ( z_0 , … , z_${p.m.heads - 1} )`), sums(`${p.m.heads} × ${size} = ${p.m.heads * size}`)],
       check: every.map((head) => [`z${head}`, gathered(p, a, head), a.context.row(head, p.i)]),

@@ -56,8 +56,8 @@ export const OUTPUT = {
       of: [fill ? "fill.logits" : "logits", p.i],
       variant: fill ? "fill" : "",
       gaps: { tied: t(p.model.tied.output ? "j.tied" : "j.untied") },
-      body: [equation(folded("h", "out", state), "×", block("E_outᵀ", "", state.length, top.length, (i, j) => words[j][0][i]), "=", folded(t("j.logits"), "", ours)), bars(top.map((each, k) => ({ label: shown(each), value: each.logit, mark: k === n, onpick: () => setExtra({ word: each.id }) })), { label: t("j.logits") })],
-      rows: [fill ? { vector: state, label: "h", role: "out" } : p.row(states, [p.i], "h", "out"), { vector: row, label: `E ${shown(top[n])}`, sign: "⊙" }, { vector: Array.from(row, (x, k) => x * state[k]), label: "h ⊙ E", sign: "=", note: `∑ = ${fmt(dot(row, state), 4)}` }],
+      body: [equation(folded("h", "out", state), "×", block("Eᵀ", "", state.length, top.length, (i, j) => words[j][0][i]), "=", folded(t("j.logits"), "", ours)), bars(top.map((each, k) => ({ label: shown(each), value: each.logit, mark: k === n, onpick: () => setExtra({ word: each.id }) })), { label: t("j.logits") })],
+      rows: [fill ? { vector: state, label: "h", role: "out" } : p.row(states, [p.i], "h", "out"), { vector: row, label: `E ${shown(top[n])}`, sign: "⊙" }, { vector: Array.from(row, (x, k) => x * state[k]), label: `∑ = ${fmt(dot(row, state), 4)}`, sign: "=" }],
       numbers: [formula(`l_w = h · E_w${bias ? " + b_w" : ""}`), products(p, "h · E", state, row, more, ours[n])],
       check: [["h·E", ours, top.map((each) => each.logit)], ...last.check],
     };

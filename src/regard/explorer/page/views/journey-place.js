@@ -70,16 +70,16 @@ async function weights(p, name, rows) {
 }
 
 /** A matrix as a small picture; the followed row has a golden frame. */
-export function block(label, role, rows, columns, at, { mark = -1, unit = 9, signed = true } = {}) {
-  const size = Math.max(0.3, Math.min(unit, 150 / Math.max(rows, columns)));
-  const high = rows < 3 ? Math.max(size, 9) : size;
-  const wide = columns < 3 ? Math.max(size, 9) : size;
+export function block(label, role, rows, columns, at, { mark = -1, room = 150, signed = true } = {}) {
+  const size = Math.min(9, room / Math.max(rows, columns));
+  const [high, wide] = [Math.max(size, Math.min(9, 90 / rows)), Math.max(size, Math.min(9, 48 / columns))];
   const scale = scaleOf(Array.from({ length: Math.min(4000, rows * columns) }, (_, n) => at(Math.floor(n / columns), n % columns)), signed);
   const canvas = thumbnail(rows, columns, at, scale, 1);
   Object.assign(canvas.style, { width: `${wide * columns}px`, height: `${high * rows}px` });
   canvas.toSvg = () => Array.from({ length: rows * columns }, (_, n) => ({ kind: "cell", x: (n % columns) * wide, y: Math.floor(n / columns) * high, w: wide, h: high, fill: color(at(Math.floor(n / columns), n % columns), scale) }));
+  const [base, low] = label.split("_");
   const frame = mark >= 0 && h("i", { style: { top: `${mark * high - 2}px`, height: `${high + 4}px` } });
-  return h("span", { class: "block" }, h("span", {}, canvas, frame), h("b", { class: role }, label), h("small", {}, `${rows} × ${columns}`));
+  return h("span", { class: "block" }, h("span", {}, canvas, frame), h("b", { class: role }, base, low ? h("sub", {}, low) : null), h("small", {}, `${rows} × ${columns}`));
 }
 
 /** Of a tensor [rows, columns], of one turned on its side, and of a vector folded into lines. */

@@ -48,8 +48,8 @@ export const STREAM = {
     return {
       of: [tokens.name, p.i],
       variant: factor === 1 ? "plain" : "",
-      body: [equation(blockOf("E", "", rows, { mark: id - from }), h("span", { class: "note" }, t("j.tableOf", { n: size, d: p.m.width, id })))],
-      rows: [{ vector: row, label: `E[${id}]` }, ...(factor === 1 ? [] : [p.row(tokens, [p.i], `× ${fmt(factor, 4)}`, "out", "=")])],
+      body: [equation(blockOf("E", "", rows, { mark: id - from, room: 300 }), h("span", { class: "note" }, t("j.tableOf", { n: size, d: p.m.width, id })))],
+      rows: [{ vector: row, label: `E[${id}]` }, ...(factor === 1 ? [] : [p.row(tokens, [p.i], `E[${id}] · ${+factor.toFixed(3)}`, "out", "=")])],
       after: near.cosine.length ? [h("p", {}, t("j.near"), near.cosine.filter((each) => each.id !== id).slice(0, 6).map((each) => [" ", h("span", { class: "near" }, piece(each), h("small", {}, ` ${fixed(each.value, 2)}`))]))] : [],
       numbers: [formula(factor === 1 ? "e_i = E_id" : "e_i = E_id · √{d}"), sums(`e[0] = ${fmt(row[0], 5)} · ${fmt(factor, 5)} = `, h("b", {}, fmt(tokens.at(p.i, 0), 5)))],
       check: [["E[id]", scale(row, factor), tokens.row(p.i)]],
@@ -65,7 +65,7 @@ export const STREAM = {
     const first = {
       of: [sum.name, p.i],
       variant: p.m.positions === "rotary" || p.m.positions === "none" ? p.m.positions : "",
-      body: table ? [equation(blockOf("PE", "", table, { mark: p.i, unit: 9 }), h("span", { class: "note" }, t("j.peTable", { i: p.i })))] : [],
+      body: table ? [equation(blockOf("PE", "", table, { mark: p.i, room: 300 }), h("span", { class: "note" }, t("j.peTable", { i: p.i })))] : [],
       rows: [...here.map((name, n) => p.row(parts[n], [p.i], `${names[name]}[${p.i}]`, "", n ? "+" : "")), p.row(sum, [p.i], `x[${p.i}]`, "out", "=")],
       numbers: [formula(`x_i = ${here.map((name) => (name === "segments" ? "S" : `${names[name]}_i`)).join(" + ")}`), wave, sums(`x[0] = ${parts.map((part) => fmt(part.at(p.i, 0), 4)).join(" + ")} = `, h("b", {}, fmt(sum.at(p.i, 0), 5)))],
       check: [["+", parts.map((part) => part.row(p.i)).reduce(add, new Float64Array(p.m.width)), sum.row(p.i)]],

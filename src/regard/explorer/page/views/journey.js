@@ -1,7 +1,7 @@
 /** One sentence through the whole model, card by card: story, picture, numbers, code, and a receipt for each. */
 
 import { get } from "regard/data.js";
-import { button, copy, fmt, h, percent, shown, tick } from "regard/dom.js";
+import { button, copy, h, percent, shown, tick } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { maxDelta } from "regard/maths.js";
 import { extra, set, setExtra, state } from "regard/state.js";
@@ -144,7 +144,7 @@ async function lens(p) {
 /** The words of a card, in the variant for this model. */
 function story(p, { variant, gaps } = {}) {
   const { m } = p;
-  return h("p", { class: "story" }, t(`j.${p.card.key}${variant ? `.${variant}` : ""}.story`, { token: p.name, i: p.i, layer: p.number, layers: p.layers, head: p.head, heads: m.heads, width: m.width, k: m.head_width, root: fmt(Math.sqrt(m.head_width), 4), hidden: m.hidden, n: p.tokens.length, keys: p.keys.length, scale: fmt(p.model.scale, 4), activation: m.activation, ...gaps }));
+  return h("p", { class: "story" }, t(`j.${p.card.key}${variant ? `.${variant}` : ""}.story`, { token: p.name, i: p.i, layer: p.number, layers: p.layers, head: p.head, heads: m.heads, width: m.width, k: m.head_width, root: +Math.sqrt(m.head_width).toFixed(3), hidden: m.hidden, n: p.tokens.length, keys: p.keys.length, scale: +p.model.scale.toFixed(3), activation: m.activation, ...gaps }));
 }
 
 /** One card down to the depth that is wanted. */

@@ -4,8 +4,8 @@ import { color, ink, scaleOf } from "regard/colors.js";
 import { get } from "regard/data.js";
 import { button, choice, fixed, h, percent, piece, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
-import { plot, room } from "regard/plot.js";
-import { extra, setExtra, state } from "regard/state.js";
+import { pick, plot, room } from "regard/plot.js";
+import { extra, state } from "regard/state.js";
 import { t } from "regard/strings.js";
 import { bars } from "regard/strip.js";
 import { receipt, table } from "regard/views/decoding.js";
@@ -70,7 +70,7 @@ async function stream(ctx, view, sees) {
   const wanted = step?.top.find((each) => String(each.id) === extra("follow"));
   const rank = wanted ? (i) => ids.row(i, view.at).indexOf(wanted.id) + 1 : (i) => ranks.at(i, view.at) + 1;
   return figure(t("lens.stream", { token: shown(view.tokens[view.at]) }), [
-    sees && step ? choice(t("lens.follow"), [["", `${shown(step.chosen)} ●`], ...step.top.map((each) => [each.id, shown(each)])], wanted?.id ?? "", (follow) => setExtra({ follow })) : null,
+    sees && step ? pick("follow", t("lens.follow"), [["", `${shown(step.chosen)} ●`], ...step.top.map((each) => [each.id, shown(each)])], wanted?.id ?? "") : null,
     h("div", { class: "trends" }, sees ? line("rank", rank, "gold", { log: true, zero: true }) : null, line("norm", at(norms), "x", { zero: true }), line("cosine", at(cosines), "out")),
   ], { python: ctx.python(`${base}residual.norms`, `[:, ${view.at}]`) });
 }

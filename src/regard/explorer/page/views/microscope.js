@@ -1,12 +1,13 @@
 /** One number: what it is made of, computed again, and where each part comes from. */
 
+import { weight } from "regard/data.js";
 import { button, fmt, h, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { extra, set, state } from "regard/state.js";
 import { t } from "regard/strings.js";
 import { receipt } from "regard/views/decoding.js";
 import { formula } from "regard/views/journey-place.js";
-import { Origins } from "regard/views/origin.js";
+import { originOf } from "regard/views/origin.js";
 
 const MANY = 64;
 const SHOWN = 16;
@@ -82,13 +83,13 @@ async function usual(ctx) {
 }
 
 /** Where to begin: numbers that people ask about first. */
-async function beginnings(ctx) {
+async function beginnings(ctx, looked) {
   const { run, sel, position, attention } = ctx;
   const step = run.answer.steps.find((each) => each.position === sel.t) ?? run.answer.steps[0];
-  const name = ["logits", "fill.logits"].find((each) => run.has(each));
+  const name = ["logits", "fill.logits", "label.logits"].find((each) => run.has(each));
   const found = [["weight", await usual(ctx)], ["query", `${attention}.query:${sel.head},${position},0`], ["state", `${sel.stack}.states:${position},0`]];
-  if (step && name) found.push(["logit", `${name}:${step.position},${step.chosen.id}`]);
-  return found.map(([key, cell]) => button(t(`micro.${key}`, { token: step ? shown(step.chosen) : "" }), () => visit([cell]), { "aria-pressed": cell === ctx.sel.cell, "data-key": `begin-${key}` }));
+  if (name) found.push(["logit", `${name}:${step ? [step.position, step.chosen.id] : run.answer.tensors[name].shape.length > 1 ? [position, 0] : 0}`]);
+  return found.map(([key, cell]) => button(t(`micro.${key}`, { token: step ? shown(step.chosen) : ctx.model.labels[0] }), () => visit([cell]), { "aria-pressed": cell === looked, "data-key": `begin-${key}` }));
 }
 
 /** The number, its formula, its parts and its receipt. */
@@ -97,21 +98,21 @@ async function explained(ctx, cell, way) {
   const shape = shapeOf(ctx, name);
   if (!shape) throw new Error(t("micro.noName", { name }));
   if (index.length !== shape.length || index.some((n, i) => !(n < shape[i]))) throw new Error(t("micro.noPlace", { name, shape: shape.join(" × ") }));
-  const origins = new Origins(ctx);
   const leaf = name in ctx.model.weights;
   const recorded = !name.endsWith(".unrotated");
-  const [origin, found] = await Promise.all([leaf ? null : origins.of(name, index), recorded ? origins.cell(name, ...index) : null]);
-  const value = found?.value ?? origin.result;
+  const [origin, tensor] = await Promise.all([leaf ? null : originOf(ctx, name, index), leaf ? weight(name, `${index[0]}:${index[0] + 1}`) : recorded ? ctx.run.tensor(name) : null]);
+  const value = leaf ? tensor.data[index[1] ?? 0] : recorded ? tensor.at(...index) : origin.result;
   const link = (factor) => (factor.cell ? button(fmt(factor.value, 5), () => visit([...way, factor.cell]), { title: readable(factor.cell), "aria-label": `${fmt(factor.value, 5)}: ${readable(factor.cell)}`, class: `operand ${factor.leaf ? "leaf" : ""}` }) : fmt(factor.value, 5));
   const heading = [h("h2", { class: "cellname" }, h("code", {}, readable(cell)), " = ", h("b", {}, fmt(value, 6))), h("p", { class: "note" }, places(ctx, cell).join(" · "))];
   if (!origin) return [...heading, h("p", {}, t(leaf ? "micro.leaf" : "micro.unknown")), leaf ? button(t("micro.weights"), () => ctx.go("weights", { x: new URLSearchParams({ weight: name, cell: String(index) }).toString() }), { "data-key": "weights" }) : null];
   const steps = h("dl", {}, origin.steps.map(([key, number, address]) => h("div", {}, h("dt", {}, key), h("dd", {}, link({ value: number, cell: address })))));
+  const half = origin.half || tensor?.half;
   const delta = origin.result === value ? 0 : Math.abs(origin.result - value);
   return [
     ...heading,
     figure(t("micro.how"), [formula(origin.formula), origin.terms.length ? table(ctx, origin, link) : "", steps], { name: cell, python: recorded ? ctx.python(name, `[${index.join(", ")}]`) : "" }),
     origin.note ? h("p", { class: "note" }, t(`micro.${origin.note}`)) : null,
-    recorded ? receipt(`${t("micro.again")} ${fmt(origin.result, 7)} · PyTorch ${fmt(value, 7)}${origins.half ? ` (${t("micro.half")})` : ""}`, delta, (origins.half ? 1e-2 : 1e-4) * Math.max(1, Math.abs(value))) : h("p", { class: "note" }, t("micro.unrecorded")),
+    recorded ? receipt(`${t("micro.again")} ${fmt(origin.result, 7)} · PyTorch ${fmt(value, 7)}${half ? ` (${t("micro.half")})` : ""}`, delta, (half ? 1e-2 : 1e-4) * Math.max(1, Math.abs(value))) : h("p", { class: "note" }, t("micro.unrecorded")),
   ];
 }
 
@@ -122,7 +123,7 @@ export async function render(root, ctx) {
   const notes = [ctx.which === "diff" ? "micro.diff" : "", patch?.length || checkpoint ? "micro.changed" : ""].filter(Boolean);
   const input = h("input", { value: cell, "aria-label": t("micro.cell"), spellcheck: "false", autocomplete: "off", "data-key": "micro-cell" });
   root.append(
-    h("div", { class: "selects" }, h("span", { class: "note" }, t("micro.begin")), await beginnings(ctx)),
+    h("div", { class: "selects" }, h("span", { class: "note" }, t("micro.begin")), await beginnings(ctx, cell)),
     h("form", { class: "cellform", onsubmit: (event) => (event.preventDefault(), visit([input.value.trim()])) }, input, h("button", {}, t("micro.look"))),
     way.length > 1 ? h("nav", { class: "trail", "aria-label": t("micro.trail") }, way.slice(0, -1).map((each, n) => [button(readable(each), () => visit(way.slice(0, n + 1)), { "data-key": `trail-${n}` }), " ← "]), h("b", {}, readable(cell))) : "",
     ...notes.map((key) => h("p", { class: "warning" }, t(key))),

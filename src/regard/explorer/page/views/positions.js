@@ -24,18 +24,41 @@ export async function render(root, ctx) {
   const column = Math.min(width - 1, Math.max(0, Number(extra("column", "0")) || 0));
   const onpick = (_, j) => setExtra({ column: j });
   const wavelength = (j) => (waves ? t("positions.wavelength", { n: fmt(waves[j]) }) : "");
-  root.append(figure(t("positions.table"), matrix({ rows, columns: width, at: (i, j) => table.at(i, j), label: t("positions.table"), rowTitle: t("positions.position"), rowLabels: range(rows, String), mark: { row: here < rows ? here : -1, column }, numbers: false, cell: Math.max(3, Math.min(9, Math.floor(room(ctx, 900) / width))), onpick, tell: (_, j) => wavelength(j) }), { name: `positions-${side}`, python: kind === "rotary" ? undefined : ctx.python(site) }));
+  root.append(figure(
+    t("positions.table"),
+    matrix({
+      rows, columns: width, at: (i, j) => table.at(i, j), label: t("positions.table"), rowTitle: t("positions.position"), rowLabels: range(rows, String),
+      mark: { row: here < rows ? here : -1, column }, numbers: false, cell: Math.max(3, Math.min(9, Math.floor(room(ctx, 900) / width))), onpick,
+      tell: (_, j) => wavelength(j),
+    }),
+    { name: `positions-${side}`, python: kind === "rotary" ? undefined : ctx.python(site) },
+  ));
   const partner = (j) => (layout === "interleaved" ? j ^ 1 : (j + width / 2) % width);
   const line = (j, how) => ({ name: `${t("column")} ${j}`, points: range(rows, (i) => [i, table.at(i, j)]), ...how });
   const draw = (title, p, note) => figure(title, plot({ label: title, width: room(ctx, 440), ...p }), { note });
   const chosen = [line(column, { marks: true }), ...(waves ? [line(partner(column), { dash: "4 3", tone: "var(--soft)" })] : [])];
-  const distance = (name, of) => draw(t("positions.mean", { name }), { series: [{ points: range(rows, (k) => [k, mean(range(rows - k, (p) => of(table.row(p), table.row(p + k))))]), marks: true }], x: { title: t("positions.distance") } });
+  const distance = (name, of) => draw(
+    t("positions.mean", { name }),
+    {
+      series: [{ points: range(rows, (k) => [k, mean(range(rows - k, (p) => of(table.row(p), table.row(p + k))))]), marks: true }],
+      x: { title: t("positions.distance") },
+    },
+  );
   root.append(
     h(
       "div",
       { class: "plots" },
-      draw(`${t("column")} ${column} ${wavelength(column)}`, { series: chosen, x: { title: t("positions.position") } }, field("column", t("column"), column, { type: "number", min: 0, max: width - 1 })),
-      waves ? draw(t("positions.waves"), { series: [{ kind: "dot", points: waves.map((length, j) => [j, length]) }], x: { title: t("column") }, y: { title: t("positions.places"), log: true }, onpick: (point) => onpick(0, point.i) }) : null,
+      draw(
+        `${t("column")} ${column} ${wavelength(column)}`, { series: chosen, x: { title: t("positions.position") } },
+        field("column", t("column"), column, { type: "number", min: 0, max: width - 1 }),
+      ),
+      waves ? draw(
+        t("positions.waves"),
+        {
+          series: [{ kind: "dot", points: waves.map((length, j) => [j, length]) }], x: { title: t("column") }, y: { title: t("positions.places"), log: true },
+          onpick: (point) => onpick(0, point.i),
+        },
+      ) : null,
       distance("PE[p] · PE[p + k]", dot),
       distance("cos(PE[p], PE[p + k])", cosine),
     ),
@@ -59,7 +82,11 @@ function moved(ctx, table, tokens, turn) {
     field("shift", t("positions.by", { k }), k, { type: "range", min: 0, max: rows - count }),
     matrix({ rows: count, columns: count, at, label: t("positions.moved"), rowLabels: labels, columnLabels: labels, room: room(ctx, 560), digits: 1 }),
     h("p", { class: "receipt" }, t("positions.change", { n: change, k })),
-    turn ? h("p", { class: "receipt" }, math(`<mrow><mi>PE</mi><mo>[</mo><mi>p</mi><mo>+</mo><mn>${k}</mn><mo>]</mo><mo>=</mo><mi>R</mi><mo>(</mo><mn>${k}</mn><mo>)</mo><mi>PE</mi><mo>[</mo><mi>p</mi><mo>]</mo></mrow>`), ` max |Δ| = ${most((i) => turn(Array.from(table.row(i)), k).map((x, j) => Math.abs(x - table.at(i + k, j))))}`) : null,
+    turn ? h(
+      "p", { class: "receipt" },
+      math(`<mrow><mi>PE</mi><mo>[</mo><mi>p</mi><mo>+</mo><mn>${k}</mn><mo>]</mo><mo>=</mo><mi>R</mi><mo>(</mo><mn>${k}</mn><mo>)</mo><mi>PE</mi><mo>[</mo><mi>p</mi><mo>]</mo></mrow>`),
+      ` max |Δ| = ${most((i) => turn(Array.from(table.row(i)), k).map((x, j) => Math.abs(x - table.at(i + k, j))))}`,
+    ) : null,
     h("p", { class: "note" }, t(turn ? "positions.turning" : "positions.noTurning")),
   ];
   return figure(t("positions.moved"), body, { note: count < tokens.length ? t("positions.first", { n: count }) : null });

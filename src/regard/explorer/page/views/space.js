@@ -15,18 +15,28 @@ export async function render(root, ctx) {
   const points = statePoints(ctx, ctx.model.embeddings[side], stack);
   const at = Object.hasOwn(points, extra("space")) ? extra("space") : "";
   const map = at ? await ofStates(ctx, tokens, points, at, here) : await ofTable(tokens, side, here);
-  root.append(h("div", { class: "selects" }, choice, pick("space", t("space.what"), [["", t("space.table")], ...Object.keys(points).map((name) => [name, name])], at), field("find", t("space.find"), extra("find"), { type: "search" })));
+  root.append(h(
+    "div", { class: "selects" }, choice, pick("space", t("space.what"), [["", t("space.table")], ...Object.keys(points).map((name) => [name, name])], at),
+    field("find", t("space.find"), extra("find"), { type: "search" }),
+  ));
   scatter(root, ctx, map, at);
   if (!tokens[here]) return;
   const near = await get(`api/embeddings/near?side=${side}&id=${tokens[here].id}&k=12`);
-  const list = (key) => near[key] && h("div", {}, h("h3", {}, t(`space.${key}`)), bars(near[key].map((each) => ({ label: shown(each), value: each.value, onpick: () => setExtra({ find: each.display, space: "" }) })), { label: t(`space.${key}`) }));
+  const list = (key) => near[key] && h(
+    "div", {}, h("h3", {}, t(`space.${key}`)),
+    bars(
+      near[key].map((each) => ({ label: shown(each), value: each.value, onpick: () => setExtra({ find: each.display, space: "" }) })),
+      { label: t(`space.${key}`) },
+    ),
+  );
   root.append(figure(t("space.near", { token: shown(tokens[here]) }), h("div", { class: "plots" }, ["cosine", "dot", "other"].map(list))));
 }
 
 /** Tensors of the stream: what enters the stack, what leaves each layer. */
 function statePoints({ model, run }, embedding, stack) {
   const found = { embedding: `${embedding}.${run.has(`${embedding}.norm`) ? "norm" : "sum"}` };
-  for (let layer = 0; layer < model.stacks[stack].layers; layer++) found[`${stack} ${layer}`] = `${stack}.layers.${layer}.feed_forward_residual.${model.model.norm === "pre" ? "sum" : "norm"}`;
+  const last = model.model.norm === "pre" ? "sum" : "norm";
+  for (let layer = 0; layer < model.stacks[stack].layers; layer++) found[`${stack} ${layer}`] = `${stack}.layers.${layer}.feed_forward_residual.${last}`;
   return found;
 }
 
@@ -34,8 +44,16 @@ function statePoints({ model, run }, embedding, stack) {
 async function ofTable(tokens, side, here) {
   const ids = [...new Set(tokens.map((token) => token.id))];
   const map = await get(`api/embeddings/map?side=${side}&n=400&ids=${ids.join(",")}`);
-  return { explained: map.explained, all: map.ids.map((id, i) => ({ key: id, name: shown({ display: map.displays[i] }), point: map.points[i], own: ids.includes(id), here: id === tokens[here]?.id })) };
+  return {
+    explained: map.explained,
+    all: map.ids.map((id, i) => ({
+      key: id, name: shown({ display: map.displays[i] }), point: map.points[i], own: ids.includes(id), here: id === tokens[here]?.id,
+    })),
+  };
 }
+
+/** Axes that were found, by a tensor of the run. */
+const fits = new WeakMap();
 
 /** The states of the sentence at one place, and the followed token's way through all; A and B lie on the axes of A. */
 async function ofStates(ctx, tokens, points, at, here) {
@@ -43,8 +61,12 @@ async function ofStates(ctx, tokens, points, at, here) {
   const [states, fitted] = await Promise.all([ctx, ctx.which === "diff" ? ctx : ctx.a].map((from) => Promise.all(names.map((name) => from.tensor(name)))));
   const rows = (tensor) => Array.from({ length: tensor.shape[0] }, (_, i) => tensor.row(i));
   const index = Object.keys(points).indexOf(at);
-  const { project, explained } = principal(fitted.flatMap(rows));
-  return { explained, all: rows(states[index]).map((row, i) => ({ key: i, name: shown(tokens[i]), point: project(row), own: true, here: i === here })), path: states.map((tensor) => project(tensor.row(here))), stops: Object.keys(points) };
+  if (!fits.has(fitted[index])) fits.set(fitted[index], principal(fitted.flatMap(rows)));
+  const { project, explained } = fits.get(fitted[index]);
+  return {
+    explained, all: rows(states[index]).map((row, i) => ({ key: `@${i}`, name: shown(tokens[i]), point: project(row), own: true, here: i === here })),
+    path: states.map((tensor) => project(tensor.row(here))), stops: Object.keys(points),
+  };
 }
 
 /** The two axes along which rows differ most, by power iteration from the longest row. */
@@ -78,11 +100,11 @@ function scatter(root, ctx, { all, explained, path = [], stops = [] }, at) {
   const chosen = part("picked", (each) => picked.has(String(each.key)), { tone: "var(--out)", hollow: true, named: true, size: 5 });
   const series = [
     part("sentence", (each) => each.own, { tone: "var(--gold)", named: true, size: 4 }),
+    part("usual", (each) => !each.own, { tone: "var(--soft)", faint: true }),
     part("followed", (each) => each.here, { tone: "var(--gold)", hollow: true, size: 8 }),
     found,
     chosen,
     { name: t("space.path"), points: path, names: stops, tone: "var(--q)", marks: true, named: true },
-    part("usual", (each) => !each.own, { tone: "var(--soft)", faint: true }),
   ].map((each) => ({ points: each.list?.map(({ point }) => point), names: each.list?.map(({ name }) => name), ...each })).filter((each) => each.points.length);
   const keep = (keys) => setExtra({ picked: [...new Set(keys)].slice(0, 300).join(",") });
   const keyOf = ({ series, i }) => (series.list ? [String(series.list[i].key)] : []);
@@ -92,8 +114,19 @@ function scatter(root, ctx, { all, explained, path = [], stops = [] }, at) {
   const take = button(t("space.copy"), () => copy(chosen.list.map((each) => each.name).join("\n"), take), { disabled: !chosen.list.length });
   const width = room(ctx, 860);
   root.append(
-    figure(title, plot({ label: title, series, width, height: Math.max(300, Math.min(560, width * 0.7)), x, y, onpick: toggle, onrange: (inside) => keep(inside.flatMap(keyOf)) }), { note: t("space.how") }),
-    h("div", { class: "selects" }, take, button(t("space.none"), () => keep([]), { disabled: !chosen.list.length }), found.list.length ? button(t("space.pickFound", { n: found.list.length }), () => keep(found.list.map((each) => each.key))) : wanted ? h("span", { class: "note" }, t("space.notFound")) : null),
+    figure(
+      title,
+      plot({
+        label: title, series, width, height: Math.max(300, Math.min(560, width * 0.7)), x, y, onpick: toggle, onrange: (inside) => keep(inside.flatMap(keyOf)),
+      }),
+      { note: t("space.how") },
+    ),
+    h(
+      "div", { class: "selects" }, take, button(t("space.none"), () => keep([]), { disabled: !chosen.list.length }),
+      found.list.length ? button(
+        t("space.pickFound", { n: found.list.length }), () => keep(found.list.map((each) => each.key)),
+      ) : wanted ? h("span", { class: "note" }, t("space.notFound")) : null,
+    ),
     h("p", { class: "picked" }, chosen.list.flatMap((each) => [h("bdi", { class: "piece" }, each.name), " "])),
   );
 }

@@ -6,7 +6,7 @@ import { button, fixed, h, percent, shown, tick } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { mean } from "regard/maths.js";
 import { matrix, thumbnail } from "regard/matrix.js";
-import { plot, room } from "regard/plot.js";
+import { field, plot, room } from "regard/plot.js";
 import { extra, request, setExtra, state } from "regard/state.js";
 import { t } from "regard/strings.js";
 
@@ -43,24 +43,30 @@ async function gather(ctx, list, tell, wanted) {
 }
 
 async function drawings(ctx, stops) {
-  const found = stops.findIndex((each) => each.id === extra("step"));
+  const found = stops.findIndex((each) => each.id === extra("stop"));
   const at = found < 0 ? stops.length - 1 : found;
-  const go = (i) => setExtra({ step: stops[i].id ?? "" });
+  const go = (i) => setExtra({ stop: stops[i].id ?? "" });
   const lens = `${ctx.stack.name}.lens.rank`;
   const all = (name) => Promise.all(stops.map((each) => each.run.tensor(name)));
-  const [weights, entropies, ranks, learned] = await Promise.all([all(`${ctx.attention}.weights`), all(`${ctx.attention}.entropy`), ctx.run.has(lens) ? all(lens) : null, ctx.model.model.positions === "learned" ? all(`${ctx.model.embeddings[ctx.stack.text]}.positions`) : null]);
+  const [weights, entropies, ranks, learned] = await Promise.all([
+    all(`${ctx.attention}.weights`), all(`${ctx.attention}.entropy`), ctx.run.has(lens) ? all(lens) : null,
+    ctx.model.model.positions === "learned" ? all(`${ctx.model.embeddings[ctx.stack.text]}.positions`) : null,
+  ]);
   return [
     h(
       "div",
       { class: "selects" },
-      h("label", { class: "choice" }, h("span", {}, `${t("time.step")} ${stops[at].name}`), h("input", { type: "range", min: 0, max: stops.length - 1, value: String(at), "data-key": "time-step", oninput: (event) => go(Number(event.target.value)) })),
+      field("stop", `${t("time.step")} ${stops[at].name}`, at, { type: "range", min: 0, max: stops.length - 1, oninput: (event) => go(event.target.value) }),
       ctx.model.task === "translate" ? tick(t("time.forced"), Boolean(extra("forced")), (value) => setExtra({ forced: value ? "1" : "" })) : null,
       stops[at].id ? button(t("time.compare"), () => ctx.set({ b: JSON.stringify({ checkpoint: stops[at].id }), ab: "both", view: "atlas" })) : null,
     ),
     outputs(ctx, stops, at, go),
     ...heads(ctx, stops, at, go, weights, entropies),
     ranks && rankTable(ctx, stops, ranks),
-    learned && figure(t("time.positions"), h("div", { class: "stops" }, stops.map((each, i) => h("span", { class: "stop" }, picture(learned[i], scaleOf(learned.at(-1).data, true)), each.name)))),
+    learned && figure(
+      t("time.positions"),
+      h("div", { class: "stops" }, stops.map((each, i) => h("span", { class: "stop" }, picture(learned[i], scaleOf(learned.at(-1).data, true)), each.name))),
+    ),
   ];
 }
 
@@ -68,7 +74,16 @@ const picture = (tensor, scale) => thumbnail(tensor.shape[0], tensor.shape[1], (
 
 /** A table whose first column names the steps. */
 function steps(title, heads, stops, cells, first = (each, _) => each.name) {
-  return figure(title, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, [t("time.step"), ...heads].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, stops.map((each, i) => h("tr", {}, h("th", { scope: "row" }, first(each, i)), cells(each, i)))))));
+  return figure(
+    title,
+    h(
+      "div", { class: "scroll" },
+      h(
+        "table", {}, h("thead", {}, h("tr", {}, [t("time.step"), ...heads].map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, stops.map((each, i) => h("tr", {}, h("th", { scope: "row" }, first(each, i)), cells(each, i)))),
+      ),
+    ),
+  );
 }
 
 /** What each step says, and what it would say at the followed position. */
@@ -78,20 +93,43 @@ function outputs(ctx, stops, at, go) {
   const cells = ({ scores: own, run: { answer } }) => {
     const top = answer.steps.find((one) => one.position === ctx.sel.t)?.top ?? [];
     const labels = answer.labels?.map((one) => Object.entries(one.probabilities).sort((x, y) => y[1] - x[1])[0].map((x, i) => (i ? percent(x) : x)).join(" "));
-    return [h("td", { class: "words", dir: "auto" }, h("div", {}, labels?.length ? labels.join(", ") : answer.text)), number(answer.log_probability), h("td", {}, top.slice(0, 2).map((one) => h("div", {}, `${shown(one)} ${percent(one.probability)}`))), scores.map((name) => number(own[name]))];
+    return [
+      h("td", { class: "words", dir: "auto" }, h("div", {}, labels?.length ? labels.join(", ") : answer.text)), number(answer.log_probability),
+      h("td", {}, top.slice(0, 2).map((one) => h("div", {}, `${shown(one)} ${percent(one.probability)}`))), scores.map((name) => number(own[name])),
+    ];
   };
-  return steps(t("time.outputs"), [t("time.output"), "log p", t("time.best", { t: ctx.sel.t }), ...scores], stops, cells, (each, i) => button(each.name, () => go(i), { "aria-pressed": i === at, "data-key": `step-${i}` }));
+  return steps(
+    t("time.outputs"), [t("time.output"), "log p", t("time.best", { t: ctx.sel.t }), ...scores], stops, cells,
+    (each, i) => button(each.name, () => go(i), { "aria-pressed": i === at, "data-key": `step-${i}` }),
+  );
 }
 
 /** The selected head at every step: small pictures, one large, and its entropy. */
 function heads(ctx, stops, at, go, weights, entropies) {
   const { head } = ctx.sel;
   const one = { signed: false, high: 1 };
-  const small = stops.map((each, i) => h("button", { type: "button", class: "stop", "aria-pressed": i === at, "data-key": `stop-${i}`, "aria-label": `${t("time.step")} ${each.name}`, onclick: () => go(i) }, picture(weights[i].sub(head), one), each.name));
-  const line = (title, of) => figure(title, plot({ label: title, series: [{ points: stops.map((each, i) => [each.step, of(each, i)]).filter((point) => Number.isFinite(point[1])), marks: true }], width: room(ctx, 380), x: { title: t("time.step") }, onpick: ({ i }) => go(i) }));
+  const small = stops.map((each, i) => h(
+    "button",
+    { type: "button", class: "stop", "aria-pressed": i === at, "data-key": `stop-${i}`, "aria-label": `${t("time.step")} ${each.name}`, onclick: () => go(i) },
+    picture(weights[i].sub(head), one), each.name,
+  ));
+  const line = (title, of) => {
+    const points = stops.map((each, i) => [each.step, of(each, i)]).filter((point) => Number.isFinite(point[1]));
+    const series = [{ points, marks: true }];
+    return points.length ? figure(title, plot({ label: title, series, width: room(ctx, 380), x: { title: t("time.step") }, onpick: ({ i }) => go(i) })) : null;
+  };
   const [rows, columns] = [ctx.stack.text, ctx.keys].map((text) => stops[at].run.tokens(text).map(shown));
-  const large = matrix({ rows: rows.length, columns: columns.length, at: (i, j) => weights[at].at(head, i, j), label: t("time.head", { name: stops[at].name }), rowLabels: rows, columnLabels: columns, scale: one, room: room(ctx, 500) });
-  return [figure(t("time.head", { name: `${ctx.attention}, ${t("head")} ${head}` }), h("div", { class: "stops" }, small)), h("div", { class: "plots" }, figure(`${t("time.step")} ${stops[at].name}`, large), h("div", {}, line(t("time.entropy"), (_, i) => mean(entropies[i].row(head))), line("log p", ({ run }) => run.answer.log_probability ?? NaN)))];
+  const large = matrix({
+    rows: rows.length, columns: columns.length, at: (i, j) => weights[at].at(head, i, j), label: t("time.head", { name: stops[at].name }), rowLabels: rows,
+    columnLabels: columns, scale: one, room: room(ctx, 500),
+  });
+  return [
+    figure(t("time.head", { name: `${ctx.attention}, ${t("head")} ${head}` }), h("div", { class: "stops" }, small)),
+    h(
+      "div", { class: "plots" }, figure(`${t("time.step")} ${stops[at].name}`, large),
+      h("div", {}, line(t("time.entropy"), (_, i) => mean(entropies[i].row(head))), line("log p", ({ run }) => run.answer.log_probability ?? NaN)),
+    ),
+  ];
 }
 
 /** The place of the token finally chosen, after each sublayer, at each step. */

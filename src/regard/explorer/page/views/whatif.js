@@ -6,12 +6,15 @@ import { button, choice, fixed, fmt, h, percent, piece, shown, tick } from "rega
 import { figure } from "regard/figure.js";
 import { matrix } from "regard/matrix.js";
 import { maxDelta } from "regard/maths.js";
+import { pick } from "regard/plot.js";
 import { extra, request, set, setExtra, state } from "regard/state.js";
 import { t } from "regard/strings.js";
 import { bars } from "regard/strip.js";
 import { act, endOf, first, output, place, receipt, table } from "regard/views/decoding.js";
 
-const same = (a) => (b) => JSON.stringify(a) === JSON.stringify(b);
+/** Whether two patches take each other's place: a head is zero, mean or uniform. */
+const plain = (patch) => JSON.stringify(patch).replace(/zero|mean|uniform/, "");
+const same = (a) => (b) => plain(a) === plain(b);
 const differences = () => JSON.parse(state.b || "{}");
 const own = () => JSON.parse(state.patch || "[]");
 /** The patches of B: its own, or those of A. */
@@ -22,7 +25,7 @@ function change(changes, more) {
   const all = Object.entries({ ...differences(), ...changes }).filter((each) => each[1] !== null);
   set({ b: all.length ? JSON.stringify(Object.fromEntries(all)) : "", ...(all.length ? {} : { ab: "a" }), ...more });
 }
-const patch = (list, more) => change({ patch: same(list)(own()) ? null : JSON.stringify(list) }, more);
+const patch = (list, more) => change({ patch: JSON.stringify(list) === JSON.stringify(own()) ? null : JSON.stringify(list) }, more);
 const without = (list) => patches().filter((each) => !list.some(same(each)));
 const add = (...list) => patch([...without(list), ...list]);
 
@@ -59,6 +62,7 @@ function list(ctx) {
   return h("div", {}, h("b", {}, t("if.changes")), items.length ? h("ul", {}, items) : t("if.none"), ctx.b ? h("p", { class: "ways" }, act("if.both", () => set({ ab: "both", view: "atlas" })), act("if.diff", () => set({ ab: "diff", view: "atlas" })), act("dropB", () => set({ b: "", ab: "a" }))) : null);
 }
 
+const where = (stack, kind, ...rest) => [t(`stack.${stack}`), t(`kind.${kind}`), ...rest].join(" · ");
 const group = (key, ...children) => h("fieldset", {}, h("legend", {}, t(key)), children);
 const names = (tokens) => tokens.map((token, i) => [i, `${i} ${shown(token)}`]);
 
@@ -80,8 +84,8 @@ function ofText(ctx) {
   const off = noPositions(model);
   return group("if.input",
     h("form", { onsubmit: (event) => (event.preventDefault(), change({ text: field.value === state.text ? null : field.value, order: null })) }, field, h("button", {}, t("if.run"))),
-    h("div", {}, choice(t("dec.token"), names(tokens), i, (value) => setExtra({ i: value })), act("if.hide", () => add({ site: text, op: "hide", position: i }))),
-    h("div", {}, choice(t("if.with"), names(tokens), j, (value) => setExtra({ j: value })), act("if.swap", () => change({ order: tokens.map((_, n) => (n === i ? j : n === j ? i : n)).join() })), act("if.shuffle", () => change({ order: shuffled(tokens) }))),
+    h("div", {}, pick("i", t("dec.token"), names(tokens), i), act("if.hide", () => add({ site: text, op: "hide", position: i }))),
+    h("div", {}, pick("j", t("if.with"), names(tokens), j), act("if.swap", () => change({ order: tokens.map((_, n) => (n === i ? j : n === j ? i : n)).join() })), act("if.shuffle", () => change({ order: shuffled(tokens) }))),
     off.length ? tick(t("if.off"), off.every((each) => patches().some(same(each))), (on) => (on ? add(...off) : patch(without(off)))) : null);
 }
 
@@ -90,7 +94,7 @@ function ofHead(ctx, found) {
   const { sel, attention: site, position: query } = ctx;
   const [head, key] = [sel.head, Math.max(0, sel.k)];
   const effect = found.heads?.[`${sel.stack}.${sel.kind}`]?.[sel.layer][head][stepIndex(ctx)];
-  return group("if.head", h("p", { class: "note" }, `${t(`stack.${sel.stack}`)} · ${t(`kind.${sel.kind}`)} · ${t("layer")} ${sel.layer} · ${t("head")} ${head}`),
+  return group("if.head", h("p", { class: "note" }, where(sel.stack, sel.kind, `${t("layer")} ${sel.layer}`, `${t("head")} ${head}`)),
     h("div", {}, ["zero", "mean", "uniform"].map((op) => act(`if.${op}`, () => add({ site, head, op })))),
     h("div", {}, choice(t("if.row", { query }), names(ctx.a.tokens(ctx.keys)), key, (value) => set({ k: Number(value) })), act("if.force", () => add({ site, head, op: "force", query, key }))),
     h("p", { class: "note" }, effect === undefined ? t("if.unmeasured") : t("if.effect", { delta: fixed(effect, 4), token: choiceOf(ctx) })));
@@ -99,7 +103,7 @@ function ofHead(ctx, found) {
 /** A sublayer left out, or another checkpoint. */
 function ofModel(ctx) {
   const saved = ctx.model.checkpoints ?? [];
-  return group("if.model", h("div", {}, [ctx.sel.kind, "feed_forward"].map((part) => act("if.drop", () => add({ site: `${ctx.layer}.${part}`, op: "drop" }), { n: `${t(`stack.${ctx.sel.stack}`)} ${ctx.sel.layer} ${t(`kind.${part}`)}` }))),
+  return group("if.model", h("div", {}, [ctx.sel.kind, "feed_forward"].map((part) => act("if.drop", () => add({ site: `${ctx.layer}.${part}`, op: "drop" }), { n: where(ctx.sel.stack, part, ctx.sel.layer) }))),
     saved.length ? choice(t("if.checkpoint"), [["", "–"], ...saved.map((each) => [each.id, each.id])], differences().checkpoint ?? "", (id) => change({ checkpoint: id || null })) : null);
 }
 
@@ -148,7 +152,7 @@ function ablation(ctx, map, found) {
     const [stack, kind] = name.split(".");
     const [cells, tops] = [found.heads[name], found.top[name]];
     const numbers = (list) => list.map((_, i) => String(i));
-    return h("div", {}, h("div", { class: "note" }, `${t(`stack.${stack}`)} · ${t(`kind.${kind}`)}`), matrix({
+    return h("div", {}, h("div", { class: "note" }, where(stack, kind)), matrix({
       rows: cells.length, columns: cells[0].length, at: (i, j) => cells[i][j][at], label: name, rowLabels: numbers(cells), columnLabels: numbers(cells[0]), rowTitle: t("layer"), columnTitle: t("head"), cell: Math.max(20, Math.min(46, 640 / cells[0].length)),
       scale: scaleOf(found.kinds.flatMap((each) => found.heads[each].flat().map((row) => row[at])), true), framed: (i, j) => stack === ctx.sel.stack && kind === ctx.sel.kind && i === ctx.sel.layer && j === ctx.sel.head,
       tell: (i, j) => now(tops[i][j][at]), onpick: (layer, head) => patch([...own(), { site: `${stack}.layers.${layer}.${kind}`, head, op: map.split(" ")[1] }], { stack, kind, layer, head }),
@@ -171,5 +175,5 @@ async function positions(ctx) {
     const [plain, moved] = await Promise.all(asked);
     return Math.max(...order.map((from, to) => maxDelta(plain.row(from), moved.row(to))));
   }));
-  return figure(t("if.order"), [start, h("p", { class: "text" }, order.map((i) => piece(tokens[i]))), h("p", {}, `${t("if.on")}: |Δ| = ${fmt(far[0])}`), receipt(t("if.undone"), far[1], 1e-3), name === "decoder" ? h("p", { class: "note" }, t("if.causal")) : null], how);
+  return figure(t("if.order"), [start, h("p", { class: "text" }, order.map((i) => piece(tokens[i]))), h("p", {}, `${t("if.on")}: |Δ| = ${fmt(far[0])}`), name === "decoder" ? h("p", {}, `${t("if.undone")}: |Δ| = ${fmt(far[1])}. ${t("if.causal")}`) : receipt(t("if.undone"), far[1], 1e-3)], how);
 }
