@@ -89,8 +89,8 @@ export class Run {
     const waiting = this.waiting ?? new Map();
     this.waiting = null;
     const names = [...waiting.keys()];
-    const elements = names.reduce((sum, name) => sum + (this.answer.tensors[name]?.shape ?? [0]).reduce((a, b) => a * b, 1), 0);
-    const dtype = elements > 500_000 ? "f16" : "f32";
+    const largest = Math.max(...names.map((name) => (this.answer.tensors[name]?.shape ?? [0]).reduce((a, b) => a * b, 1)));
+    const dtype = largest > 2_000_000 ? "f16" : "f32"; // receipts need all digits
     try {
       const look = () => ask(`api/run/${this.answer.run}/tensors?dtype=${dtype}&names=${names.join(",")}`);
       const response = await look().catch(async (error) => {

@@ -94,10 +94,10 @@ function python(asked, name, index) {
 
 /** Runs the model anew where the request has changed. */
 async function update(changed) {
+  document.body.setAttribute("aria-busy", "true"); // until it is drawn
   await speak(state.lang);
   if (RUN_KEYS.some((key) => changed.has(key)) || changed.has("b") || !runs.a) {
     const ticket = ++turn;
-    document.body.setAttribute("aria-busy", "true");
     try {
       const [a, b] = await Promise.all([askRun(request(state)), state.b ? askRun(request(state, state.b)) : null]);
       if (ticket !== turn) return;
@@ -106,8 +106,6 @@ async function update(changed) {
     } catch (error) {
       if (ticket === turn) complain(error);
       return;
-    } finally {
-      if (ticket === turn) document.body.removeAttribute("aria-busy");
     }
   }
   await draw();
@@ -151,11 +149,13 @@ async function draw() {
   if (key) (document.querySelector(`[data-key="${CSS.escape(key)}"]`))?.focus({ preventScroll: true });
   else if (within && document.activeElement === document.body) parts.main.focus({ preventScroll: true });
   document.title = `${t(`view.${name}`)} · ${model.name} · Regard`;
+  document.body.removeAttribute("aria-busy");
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
 }
 const told = (error) => h("p", { class: "error", role: "alert" }, error?.offline ? t("offlineMissing") : String(error?.message ?? error));
 function complain(error) {
   document.body.dataset.error = String(error?.message ?? error);
+  document.body.removeAttribute("aria-busy");
   parts.main.replaceChildren(told(error));
 }
 
@@ -196,8 +196,8 @@ async function start() {
   const text = first ? first.text : model.examples?.[0] ?? "";
   if (!given.text || first) history.replaceState(null, "", "#" + write({ ...given, ...(location.hash.includes("beam=") ? {} : begin), text, ...(first ? { pair: first.pair ?? "", target: first.target ?? "" } : {}) }));
   subscribe(update);
-  addEventListener("popstate", restore);
-  addEventListener("hashchange", restore);
+  addEventListener("popstate", () => restore(text));
+  addEventListener("hashchange", () => restore(text));
   onTheme(() => draw());
   let width = innerWidth;
   addEventListener("resize", () => {
@@ -205,7 +205,7 @@ async function start() {
     width = innerWidth;
     draw();
   });
-  restore();
+  restore(text);
 }
 
 start();

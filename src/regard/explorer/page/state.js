@@ -80,9 +80,11 @@ export function read(hash) {
   return found;
 }
 
-export function restore() {
+/** Takes the selection from the address; where that has no text, this one. */
+export function restore(text = "") {
   const before = state;
   state = read(location.hash);
+  state.text ||= text;
   const changed = new Set(Object.keys(state).filter((key) => (state)[key] !== (before)[key]));
   for (const listener of listeners) listener(changed);
 }

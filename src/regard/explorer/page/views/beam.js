@@ -1,5 +1,6 @@
 /** Every hypothesis of the beam search, what became of it, and how its score comes about. */
 
+import { offline } from "regard/data.js";
 import { fixed, h, piece, s, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { extra, set, setExtra } from "regard/state.js";
@@ -21,11 +22,11 @@ const path = (nodes, node) => (node.parent === null ? [] : [...path(nodes, nodes
 
 export async function render(root, ctx) {
   const { beam, node } = chosen(ctx);
-  if (!node) return root.append(h("p", {}, t("beam.none")), act("beam.try", () => set({ beam: 4, temperature: 0, target: "", prefix: "" })));
+  if (!node) return root.append(h("p", {}, t("beam.none")), offline ? "" : act("beam.try", () => set({ beam: 4, temperature: 0, target: "", prefix: "" })));
   const [own, best] = [path(beam.nodes, node), path(beam.nodes, beam.nodes[beam.final])];
   const open = (compare) => branch(ctx, own, compare, { t: first(ctx.run) + Math.max(0, own.length - 1), x: "" });
   root.append(figure(t("beam.tree", { n: beam.nodes.length - 1, w: beam.width }), tree(ctx, beam, node, own, best), { note: t("beam.how") }), h("p", { class: "text" }, own.map((each) => piece(each)), h("span", { class: "note" }, " ", about(node))));
-  if (own.length) root.append(h("p", { class: "ways" }, act("beam.open", () => open()), act("beam.beside", () => open(true))), figure(t("beam.ledger"), ledger(beam, node, own, best)));
+  if (own.length) root.append(offline ? "" : h("p", { class: "ways" }, act("beam.open", () => open()), act("beam.beside", () => open(true))), figure(t("beam.ledger"), ledger(beam, node, own, best)));
 }
 
 /** Columns are steps, rows ranks by what a hypothesis has gathered so far. */

@@ -90,17 +90,18 @@ async function detail(ctx, step) {
     ...(drawn ? [fixed(each.logit / decode.temperature, 4), fixed(drawn.p[each.id], 5), drawn.ends.has(each.id) ? fixed(drawn.ends.get(each.id), 5) : t("dec.cut")] : []),
     free(ctx, step, each) ? [act("dec.branch", () => instead(ctx, step, each), { n }), act("dec.compare", () => instead(ctx, step, each, true), { n })] : "",
   ]);
-  const how = step.given ? "given" : drawn ? "draw" : ctx.model.task === "fill" || decode.beam < 2 ? "highest" : "beam";
+  const how = step.given ? "given" : step.drawn !== null ? "draw" : ctx.model.task === "fill" || decode.beam < 2 ? "highest" : "beam";
   return [
     table(t("dec.step", { t: step.position }), [t("dec.token"), "logit", "p", "log p", ...(drawn ? [`logit / ${decode.temperature}`, "p′", "Σ p′"] : []), ""], rows, step.top.findIndex((each) => each.id === step.chosen.id)),
-    h("p", {}, t("dec.rest", { n: step.top.length, mass: percent(step.rest), nats: fixed(step.entropy, 4), like: fmt(Math.exp(step.entropy)) }), " ", t(`dec.by.${how}`, { ...decode, kept: step.kept, u: fixed(step.drawn ?? 0, 6), whole: fixed(drawn?.whole ?? 0, 5), token: shown(step.chosen), first: shown(step.top[0]) })),
+    h("p", {}, t("dec.rest", { n: step.top.length, mass: percent(step.rest), nats: fixed(step.entropy, 4), like: fmt(Math.exp(step.entropy)) }), " ", t(`dec.by.${how}`, { ...decode, kept: step.kept, u: fixed(step.drawn ?? 0, 6), whole: drawn ? fixed(drawn.whole, 5) : "?", token: shown(step.chosen), first: shown(step.top[0]) })),
     drawn ? receipt(t("dec.again"), drawn.token === step.chosen.id ? 0 : 1) : null,
   ];
 }
 
-/** Temperature, top-k and top-p done again on the whole row of logits. */
+/** Temperature, top-k and top-p done again on the whole row of logits, where nothing else took part and it is not too long. */
 async function draw({ run, model }, step) {
-  const { temperature, top_k, top_p } = run.answer.request.decode;
+  const { temperature, top_k, top_p, min_p, repetition_penalty } = run.answer.request.decode;
+  if (min_p || repetition_penalty !== 1 || run.answer.tensors.logits.shape.reduce((a, b) => a * b) > 500_000) return null;
   const { end, ...never } = model.specials.target ?? model.specials.text;
   const row = (await run.tensor("logits")).row(step.position);
   const p = softmax(Float64Array.from(row, (x, id) => (id !== end && Object.values(never).includes(id) ? -Infinity : x / temperature)));

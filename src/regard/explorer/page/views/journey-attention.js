@@ -1,12 +1,12 @@
 /** Cards of one attention: queries, keys, values, scores, scale, mask, softmax, weighted sum, heads, output. */
 
-import { fixed, fmt, h, percent, tick } from "regard/dom.js";
+import { fixed, fmt, h, tick } from "regard/dom.js";
 import { add, dot, entropy, length, rotate, scale, softmax } from "regard/maths.js";
 import { matrix } from "regard/matrix.js";
 import { extra, setExtra } from "regard/state.js";
 import { bars } from "regard/strip.js";
 import { t } from "regard/strings.js";
-import { blockOf, equation, folded, formula, largest, products, sums, tableOf, turned } from "regard/views/journey-place.js";
+import { blockOf, equation, folded, formula, largest, products, share, sums, tableOf, turned } from "regard/views/journey-place.js";
 
 /** The tensors of the card's attention, and the rows of the followed head and token. */
 async function attention(p) {
@@ -81,7 +81,7 @@ export const ATTENTION = {
       of: [".scaled", p.head, p.i],
       body: [
         tick(t("j.unscaled"), plain, (on) => setExtra({ unscaled: on ? 1 : 0 })),
-        h("div", { class: "pair" }, h("div", {}, h("h4", {}, plain ? t("j.scores") : `${t("j.scores")} ÷ ${fmt(root, 4)}`), keyBars(p, plain ? row.scores : row.scaled, t("j.scores"), j, undefined, Math.max(...row.scores.map(Math.abs)))), h("div", {}, h("h4", {}, t("j.thenSoftmax", { n: fmt(entropy(weights), 3) })), keyBars(p, weights, t("j.weights"), j, percent, 1))),
+        h("div", { class: "pair" }, h("div", {}, h("h4", {}, plain ? t("j.scores") : `${t("j.scores")} ÷ ${fmt(root, 4)}`), keyBars(p, plain ? row.scores : row.scaled, t("j.scores"), j, undefined, Math.max(...row.scores.map(Math.abs)))), h("div", {}, h("h4", {}, t("j.thenSoftmax", { n: fmt(entropy(weights), 3) })), keyBars(p, weights, t("j.weights"), j, share, 1))),
       ],
       numbers: [formula(`{q_i · k_j|√(d_k)} = {${fmt(row.scores[j], 5)}|√(${p.m.head_width})} = {${fmt(row.scores[j], 5)}|${fmt(root, 5)}} = ${fmt(row.scaled[j], 5)}`)],
       check: [["÷ √d", scale(row.scores, 1 / root), row.scaled]],
@@ -114,7 +114,7 @@ export const ATTENTION = {
       of: [".weights", p.head, p.i],
       body: [
         h("p", { class: "tokens" }, p.labels.map((label, n) => h("bdi", { class: n === j ? "gold" : "", style: { background: `color-mix(in srgb, var(--accent) ${55 * row.weights[n]}%, transparent)` } }, label))),
-        h("div", { class: "beside" }, h("div", {}, keyBars(p, row.weights, t("j.weights"), j, percent, 1)), blockOf(t("j.weights"), "", weights.sub(p.head), { mark: p.i, signed: false })),
+        h("div", { class: "beside" }, h("div", {}, keyBars(p, row.weights, t("j.weights"), j, share, 1)), blockOf(t("j.weights"), "", weights.sub(p.head), { mark: p.i, signed: false })),
         h("p", {}, t("j.addsUp", { n: fixed(row.weights.reduce((a, b) => a + b, 0), 3), e: fmt(entropy(row.weights), 3) })),
       ],
       numbers: [formula(`α_ij = {exp ( m_ij − max )|∑ exp ( m_ij − max )} ; max = ${fmt(top, 4)} ; ∑ = ${fmt(sum, 5)}`), tableOf(["", "m", "m − max", "exp", "÷ ∑"], largest(exps, 24).map((k) => [p.labels[k], fixed(row.masked[k], 3), fixed(row.masked[k] - top, 3), fixed(exps[k], 4), fixed(exps[k] / sum, 4)]))],
@@ -132,7 +132,7 @@ export const ATTENTION = {
     return {
       of: [".context", p.head, p.i],
       body: [equation(folded("α", "", a.row.weights, undefined, { signed: false }), "×", blockOf("V", "v", a.value.sub(p.group)), "=", folded("z", "out", z))],
-      rows: [...places.map((j, n) => p.row(a.value, [p.group, j], `${fixed(a.row.weights[j], 2)} · v ${p.labels[j]}`, "v", n ? "+" : "", { vector: part(j) })), ...(others ? [{ vector: places.reduce((sum, j) => add(sum, scale(part(j), -1)), z), label: t("j.others", { n: others }), sign: "+" }] : []), p.row(a.context, [p.head, p.i], "z", "out", "=")],
+      rows: [...places.map((j, n) => p.row(a.value, [p.group, j], `${fixed(a.row.weights[j], 2)} ${p.labels[j]}`, "v", n ? "+" : "", { vector: part(j) })), ...(others ? [{ vector: places.reduce((sum, j) => add(sum, scale(part(j), -1)), z), label: t("j.others", { n: others }), sign: "+" }] : []), p.row(a.context, [p.head, p.i], "z", "out", "=")],
       numbers: [formula("z_i = ∑_j α_ij v_j"), products(p, "z[0]", a.row.weights, column, undefined, dot(a.row.weights, column))],
       check: [["∑ α v", gathered(p, a, p.head), z]],
     };
@@ -146,7 +146,7 @@ export const ATTENTION = {
     return {
       of: [".context"],
       body: [equation(...every.map((head) => folded(`z_${head}`, head === p.head ? "gold" : "out", a.context.row(head, p.i), undefined, { room: 480 / p.m.heads })))],
-      rows: every.map((head) => p.row(a.context, [head, p.i], `${t("head")} ${head}`, "out", "", { note: t("j.looksAt", { token: p.labels[top(head)], p: percent(a.weights.at(head, p.i, top(head))) }) })),
+      rows: every.map((head) => p.row(a.context, [head, p.i], `${t("head")} ${head}`, "out", "", { note: t("j.looksAt", { token: p.labels[top(head)], p: share(a.weights.at(head, p.i, top(head))) }) })),
       numbers: [formula(`z = concat ( z_0 , … , z_${p.m.heads - 1} )`), sums(`${p.m.heads} × ${size} = ${p.m.heads * size}`)],
       check: every.map((head) => [`z${head}`, gathered(p, a, head), a.context.row(head, p.i)]),
     };

@@ -1,11 +1,11 @@
 /** Cards of what comes out: logits, probabilities, the choice, the end; the heads of BERT; the recap. */
 
-import { button, fixed, fmt, h, percent, piece, shown } from "regard/dom.js";
+import { button, fixed, fmt, h, piece, shown } from "regard/dom.js";
 import { ACTIVATIONS, dot, length, mean, norm, scale, softmax } from "regard/maths.js";
 import { extra, setExtra } from "regard/state.js";
 import { bars, strips } from "regard/strip.js";
 import { t } from "regard/strings.js";
-import { block, equation, folded, formula, normed, products, sums, tableOf } from "regard/views/journey-place.js";
+import { block, equation, folded, formula, normed, products, share, sums, tableOf } from "regard/views/journey-place.js";
 
 /** Where nothing is predicted: the places where something is. */
 const elsewhere = (p) => ({ body: [h("p", {}, t("j.noStep", { token: p.name })), h("p", {}, p.run.answer.steps.slice(0, 12).map(({ position }) => [button(shown(p.tokens[position]), () => p.ctx.follow(p.text, position)), " "]))] });
@@ -75,8 +75,8 @@ export const OUTPUT = {
     return {
       of: [p.model.task === "fill" ? "fill.logits" : "logits", p.i],
       body: [
-        bars(top.map((each) => ({ label: shown(each), value: each.probability, text: percent(each.probability), mark: each.id === chosen.id, note: warm ? `T ${heat}: ${percent(warm[each.id])}` : "" })), { high: 1, label: t("j.probabilities") }),
-        h("p", {}, t("j.rest", { r: percent(rest), n: fmt(entropy), w: fmt(Math.exp(entropy)) })), heat > 0 ? h("p", { class: "note" }, t("j.heat", { t: heat, k: top_k || "–", p: top_p, kept: kept ?? "–" })) : null,
+        bars(top.map((each) => ({ label: shown(each), value: each.probability, text: share(each.probability), mark: each.id === chosen.id, note: warm ? `T ${heat}: ${share(warm[each.id])}` : "" })), { high: 1, label: t("j.probabilities") }),
+        h("p", {}, t("j.rest", { r: share(rest), n: fixed(entropy, 3), w: fixed(Math.exp(entropy), 2) })), heat > 0 ? h("p", { class: "note" }, t("j.heat", { t: heat, k: top_k || "–", p: top_p, kept: kept ?? "–" })) : null,
       ],
       numbers: [formula(`p_w = {exp ( l_w − max )|∑ exp ( l − max )} = {exp ( ${fmt(a.logit, 5)} − ${fmt(best, 5)} )|${fmt(logits.reduce((sum, x) => sum + Math.exp(x - best), 0), 5)}} = ${fmt(a.probability, 5)}`)],
       check: (again ?? 1) === 1 ? [["softmax", top.map((each) => ours[each.id]), top.map((each) => each.probability)]] : null,
@@ -121,7 +121,7 @@ export const OUTPUT = {
     const chances = softmax(row);
     return {
       of: ["label.logits", ...(p.model.carrier === "word" ? [p.i] : [])],
-      body: [bars(p.model.labels.map((label, n) => ({ label, value: chances[n], text: percent(chances[n]), note: `${t("j.logits")} ${fixed(row[n], 3)}`, mark: chances[n] === Math.max(...chances) })), { high: 1, label: t("j.label") })],
+      body: [bars(p.model.labels.map((label, n) => ({ label, value: chances[n], text: share(chances[n]), note: `${t("j.logits")} ${fixed(row[n], 3)}`, mark: chances[n] === Math.max(...chances) })), { high: 1, label: t("j.label") })],
       rows: [{ vector, label: "h", role: "out" }],
       numbers: [formula("l = W h + b"), products(p, "l[0]", vector, table.row(0), bias?.[0], out[0])],
       check: [["W h", out, row]],
@@ -137,7 +137,7 @@ export const OUTPUT = {
     const [x, q, k, v, weights, z, forward, states] = await p.get(p.start, ".query", ".key", ".value", ".weights", ".context", `${p.forward}.output`, `${p.stack}.states`);
     const labels = p.run.answer.labels?.find((each) => each.position === null || each.position === p.i);
     const section = (title, content) => h("section", {}, h("h4", {}, title), content);
-    const shares = (rows) => bars(rows.slice(0, 6).map(([label, value, mark]) => ({ label, value, text: percent(value), mark })), { high: 1 });
+    const shares = (rows) => bars(rows.slice(0, 6).map(([label, value, mark]) => ({ label, value, text: share(value), mark })), { high: 1 });
     return {
       body: [
         h("p", { class: "quote" }, h("bdi", { dir: "auto" }, p.run.answer.request.text), p.run.answer.text ? [" → ", h("bdi", { dir: "auto" }, p.run.answer.text)] : null),

@@ -2,7 +2,7 @@
 
 import { color, scaleOf } from "regard/colors.js";
 import { weight } from "regard/data.js";
-import { fixed, fmt, h, math, shown } from "regard/dom.js";
+import { fixed, fmt, h, math, percent, shown } from "regard/dom.js";
 import { linear, mean, norm, variance } from "regard/maths.js";
 import { thumbnail } from "regard/matrix.js";
 import { extra } from "regard/state.js";
@@ -108,6 +108,9 @@ export function formula(text) {
   }).join("");
   return h("p", { class: "formula scroll" }, math(inner));
 }
+
+/** A share of one, however small. */
+export const share = (x) => (x > 0 && x < 5e-6 ? "< 0.001 %" : percent(x));
 
 /** Arithmetic in plain digits. */
 export const sums = (...text) => h("p", { class: "sums" }, text);

@@ -20,7 +20,7 @@ function added(p, x, out, sum) {
   const [a, b, c] = [x, out, sum].map((tensor) => tensor.row(p.i));
   return {
     rows: [p.row(x, [p.i], "x"), p.row(out, [p.i], t("j.out"), "out", "+"), p.row(sum, [p.i], `x + ${t("j.out")}`, "", "=")],
-    body: [h("p", {}, t("j.cosine", { c: fixed(cosine(a, c), 3), a: fmt(length(a)), b: fmt(length(c)), o: fmt(length(b)) }))],
+    after: [h("p", {}, t("j.cosine", { c: fixed(cosine(a, c), 3), a: fmt(length(a)), b: fmt(length(c)), o: fmt(length(b)) }))],
     numbers: [formula("x_i + o_i"), sums(`x[0] + o[0] = ${fmt(a[0], 4)} + ${fmt(b[0], 4)} = `, h("b", {}, fmt(c[0], 5)))],
     check: [["x + o", add(a, b), c]],
   };
@@ -123,7 +123,8 @@ export const STREAM = {
     const name = `${p.forward}_residual`;
     const [x, out, sum] = await p.get(p.middle, `${p.forward}.output`, `${name}.sum`);
     const go = (label, layer) => [button(t(label, { n: layer }), () => p.ctx.set({ layer, card: p.card.again }), { "data-key": label }), " "];
-    const first = { of: [`${name}.${p.after}`, p.i], variant: p.pre ? "pre" : "", ...added(p, x, out, sum), after: p.number + 1 < p.layers ? [h("p", {}, go("j.nextLayer", p.number + 1), go("j.lastLayer", p.layers - 1))] : [] };
+    const first = { of: [`${name}.${p.after}`, p.i], variant: p.pre ? "pre" : "", ...added(p, x, out, sum) };
+    if (p.number + 1 < p.layers) first.after.push(h("p", {}, go("j.nextLayer", p.number + 1), go("j.lastLayer", p.layers - 1)));
     if (p.pre) return first;
     const last = await normed(p, sum, (await p.get(`${name}.norm`))[0], `${name}.norm`);
     return both(first, { ...last, rows: last.rows.slice(1) });

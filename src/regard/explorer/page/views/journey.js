@@ -1,7 +1,7 @@
 /** One sentence through the whole model, card by card: story, picture, numbers, code, and a receipt for each. */
 
 import { get } from "regard/data.js";
-import { button, copy, h, percent, shown, tick } from "regard/dom.js";
+import { button, copy, h, shown, tick } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { maxDelta } from "regard/maths.js";
 import { extra, set, setExtra, state } from "regard/state.js";
@@ -9,7 +9,7 @@ import { strips } from "regard/strip.js";
 import { t } from "regard/strings.js";
 import { ATTENTION } from "regard/views/journey-attention.js";
 import { OUTPUT } from "regard/views/journey-output.js";
-import { place } from "regard/views/journey-place.js";
+import { place, share } from "regard/views/journey-place.js";
 import { STREAM } from "regard/views/journey-stream.js";
 
 const CARDS = { ...STREAM, ...ATTENTION, ...OUTPUT };
@@ -134,10 +134,14 @@ async function lens(p) {
   if (p.stack !== "decoder" || !p.run.has("decoder.lens.ids")) return null;
   const [ids, chances, rank] = await p.get("decoder.lens.ids", "decoder.lens.probabilities", "decoder.lens.rank");
   const here = p.card.key === "ffn" || p.card.key === "end" ? "feed_forward" : p.cross ? "cross" : "self";
-  const names = new Map(p.run.answer.steps.flatMap((step) => [...step.top, step.chosen]).map((each) => [each.id, shown(each)]));
   const from = points.findIndex((point) => point.startsWith(`layers.${p.number}.`)) - 1;
   const count = p.model.stacks.decoder.kinds.length + 2;
-  const say = (n) => h("span", { class: `say ${points[n] === `layers.${p.number}.${here}` ? "gold" : ""}` }, h("small", {}, t(n === from ? "j.before" : `kind.${points[n].split(".")[2]}${points[n].endsWith("forward") ? "" : "_attention"}`)), h("b", {}, names.get(ids.at(n, p.i, 0)) ?? `#${ids.at(n, p.i, 0)}`), h("small", {}, percent(chances.at(n, p.i, 0)), rank.at(n, p.i) ? ` · ${t("j.rank", { n: rank.at(n, p.i) + 1 })}` : ""));
+  const first = Array.from({ length: count }, (_, n) => ids.at(from + n, p.i, 0));
+  const names = new Map(p.run.answer.steps.flatMap((step) => [...step.top, step.chosen]).map((each) => [each.id, shown(each)]));
+  const missing = first.filter((id) => !names.has(id));
+  const found = missing.length ? await get(`api/embeddings/map?side=${p.text}&n=1&ids=${missing}`).catch(() => null) : null;
+  found?.ids.forEach((id, n) => names.set(id, shown({ display: found.displays[n] })));
+  const say = (n) => h("span", { class: `say ${points[n] === `layers.${p.number}.${here}` ? "gold" : ""}` }, h("small", {}, t(n === from ? "j.before" : `kind.${points[n].split(".")[2]}${points[n].endsWith("forward") ? "" : "_attention"}`)), h("b", {}, names.get(first[n - from]) ?? `#${first[n - from]}`), h("small", {}, share(chances.at(n, p.i, 0)), rank.at(n, p.i) ? ` · ${t("j.rank", { n: rank.at(n, p.i) + 1 })}` : ""));
   return h("div", { class: "lens" }, h("span", { class: "note" }, t("j.lens")), Array.from({ length: count }, (_, n) => say(from + n)));
 }
 

@@ -22,6 +22,7 @@ const patches = () => JSON.parse(differences().patch ?? (state.patch || "[]"));
 
 /** Gives B these differences; null takes one back. */
 function change(changes, more) {
+  if (offline) return;
   const all = Object.entries({ ...differences(), ...changes }).filter((each) => each[1] !== null);
   set({ b: all.length ? JSON.stringify(Object.fromEntries(all)) : "", ...(all.length ? {} : { ab: "a" }), ...more });
 }
