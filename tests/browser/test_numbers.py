@@ -46,8 +46,8 @@ def test_attention_of_every_arrangement_equals_pytorch(
                 page = watched.open(f"{address}#view=head&{place}&text={quote(text)}")
                 expected = run[f"{stack}.layers.1.{kind}.{stage}"][1].tolist()
                 found = table(page)
-                assert len(found) == len(expected)
-                for seen, given in zip(found, expected, strict=True):
+                assert len(found) == min(len(expected), 2000 // len(expected[0]))  # as many as a table holds
+                for seen, given in zip(found, expected, strict=False):
                     assert seen == pytest.approx(given, abs=5.1e-4), (stack, kind, stage)
 
 

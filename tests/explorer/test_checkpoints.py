@@ -44,6 +44,7 @@ def test_earlier_steps_can_be_looked_into(folder: Path) -> None:
         {"id": "step-00000200", "step": 200, "scores": {}},
     ]
     assert about["examples"] == ["A dog sings."]
+    assert about["path"] == str(folder)
     last = Explorer(contents("translate", seed=6), "late")
     request = {"text": TEXT, "target": "Ein Hund"}
     run = made.run({**request, "checkpoint": "step-00000200"})

@@ -71,6 +71,14 @@ def test_the_tokens_of_the_lens_can_be_written(page: Path) -> None:
         assert set(missing) <= set(found["ids"])
 
 
+def test_a_page_does_not_tell_where_its_model_lay(page: Path, tmp_path: Path) -> None:
+    run = Explorer(contents("embed"), "toy", tmp_path / "home" / "me").run({"text": TEXT})
+    assert run.explorer.describe()["path"] == str(tmp_path / "home" / "me")
+    text = export.page_html(run, page=page)
+    assert data_of(text)["model"]["path"] is None
+    assert str(tmp_path) not in text
+
+
 def test_minus_infinity_survives(page: Path) -> None:
     run = look_at("write")
     data = data_of(export.page_html(run, page=page))

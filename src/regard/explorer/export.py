@@ -132,7 +132,7 @@ def page_data(run: Run) -> dict[str, Any]:
     small = sum(tensor.numel() for tensor in own.values()) <= LIMITS.weights
     kept = {name: tensor.float() for name, tensor in own.items()}
     return {
-        "model": run.explorer.describe(),
+        "model": run.explorer.describe() | {"path": None},  # a page that is passed on tells nothing of its origin
         "runs": [{"answer": answer, "tensors": encoded(pack(run, run.names(), half=half))}],
         "weights": encoded(safetensors_bytes(kept, {})) if small else None,
         "responses": responses(run, small),

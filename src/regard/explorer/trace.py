@@ -59,6 +59,7 @@ class Explorer:
         return {
             "schema": 1,
             "name": self.name,
+            "path": None if self.folder is None else str(self.folder),
             "version": __version__,
             **self.anatomy.describe(),
             "checkpoints": self.checkpoints.describe(),

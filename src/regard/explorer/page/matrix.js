@@ -128,7 +128,7 @@ function shapes(m, place, scale) {
   const size = place.cell;
   const gap = size > 6 ? 1 : 0;
   const text = dark() ? "#d7dae0" : "#24272c";
-  const gold = dark() ? "#ffcf4a" : "#a86b00";
+  const gold = dark() ? "#ffcf4a" : "#976000";
   for (let i = 0; i < m.rows; i++) {
     for (let j = 0; j < m.columns; j++) {
       const [x, y, value] = [place.left + j * size, place.top + i * size, m.at(i, j)];
@@ -192,8 +192,8 @@ function ramp(scale) {
 }
 
 /** A small picture of a matrix, nothing but colours. */
-export function thumbnail(rows, columns, at, scale, size) {
-  const canvas = h("canvas", { class: "thumbnail", width: columns, height: rows, style: { width: `${size}px`, height: `${size}px` }, "aria-hidden": "true" });
+export function thumbnail(rows, columns, at, scale, size, high = size) {
+  const canvas = h("canvas", { class: "thumbnail", width: columns, height: rows, style: { width: `${size}px`, height: `${high}px` }, "aria-hidden": "true" });
   const brush = canvas.getContext("2d");
   const image = brush.createImageData(columns, rows);
   const pixels = new Uint32Array(image.data.buffer);
@@ -205,6 +205,6 @@ export function thumbnail(rows, columns, at, scale, size) {
       pixels[i * columns + j] = steps[Math.min(255, Math.max(0, Math.round(share * 255)))];
     }
   brush.putImageData(image, 0, 0);
-  canvas.toSvg = () => Array.from({ length: rows * columns }, (_, n) => ({ kind: "cell", x: ((n % columns) * size) / columns, y: (Math.floor(n / columns) * size) / rows, w: size / columns + 0.2, h: size / rows + 0.2, fill: color(at(Math.floor(n / columns), n % columns), scale) }));
+  canvas.toSvg = () => Array.from({ length: rows * columns }, (_, n) => ({ kind: "cell", x: ((n % columns) * size) / columns, y: (Math.floor(n / columns) * high) / rows, w: size / columns + 0.2, h: high / rows + 0.2, fill: color(at(Math.floor(n / columns), n % columns), scale) }));
   return canvas;
 }

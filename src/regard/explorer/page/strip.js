@@ -30,7 +30,7 @@ export function strip(vector, how = {}) {
   });
   const width = x(numbers.length) + 2;
   const picture = s("svg", { width, height: HEIGHT + 2, viewBox: `0 0 ${width} ${HEIGHT + 2}`, role: "img", "aria-label": `${how.label ?? t("vector")}: ${numbers.slice(0, 8).map((v) => fixed(v, 2)).join(", ")}${numbers.length > 8 ? ` … (${numbers.length})` : ""}` }, cells);
-  return h("div", { class: "strip" }, how.label ? h("span", { class: `name ${how.role ?? ""}` }, how.label) : null, h("span", { class: "scroll" }, picture), how.note ? h("span", { class: "note" }, how.note) : null);
+  return h("div", { class: "strip" }, how.label ? h("span", { class: `name ${how.role ?? ""}` }, how.label) : null, h("span", { class: "scroll", tabindex: width > innerWidth - 40 ? 0 : null }, picture), how.note ? h("span", { class: "note" }, how.note) : null);
 }
 
 /**

@@ -21,7 +21,13 @@ async function attention(p) {
 /** A bar for each key, or for the largest; a click looks at one. */
 function keyBars(p, row, label, mark, text = (x) => fixed(x, 3), high = undefined) {
   const places = largest(row, 24);
-  const list = places.map((j) => ({ label: p.labels[j], value: Number.isFinite(row[j]) ? row[j] : 0, text: text(row[j]), mark: j === mark, onpick: () => p.ctx.set({ k: j }) }));
+  const list = places.map((j) => ({
+    label: p.labels[j],
+    value: Number.isFinite(row[j]) ? row[j] : 0,
+    text: text(row[j]),
+    mark: j === mark,
+    onpick: () => p.ctx.set({ k: j }),
+  }));
   return [bars(list, { high, label }), places.length < row.length && h("p", { class: "note" }, t("j.keysMore", { n: row.length - places.length }))];
 }
 
@@ -41,18 +47,44 @@ export const ATTENTION = {
       const size = a[role].shape[2];
       const made = await p.linear(`${p.site}.${role}`, from.row(place), `${which * size}:${(which + 1) * size}`);
       const letter = role[0];
-      return { ...made, from, place, which, letter, row: p.row(a[role], [which, place], `${letter} ${n ? p.labels[place] : p.name}`, letter), again: rotary && n < 2 ? rotate(made.out, place, p.m.rotary_base) : made.out, all: a[role].sub(which) };
+      return {
+        ...made,
+        from,
+        place,
+        which,
+        letter,
+        row: p.row(a[role], [which, place], `${letter} ${n ? p.labels[place] : p.name}`, letter),
+        again: rotary && n < 2 ? rotate(made.out, place, p.m.rotary_base) : made.out,
+        all: a[role].sub(which),
+      };
     }));
     const big = (each) => each.letter.toUpperCase();
-    const map = (each) => h("div", { class: "map-of" }, equation(turned(`W_${big(each)}`, each.letter, each.table, { room: 130 }), rotary && each.letter !== "v" ? "⟲" : "→", blockOf(big(each), each.letter, each.all, { room: 130, mark: each.place })));
+    const map = (each) => h(
+      "div",
+      { class: "map-of" },
+      equation(
+        turned(`W_${big(each)}`, each.letter, each.table, { room: 130 }),
+        rotary && each.letter !== "v" ? "⟲" : "→",
+        blockOf(big(each), each.letter, each.all, { room: 130, mark: each.place }),
+      ),
+    );
     const maps = (label, list) => equation(blockOf(label, "", list[0].from, { room: 130, mark: list[0].place }), "×", ...list.map(map));
     const [first] = makes;
     return {
       of: [".query", p.head, p.i],
       variant: p.cross ? "cross" : rotary ? "rotary" : "",
-      body: p.cross ? [h("div", { class: "papers" }, maps("X", makes.slice(0, 1)), h("div", { class: "paper" }, maps(t("j.memory"), makes.slice(1))))] : [maps("X", makes)],
+      body: p.cross ? [h(
+        "div",
+        { class: "papers" },
+        maps("X", makes.slice(0, 1)),
+        h("div", { class: "paper" }, maps(t("j.memory"), makes.slice(1))),
+      )] : [maps("X", makes)],
       rows: makes.map((each) => each.row),
-      numbers: [formula(`q_i = x_i W_Q${first.bias ? " + b_Q" : ""}`), products(p, "q[0]", x.row(p.i), first.table.row(0), first.bias?.[0], first.out[0]), rotary && sums(`${fmt(first.out[0], 4)} · cos ${p.i} − ${fmt(first.out[first.out.length / 2], 4)} · sin ${p.i} = ${fmt(a.q[0], 4)}`)],
+      numbers: [
+        formula(`q_i = x_i W_Q${first.bias ? " + b_Q" : ""}`),
+        products(p, "q[0]", x.row(p.i), first.table.row(0), first.bias?.[0], first.out[0]),
+        rotary && sums(`${fmt(first.out[0], 4)} · cos ${p.i} − ${fmt(first.out[first.out.length / 2], 4)} · sin ${p.i} = ${fmt(a.q[0], 4)}`),
+      ],
       check: makes.map((each) => [each.letter, each.again, each.row.vector]),
     };
   },
@@ -64,11 +96,29 @@ export const ATTENTION = {
     const pair = [open[0], open[Math.floor(open.length / 2)]].sort((b, c) => b - c);
     return {
       of: [".scores", p.head, p.i],
-      body: [equation(blockOf("Q", "q", a.query.sub(p.head), { mark: p.i }), "×", turned("Kᵀ", "k", a.key.sub(p.group)), "=", blockOf(t("j.scores"), "", a.scores.sub(p.head), { mark: p.i })), keyBars(p, a.row.scores, t("j.scores"), a.j)],
-      rows: [p.row(a.query, [p.head, p.i], `q ${p.name}`, "q"), p.row(a.key, [p.group, a.j], `k ${p.labels[a.j]}`, "k", "⊙"), { vector: a.q.map((x, n) => x * k[n]), label: `∑ = ${fmt(dot(a.q, k), 4)}`, sign: "=" }],
+      body: [
+        equation(
+          blockOf("Q", "q", a.query.sub(p.head), { mark: p.i }),
+          "×",
+          turned("Kᵀ", "k", a.key.sub(p.group)),
+          "=",
+          blockOf(t("j.scores"), "", a.scores.sub(p.head), { mark: p.i }),
+        ),
+        keyBars(p, a.row.scores, t("j.scores"), a.j),
+      ],
+      rows: [
+        p.row(a.query, [p.head, p.i], `q ${p.name}`, "q"),
+        p.row(a.key, [p.group, a.j], `k ${p.labels[a.j]}`, "k", "⊙"),
+        { vector: a.q.map((x, n) => x * k[n]), label: `∑ = ${fmt(dot(a.q, k), 4)}`, sign: "=" },
+      ],
       numbers: [formula("s_ij = q_i · k_j"), products(p, `q · k`, a.q, k, undefined, dot(a.q, k))],
       check: [["q·k", p.keys.map((_, j) => dot(a.q, a.key.row(p.group, j))), a.row.scores]],
-      ask: open.length > 1 && ["scores", pair.map((j) => p.labels[j]), pair.indexOf(open[0]), { a: fixed(a.row.masked[open[0]], 2), b: fixed(a.row.masked[pair[1 - pair.indexOf(open[0])]], 2) }],
+      ask: open.length > 1 && [
+        "scores",
+        pair.map((j) => p.labels[j]),
+        pair.indexOf(open[0]),
+        { a: fixed(a.row.masked[open[0]], 2), b: fixed(a.row.masked[pair[1 - pair.indexOf(open[0])]], 2) },
+      ],
     };
   },
 
@@ -81,9 +131,19 @@ export const ATTENTION = {
       of: [".scaled", p.head, p.i],
       body: [
         tick(t("j.unscaled"), plain, (on) => setExtra({ unscaled: on ? 1 : 0 })),
-        h("div", { class: "pair" }, h("div", {}, h("h4", {}, plain ? t("j.scores") : `${t("j.scores")} ÷ ${fmt(root, 4)}`), keyBars(p, plain ? row.scores : row.scaled, t("j.scores"), j, undefined, Math.max(...row.scores.map(Math.abs)))), h("div", {}, h("h4", {}, t("j.thenSoftmax", { n: fmt(entropy(weights), 3) })), keyBars(p, weights, t("j.weights"), j, share, 1))),
+        h(
+          "div",
+          { class: "pair" },
+          h(
+            "div",
+            {},
+            h("h4", {}, plain ? t("j.scores") : `${t("j.scores")} ÷ ${fmt(root, 4)}`),
+            keyBars(p, plain ? row.scores : row.scaled, t("j.scores"), j, undefined, Math.max(...row.scores.map(Math.abs))),
+          ),
+          h("div", {}, h("h4", {}, t("j.thenSoftmax", { n: fmt(entropy(weights), 3) })), keyBars(p, weights, t("j.weights"), j, share, 1)),
+        ),
       ],
-      numbers: [formula(`{q_i · k_j|√(d_k)} = {${fmt(row.scores[j], 5)}|√(${p.m.head_width})} = {${fmt(row.scores[j], 5)}|${fmt(root, 5)}} = ${fmt(row.scaled[j], 5)}`)],
+      numbers: [formula(`{q_i · k_j|√d_k} = {${fmt(row.scores[j], 5)}|√${p.m.head_width}} = ${fmt(row.scaled[j], 5)}`)],
       check: [["÷ √d", scale(row.scores, 1 / root), row.scaled]],
       ask: ["scale", [t("j.yes"), t("j.no")], 1],
     };
@@ -94,12 +154,28 @@ export const ATTENTION = {
     const masked = a.masked.sub(p.head);
     const [rows, columns] = masked.shape;
     const open = a.row.masked.filter(Number.isFinite).length;
-    const j = open < columns ? a.row.masked.indexOf(-Infinity) : a.j;
+    const [j, added] = open < columns ? [a.row.masked.indexOf(-Infinity), "( −∞ )"] : [a.j, "0"];
     return {
       of: [".masked", p.head, p.i],
       variant: p.cross ? "cross" : p.causal ? "causal" : "",
-      body: [matrix({ rows, columns, at: (i, k) => masked.at(i, k), label: t("j.mask"), rowLabels: p.tokens.map((token) => token.display), columnLabels: p.labels, rowTitle: t("j.asks"), columnTitle: t("j.answers"), hatched: (i, k) => masked.at(i, k) === -Infinity, mark: { row: p.i }, cell: Math.max(4, Math.min(36, Math.floor(Math.min(480, innerWidth - 150) / columns))), onpick: (i, k) => p.microscope(a.masked, [p.head, i])(k) })],
-      numbers: [formula(`m_ij = {s_ij|√(d_k)} + ${open < columns ? "( −∞ )" : "0"} = ${fmt(a.row.scaled[j], 4)} + ${open < columns ? "( −∞ )" : "0"} = ${fmt(a.row.masked[j], 4)}`), h("p", {}, t("j.open", { open, n: columns }))],
+      body: [matrix({
+        rows,
+        columns,
+        at: (i, k) => masked.at(i, k),
+        label: t("j.mask"),
+        rowLabels: p.tokens.map((token) => token.display),
+        columnLabels: p.labels,
+        rowTitle: t("j.asks"),
+        columnTitle: t("j.answers"),
+        hatched: (i, k) => masked.at(i, k) === -Infinity,
+        mark: { row: p.i },
+        cell: Math.max(4, Math.min(36, Math.floor(Math.min(480, innerWidth - 150) / columns))),
+        onpick: (i, k) => p.microscope(a.masked, [p.head, i])(k),
+      })],
+      numbers: [
+        formula(`m_ij = {s_ij|√d_k} + ${added} = ${fmt(a.row.scaled[j], 4)} + ${added} = ${fmt(a.row.masked[j], 4)}`),
+        h("p", {}, t("j.open", { open, n: columns })),
+      ],
       check: [[t("j.mask"), a.row.scaled.map((x, k) => (p.causal && k > p.i ? -Infinity : x)), a.row.masked]],
       ask: p.causal && p.i + 1 < columns && ["mask", [String(p.i + 1), String(columns)], 0, { token: p.name, i: p.i }],
     };
@@ -113,11 +189,30 @@ export const ATTENTION = {
     return {
       of: [".weights", p.head, p.i],
       body: [
-        h("p", { class: "tokens" }, p.labels.map((label, n) => h("bdi", { class: n === j ? "gold" : "", style: { background: `color-mix(in srgb, var(--accent) ${55 * row.weights[n]}%, transparent)` } }, label))),
-        h("div", { class: "beside" }, h("div", {}, keyBars(p, row.weights, t("j.weights"), j, share, 1)), blockOf(t("j.weights"), "", weights.sub(p.head), { mark: p.i, signed: false })),
+        h(
+          "p",
+          { class: "tokens" },
+          p.labels.map((label, n) => h(
+            "bdi",
+            { class: n === j ? "gold" : "", style: { background: `color-mix(in srgb, var(--accent) ${55 * row.weights[n]}%, transparent)` } },
+            label,
+          )),
+        ),
+        h(
+          "div",
+          { class: "beside" },
+          h("div", {}, keyBars(p, row.weights, t("j.weights"), j, share, 1)),
+          blockOf(t("j.weights"), "", weights.sub(p.head), { mark: p.i, signed: false }),
+        ),
         h("p", {}, t("j.addsUp", { n: fixed(row.weights.reduce((a, b) => a + b, 0), 3), e: fmt(entropy(row.weights), 3) })),
       ],
-      numbers: [formula(`α_ij = {exp ( m_ij − max )|∑ exp ( m_ij − max )} ; max = ${fmt(top, 4)} ; ∑ = ${fmt(sum, 5)}`), tableOf(["", "m", "m − max", "exp", "÷ ∑"], largest(exps, 24).map((k) => [p.labels[k], fixed(row.masked[k], 3), fixed(row.masked[k] - top, 3), fixed(exps[k], 4), fixed(exps[k] / sum, 4)]))],
+      numbers: [
+        formula(`α_ij = {exp ( m_ij − max )|∑ exp ( m_ij − max )} ; max = ${fmt(top, 4)} ; ∑ = ${fmt(sum, 5)}`),
+        tableOf(
+          ["", "m", "m − max", "exp", "÷ ∑"],
+          largest(exps, 24).map((k) => [p.labels[k], fixed(row.masked[k], 3), fixed(row.masked[k] - top, 3), fixed(exps[k], 4), fixed(exps[k] / sum, 4)]),
+        ),
+      ],
       check: [["softmax", softmax(row.masked), row.weights]],
     };
   },
@@ -132,7 +227,11 @@ export const ATTENTION = {
     return {
       of: [".context", p.head, p.i],
       body: [equation(folded("α", "", a.row.weights, undefined, { signed: false }), "×", blockOf("V", "v", a.value.sub(p.group)), "=", folded("z", "out", z))],
-      rows: [...places.map((j, n) => p.row(a.value, [p.group, j], `${fixed(a.row.weights[j], 2)} ${p.labels[j]}`, "v", n ? "+" : "", { vector: part(j) })), ...(others ? [{ vector: places.reduce((sum, j) => add(sum, scale(part(j), -1)), z), label: t("j.others", { n: others }), sign: "+" }] : []), p.row(a.context, [p.head, p.i], "z", "out", "=")],
+      rows: [
+        ...places.map((j, n) => p.row(a.value, [p.group, j], `${fixed(a.row.weights[j], 2)} ${p.labels[j]}`, "v", n ? "+" : "", { vector: part(j) })),
+        ...(others ? [{ vector: places.reduce((sum, j) => add(sum, scale(part(j), -1)), z), label: t("j.others", { n: others }), sign: "+" }] : []),
+        p.row(a.context, [p.head, p.i], "z", "out", "="),
+      ],
       numbers: [formula("z_i = ∑_j α_ij v_j"), products(p, "z[0]", a.row.weights, column, undefined, dot(a.row.weights, column))],
       check: [["∑ α v", gathered(p, a, p.head), z]],
     };
@@ -145,8 +244,21 @@ export const ATTENTION = {
     const size = p.m.head_value_width;
     return {
       of: [".context"],
-      body: [equation(...every.map((head) => folded(`z_${head}`, head === p.head ? "gold" : "out", a.context.row(head, p.i), undefined, { room: 480 / p.m.heads })))],
-      rows: every.map((head) => p.row(a.context, [head, p.i], `${t("head")} ${head}`, "out", "", { note: t("j.looksAt", { token: p.labels[top(head)], p: share(a.weights.at(head, p.i, top(head))) }) })),
+      body: [equation(...every.map((head) => folded(
+        `z_${head}`,
+        head === p.head ? "gold" : "out",
+        a.context.row(head, p.i),
+        undefined,
+        { room: 480 / p.m.heads },
+      )))],
+      rows: every.map((head) => p.row(
+        a.context,
+        [head, p.i],
+        `${t("head")} ${head}`,
+        "out",
+        "",
+        { note: t("j.looksAt", { token: p.labels[top(head)], p: share(a.weights.at(head, p.i, top(head))) }) },
+      )),
       numbers: [formula(`z = concat ( z_0 , … , z_${p.m.heads - 1} )`), sums(`${p.m.heads} × ${size} = ${p.m.heads * size}`)],
       check: every.map((head) => [`z${head}`, gathered(p, a, head), a.context.row(head, p.i)]),
     };
@@ -160,7 +272,17 @@ export const ATTENTION = {
     const share = (head) => length(out.map((_, n) => dot(table.row(n).subarray(head * size, (head + 1) * size), z.subarray(head * size, (head + 1) * size))));
     return {
       of: [".output", p.i],
-      body: [equation(folded("z", "out", z), "×", turned("W_O", "", table), "=", folded(t("j.out"), "out", out)), h("h4", {}, t("j.shares")), bars(Array.from({ length: p.m.heads }, (_, head) => ({ label: `${t("head")} ${head}`, value: share(head), mark: head === p.head, onpick: () => p.ctx.set({ head }) })), { label: t("j.shares") })],
+      body: [
+        equation(folded("z", "out", z), "×", turned("W_O", "", table), "=", folded(t("j.out"), "out", out)),
+        h("h4", {}, t("j.shares")),
+        bars(
+          Array.from(
+            { length: p.m.heads },
+            (_, head) => ({ label: `${t("head")} ${head}`, value: share(head), mark: head === p.head, onpick: () => p.ctx.set({ head }) }),
+          ),
+          { label: t("j.shares") },
+        ),
+      ],
       rows: [p.row(a.output, [p.i], t("j.out"), "out")],
       numbers: [formula(`o_i = z W_O${bias ? " + b_O" : ""}`), products(p, "o[0]", z, table.row(0), bias?.[0], out[0])],
       check: [["z W_O", out, a.output.row(p.i)]],

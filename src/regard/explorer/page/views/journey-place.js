@@ -1,11 +1,11 @@
 /** Where a card of the journey stands in the model, and the small pictures that its equations are made of. */
 
-import { color, scaleOf } from "regard/colors.js";
+import { scaleOf } from "regard/colors.js";
 import { weight } from "regard/data.js";
-import { fixed, fmt, h, math, percent, shown } from "regard/dom.js";
+import { choice, fixed, fmt, h, math, percent, shown } from "regard/dom.js";
 import { linear, mean, norm, variance } from "regard/maths.js";
 import { thumbnail } from "regard/matrix.js";
-import { extra } from "regard/state.js";
+import { extra, setExtra } from "regard/state.js";
 import { Tensor } from "regard/tensor.js";
 import { t } from "regard/strings.js";
 
@@ -41,7 +41,14 @@ export function place(ctx, card) {
     get: (...names) => run.tensors(names.map((name) => (name[0] === "." ? p.site + name : name))),
     microscope: (tensor, index) => (cell) => ctx.go("microscope", { cell: `${tensor.name}:${[...index, cell].join(",")}` }),
     /** A strip of the picture: one vector of a tensor. */
-    row: (tensor, index, label, role = "", sign = "", more = {}) => ({ vector: tensor.row(...index), label, role, sign, onpick: p.microscope(tensor, index), ...more }),
+    row: (tensor, index, label, role = "", sign = "", more = {}) => ({
+      vector: tensor.row(...index),
+      label,
+      role,
+      sign,
+      onpick: p.microscope(tensor, index),
+      ...more,
+    }),
     weight: (name, rows = "") => weights(p, name, rows),
     /** What a linear layer gives for x. */
     async linear(name, x, rows = "") {
@@ -69,44 +76,51 @@ async function weights(p, name, rows) {
   return new Tensor(name, [b - a, ...rest], [], data);
 }
 
-/** A matrix as a small picture; the followed row has a golden frame. */
+/** A matrix as a small picture; the followed row has a golden frame. "W_Q" is W with a low Q. */
 export function block(label, role, rows, columns, at, { mark = -1, room = 150, signed = true } = {}) {
   const size = Math.min(9, room / Math.max(rows, columns));
   const [high, wide] = [Math.max(size, Math.min(9, 90 / rows)), Math.max(size, Math.min(9, 48 / columns))];
   const scale = scaleOf(Array.from({ length: Math.min(4000, rows * columns) }, (_, n) => at(Math.floor(n / columns), n % columns)), signed);
-  const canvas = thumbnail(rows, columns, at, scale, 1);
-  Object.assign(canvas.style, { width: `${wide * columns}px`, height: `${high * rows}px` });
-  canvas.toSvg = () => Array.from({ length: rows * columns }, (_, n) => ({ kind: "cell", x: (n % columns) * wide, y: Math.floor(n / columns) * high, w: wide, h: high, fill: color(at(Math.floor(n / columns), n % columns), scale) }));
-  const [base, low] = label.split("_");
   const frame = mark >= 0 && h("i", { style: { top: `${mark * high - 2}px`, height: `${high + 4}px` } });
-  return h("span", { class: "block" }, h("span", {}, canvas, frame), h("b", { class: role }, base, low ? h("sub", {}, low) : null), h("small", {}, `${rows} × ${columns}`));
+  const [base, low] = label.split("_");
+  const area = h("span", {}, thumbnail(rows, columns, at, scale, wide * columns, high * rows), frame);
+  return h("span", { class: "block" }, area, h("b", { class: role }, base, h("sub", {}, low ?? "")), h("small", {}, `${rows} × ${columns}`));
 }
 
 /** Of a tensor [rows, columns], of one turned on its side, and of a vector folded into lines. */
 export const blockOf = (label, role, tensor, how) => block(label, role, ...tensor.shape, (i, j) => tensor.at(i, j), how);
 export const turned = (label, role, tensor, how) => block(label, role, tensor.shape[1], tensor.shape[0], (i, j) => tensor.at(j, i), how);
-export const folded = (label, role, vector, columns = vector.length, how = {}) => block(label, role, Math.ceil(vector.length / columns), columns, (i, j) => vector[i * columns + j] ?? 0, how);
+export const folded = (label, role, vector, columns = vector.length, how = {}) => block(
+  label,
+  role,
+  Math.ceil(vector.length / columns),
+  columns,
+  (i, j) => vector[i * columns + j] ?? 0,
+  how,
+);
 
 /** Blocks and signs in one line: an equation of pictures. */
-export const equation = (...parts) => h("div", { class: "equation" }, parts.map((part) => (typeof part === "string" ? h("span", { class: "sign" }, part) : part)));
+export const equation = (...parts) => h(
+  "div",
+  { class: "equation" },
+  parts.map((part) => (typeof part === "string" ? h("span", { class: "sign" }, part) : part)),
+);
 
 const node = (word) => {
-  const kind = /^[\d.,−∞]+$/.test(word) ? "mn" : /^[=+−·×÷()∑→⊙,;]$/.test(word) ? "mo" : "mi";
+  const kind = /^[\d.−∞]+$/.test(word) ? "mn" : /^[=+−·×()∑→⊙,;]$/.test(word) ? "mo" : "mi";
   return `<${kind}>${word}</${kind}>`;
 };
-/** "q_i = x_i W_Q" as MathML; {a|b} is a fraction, √{a} a root. Only our own words and numbers come in here. */
+const term = (word) => {
+  if (word[0] === "√") return `<msqrt>${term(word.slice(1))}</msqrt>`;
+  return word.includes("_") ? `<msub>${word.split("_").map(node).join("")}</msub>` : node(word);
+};
+const terms = (text) => `<mrow>${text.trim().split(" ").map(term).join("")}</mrow>`;
+
+/** "q_i = x_i W_Q" as MathML; {a|b} is a fraction, √a a root. Only our own words and numbers come in here. */
 export function formula(text) {
-  const terms = (part) => part.trim().split(/ +/).map((word) => {
-    const [base, low] = word.split("_");
-    return low ? `<msub>${node(base)}${node(low)}</msub>` : node(base);
-  }).join("");
-  const inner = text.split(/(√\{[^}]*\}|\{[^|}]*\|(?:√\([^)]*\)|[^}])*\})/).map((part) => {
-    if (part.startsWith("√{")) return `<msqrt>${terms(part.slice(2, -1))}</msqrt>`;
-    if (!part.startsWith("{")) return part.trim() ? terms(part) : "";
-    const [top, bottom] = part.slice(1, -1).split("|");
-    return `<mfrac><mrow>${terms(top)}</mrow><mrow>${bottom.startsWith("√(") ? `<msqrt>${terms(bottom.slice(2, -1))}</msqrt>` : terms(bottom)}</mrow></mfrac>`;
-  }).join("");
-  return h("p", { class: "formula scroll" }, math(inner));
+  const parts = text.split(/\{(.*?)\|(.*?)\}/); // plain, top, bottom, plain, ...
+  const inner = parts.map((part, n) => (n % 3 === 1 ? `<mfrac>${terms(part)}` : n % 3 ? `${terms(part)}</mfrac>` : part.trim() && terms(part)));
+  return h("p", { class: "formula scroll", tabindex: 0 }, math(inner.join("")));
 }
 
 /** A share of one, however small. */
@@ -132,21 +146,45 @@ export function largest(row, room) {
 
 /** A table; the first cell of each row is its head, golden where it is followed. */
 export const tableOf = (head, rows, here = -1) =>
-  h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head.map((x) => h("th", { scope: "col" }, x)))), h("tbody", {}, rows.map((row, n) => h("tr", { class: n === here ? "gold" : "" }, row.map((x, c) => h(c ? "td" : "th", c ? {} : { scope: "row" }, x)))))));
+  h(
+    "div",
+    { class: "scroll", tabindex: 0 },
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, head.map((x) => h("th", { scope: "col" }, x)))),
+      h("tbody", {}, rows.map((row, n) => h("tr", { class: n === here ? "gold" : "" }, row.map((x, c) => h(c ? "td" : "th", c ? {} : { scope: "row" }, x))))),
+    ),
+  );
 
 /** Results of two parts of a card, one after the other. */
-export const both = (...parts) => ({ ...parts[0], ...Object.fromEntries(["rows", "body", "numbers", "check"].map((key) => [key, parts.flatMap((part) => part[key] ?? [])])) });
+export const both = (...parts) => ({
+  ...parts[0],
+  ...Object.fromEntries(["rows", "body", "numbers", "check"].map((key) => [key, parts.flatMap((part) => part[key] ?? [])])),
+});
 
 /** A norm, before and after, and its arithmetic for one column. */
 export async function normed(p, x, y, name) {
-  const { norm_kind: kind, norm_epsilon: epsilon } = p.m;
+  const { norm_kind: kind, norm_epsilon: epsilon, width } = p.m;
   const [gain, shift] = [(await p.weight(`${name}.weight`)).data, (await p.weight(`${name}.bias`))?.data];
   const [from, to] = [x.row(p.i), y.row(p.i)];
+  const c = Math.min(width - 1, Number(extra("column", "0")) || 0);
   const rms = kind === "rms";
-  const [middle, spread, last] = [rms ? "" : ` − ${fmt(mean(from), 4)}`, fmt(variance(from, kind) + epsilon, 5), shift ? ` + ${fmt(shift[0], 4)}` : ""];
+  const [square, spread] = [rms ? "mean(x²)" : "σ²", variance(from, kind)];
+  const middle = rms ? "" : ` − ${fmt(mean(from), 4)}`;
+  const last = shift ? ` + ${fmt(shift[c], 4)}` : "";
   return {
-    rows: [p.row(x, [p.i], "x"), p.row(y, [p.i], "Norm(x)", "out", "→")],
-    numbers: [formula(`y = {${rms ? "x" : "x − μ"}|√(${rms ? "mean(x²)" : "σ²"} + ε)} · γ${shift ? " + β" : ""}`), sums(`y[0] = (${fmt(from[0], 4)}${middle}) / √${spread} · ${fmt(gain[0], 4)}${last} = `, h("b", {}, fmt(to[0], 5)))],
+    rows: [p.row(x, [p.i], "x", "", "", { mark: c }), p.row(y, [p.i], "Norm(x)", "out", "→", { mark: c })],
+    numbers: [
+      choice(t("column"), Array.from(from, (_, n) => [n, String(n)]), c, (column) => setExtra({ column })),
+      formula(`y = {${rms ? "x" : "x − μ"}|√${square}+ε} · γ${shift ? " + β" : ""}`),
+      sums(
+        rms ? "" : `μ = ${fmt(mean(from), 4)}, `,
+        `${square} = ${fmt(spread, 4)}, ε = ${epsilon}, γ = ${fmt(gain[c], 4)}`,
+        shift ? `, β = ${fmt(shift[c], 4)}` : "",
+      ),
+      sums(`y[${c}] = (${fmt(from[c], 4)}${middle}) / √${fmt(spread + epsilon, 5)} · ${fmt(gain[c], 4)}${last} = `, h("b", {}, fmt(to[c], 5))),
+    ],
     check: [["Norm", norm(from, gain, shift ?? null, epsilon, kind), to]],
   };
 }

@@ -12,7 +12,18 @@ import { blockOf, both, equation, folded, formula, largest, normed, products, su
 function stream(p, tensor, label) {
   const [rows, columns] = tensor.shape;
   const room = Math.min(760, innerWidth - (innerWidth > 900 ? 460 : 140));
-  return matrix({ rows, columns, at: (i, j) => tensor.at(i, j), label, rowLabels: p.tokens.map((token) => token.display), rowTitle: t("j.token"), columnTitle: t("column"), mark: { row: p.i }, cell: Math.max(3, Math.min(40, Math.floor(room / columns))), onpick: (i, j) => p.microscope(tensor, [i])(j) });
+  return matrix({
+    rows,
+    columns,
+    at: (i, j) => tensor.at(i, j),
+    label,
+    rowLabels: p.tokens.map((token) => token.display),
+    rowTitle: t("j.token"),
+    columnTitle: t("column"),
+    mark: { row: p.i },
+    cell: Math.max(3, Math.min(40, Math.floor(room / columns))),
+    onpick: (i, j) => p.microscope(tensor, [i])(j),
+  });
 }
 
 /** x + what a sublayer gives. */
@@ -30,10 +41,38 @@ export const STREAM = {
   async text(p) {
     const { token } = p;
     const bytes = (text) => [...new TextEncoder().encode(text)].slice(0, 8).map((b) => b.toString(16).padStart(2, "0")).join(" ");
-    const chip = (each, i) => button([piece(each), h("small", {}, String(each.id))], () => p.ctx.follow(p.text, i), { class: i === p.i ? "gold" : "", "aria-pressed": i === p.i, "data-key": `j-token-${i}` });
+    const chip = (each, i) => button(
+      [piece(each), h("small", {}, String(each.id))],
+      () => p.ctx.follow(p.text, i),
+      { class: i === p.i ? "gold" : "", "aria-pressed": i === p.i, "data-key": `j-token-${i}` },
+    );
     return {
-      body: [h("p", { class: "quote" }, h("bdi", { dir: "auto" }, p.run.answer.request.text)), h("p", { class: "sign" }, "↓"), h("div", { class: "pieces" }, p.tokens.map(chip)), h("p", {}, h("b", { class: "gold" }, p.name), ` = ${token.id}. `, token.special ? t("j.special") : Number.isInteger(token.start) ? t("j.offsets", { a: token.start, b: token.end, word: token.word + 1 }) : "")],
-      numbers: [h("p", {}, t("j.vocabulary", { n: p.model.vocabulary[p.text] })), tableOf([t("j.token"), "i", "id", t("j.characters"), t("j.bytes")], p.tokens.map((each, i) => [piece(each), i, each.id, each.special ? "–" : `${each.start ?? ""}–${each.end ?? ""}`, each.special ? "" : bytes(each.text)]), p.i)],
+      body: [
+        h("p", { class: "quote" }, h("bdi", { dir: "auto" }, p.run.answer.request.text)),
+        h("p", { class: "sign" }, "↓"),
+        h("div", { class: "pieces" }, p.tokens.map(chip)),
+        h(
+          "p",
+          {},
+          h("b", { class: "gold" }, p.name),
+          ` = ${token.id}. `,
+          token.special ? t("j.special") : Number.isInteger(token.start) ? t("j.offsets", { a: token.start, b: token.end, word: token.word + 1 }) : "",
+        ),
+      ],
+      numbers: [
+        h("p", {}, t("j.vocabulary", { n: p.model.vocabulary[p.text] })),
+        tableOf(
+          [t("j.token"), "i", "id", t("j.characters"), t("j.bytes")],
+          p.tokens.map((each, i) => [
+            piece(each),
+            i,
+            each.id,
+            each.special ? "–" : `${each.start ?? ""}–${each.end ?? ""}`,
+            each.special ? "" : bytes(each.text),
+          ]),
+          p.i,
+        ),
+      ],
     };
   },
 
@@ -42,7 +81,11 @@ export const STREAM = {
     const size = p.model.vocabulary[p.text];
     const table = p.model.tables[p.text];
     const from = Math.max(0, Math.min(size - 20, id - 10));
-    const [[tokens], rows, near] = await Promise.all([p.get(`${p.embedding}.tokens`), p.weight(table, `${from}:${Math.min(size, from + 20)}`), get(`api/embeddings/near?side=${p.text}&id=${id}&k=12`).catch(() => ({ cosine: [] }))]);
+    const [[tokens], rows, near] = await Promise.all([
+      p.get(`${p.embedding}.tokens`),
+      p.weight(table, `${from}:${Math.min(size, from + 20)}`),
+      get(`api/embeddings/near?side=${p.text}&id=${id}&k=12`).catch(() => ({ cosine: [] })),
+    ]);
     const row = rows.row(id - from);
     const factor = p.model.scale;
     return {
@@ -50,8 +93,19 @@ export const STREAM = {
       variant: factor === 1 ? "plain" : "",
       body: [equation(blockOf("E", "", rows, { mark: id - from, room: 300 }), h("span", { class: "note" }, t("j.tableOf", { n: size, d: p.m.width, id })))],
       rows: [{ vector: row, label: `E[${id}]` }, ...(factor === 1 ? [] : [p.row(tokens, [p.i], `E[${id}] · ${+factor.toFixed(3)}`, "out", "=")])],
-      after: near.cosine.length ? [h("p", {}, t("j.near"), near.cosine.filter((each) => each.id !== id).slice(0, 6).map((each) => [" ", h("span", { class: "near" }, piece(each), h("small", {}, ` ${fixed(each.value, 2)}`))]))] : [],
-      numbers: [formula(factor === 1 ? "e_i = E_id" : "e_i = E_id · √{d}"), sums(`e[0] = ${fmt(row[0], 5)} · ${fmt(factor, 5)} = `, h("b", {}, fmt(tokens.at(p.i, 0), 5)))],
+      after: near.cosine.length ? [h(
+        "p",
+        {},
+        t("j.near"),
+        near.cosine.filter((each) => each.id !== id).slice(0, 6).map((each) => [
+          " ",
+          h("span", { class: "near" }, piece(each), h("small", {}, ` ${fixed(each.value, 2)}`)),
+        ]),
+      )] : [],
+      numbers: [
+        formula(factor === 1 ? "e_i = E_id" : "e_i = E_id · √d"),
+        sums(`e[0] = ${fmt(row[0], 5)} · ${fmt(factor, 5)} = `, h("b", {}, fmt(tokens.at(p.i, 0), 5))),
+      ],
       check: [["E[id]", scale(row, factor), tokens.row(p.i)]],
     };
   },
@@ -67,7 +121,11 @@ export const STREAM = {
       variant: p.m.positions === "rotary" || p.m.positions === "none" ? p.m.positions : "",
       body: table ? [equation(blockOf("PE", "", table, { mark: p.i, room: 300 }), h("span", { class: "note" }, t("j.peTable", { i: p.i })))] : [],
       rows: [...here.map((name, n) => p.row(parts[n], [p.i], `${names[name]}[${p.i}]`, "", n ? "+" : "")), p.row(sum, [p.i], `x[${p.i}]`, "out", "=")],
-      numbers: [formula(`x_i = ${here.map((name) => (name === "segments" ? "S" : `${names[name]}_i`)).join(" + ")}`), wave, sums(`x[0] = ${parts.map((part) => fmt(part.at(p.i, 0), 4)).join(" + ")} = `, h("b", {}, fmt(sum.at(p.i, 0), 5)))],
+      numbers: [
+        formula(`x_i = ${here.map((name) => (name === "segments" ? "S" : `${names[name]}_i`)).join(" + ")}`),
+        wave,
+        sums(`x[0] = ${parts.map((part) => fmt(part.at(p.i, 0), 4)).join(" + ")} = `, h("b", {}, fmt(sum.at(p.i, 0), 5))),
+      ],
       check: [["+", parts.map((part) => part.row(p.i)).reduce(add, new Float64Array(p.m.width)), sum.row(p.i)]],
     };
     if (!p.m.embedding_norm) return first;
@@ -107,12 +165,25 @@ export const STREAM = {
       of: [active.name, p.i],
       variant: gated ? "gate" : "",
       body: [
-        equation(folded("x", "", from, columns / 2), "→", folded("x W_1", "", rise.out, columns), ...(gate ? ["⊙", folded(t("j.gate"), "", gate.out.map(bend), columns)] : []), "→", folded(p.m.activation, "v", fires, columns), "→", folded(t("j.out"), "out", out, columns / 2)),
+        equation(
+          folded("x", "", from, columns / 2),
+          "→",
+          folded("x W_1", "", rise.out, columns),
+          ...(gate ? ["⊙", folded(t("j.gate"), "", gate.out.map(bend), columns)] : []),
+          "→",
+          folded(p.m.activation, "v", fires, columns),
+          "→",
+          folded(t("j.out"), "out", out, columns / 2),
+        ),
         h("p", {}, t("j.silent", { n: silent, of: fires.length })), h("h4", {}, t("j.neurons")),
         bars(best.map((n) => ({ label: `#${n}`, value: fires[n], onpick: () => p.microscope(active, [p.i])(n) })), { label: t("j.neurons") }),
       ],
       rows: [p.row(x, [p.i], p.pre ? "Norm(x)" : "x"), p.row(output, [p.i], t("j.out"), "out", "→")],
-      numbers: [formula(gated ? "o = ( silu ( x W_g ) ⊙ x W_1 ) W_2" : `o = ${p.m.activation} ( x W_1${b(1)} ) W_2${b(2)}`), products(p, `#${best[0]}`, from, rise.table.row(best[0]), rise.bias?.[best[0]], rise.out[best[0]]), sums(`${p.m.activation} → `, h("b", {}, fmt(fires[best[0]], 5)))],
+      numbers: [
+        formula(gated ? "o = ( silu ( x W_g ) ⊙ x W_1 ) W_2" : `o = ${p.m.activation} ( x W_1${b(1)} ) W_2${b(2)}`),
+        products(p, `#${best[0]}`, from, rise.table.row(best[0]), rise.bias?.[best[0]], rise.out[best[0]]),
+        sums(`${p.m.activation} → `, h("b", {}, fmt(fires[best[0]], 5))),
+      ],
       check: [[p.m.activation, made, fires], ["W_2", fall.out, out], ...(p.pre ? (await normed(p, stream, x, inner)).check : [])],
       ask: ["ffn", [t("j.yes"), t("j.no")], silent * 2 > fires.length ? 0 : 1, { n: silent, of: fires.length }],
     };
@@ -131,7 +202,11 @@ export const STREAM = {
   },
 
   async memory(p) {
-    const names = [p.start, ...Array.from({ length: p.layers }, (_, layer) => `${p.stack}.layers.${layer}.feed_forward_residual.${p.after}`), ...(p.pre ? [`${p.stack}.states`] : [])];
+    const names = [
+      p.start,
+      ...Array.from({ length: p.layers }, (_, layer) => `${p.stack}.layers.${layer}.feed_forward_residual.${p.after}`),
+      ...(p.pre ? [`${p.stack}.states`] : []),
+    ];
     const tensors = await p.get(...names);
     const states = tensors.at(-1);
     const label = (n) => (n === 0 ? t("map.embedding") : n <= p.layers ? `${t("layer")} ${n - 1}` : "Norm");
@@ -141,7 +216,14 @@ export const STREAM = {
       of: [`${p.stack}.states`],
       variant: "target" in p.model.embeddings ? "" : "states",
       body: [stream(p, states, t("j.memory")), h("h4", {}, t("j.layers", { token: p.name }))],
-      rows: tensors.map((tensor, n) => p.row(tensor, [p.i], label(n), tensor === states ? "out" : "", n ? "↓" : "", { note: n ? `cos ${fixed(cosine(tensors[n - 1].row(p.i), tensor.row(p.i)), 2)}` : "" })),
+      rows: tensors.map((tensor, n) => p.row(
+        tensor,
+        [p.i],
+        label(n),
+        tensor === states ? "out" : "",
+        n ? "↓" : "",
+        { note: n ? `cos ${fixed(cosine(tensors[n - 1].row(p.i), tensor.row(p.i)), 2)}` : "" },
+      )),
     };
   },
 
@@ -150,6 +232,12 @@ export const STREAM = {
     const cell = (token, i) => h("td", { class: i === p.i ? "gold" : i > p.i ? "future" : "" }, token ? piece(token) : "");
     const line = (label, tokens) => h("tr", {}, h("th", { scope: "row" }, t(label)), tokens.map(cell));
     const [row, place] = [await STREAM.embed(p), await STREAM.position(p)];
-    return { ...place, variant: "", body: [h("div", { class: "scroll" }, h("table", { class: "shift" }, line("j.given", p.tokens), line("j.wanted", p.tokens.map((_, i) => next(i)))))], numbers: [row.numbers, place.numbers], check: [...row.check, ...place.check] };
+    return {
+      ...place,
+      variant: "",
+      body: [h("div", { class: "scroll", tabindex: 0 }, h("table", { class: "shift" }, line("j.given", p.tokens), line("j.wanted", p.tokens.map((_, i) => next(i)))))],
+      numbers: [row.numbers, place.numbers],
+      check: [...row.check, ...place.check],
+    };
   },
 };
