@@ -26,9 +26,10 @@ def table(page: Page) -> list[list[float]]:
     return [[read(cell) for cell in row.locator("td").all_inner_texts()] for row in rows]
 
 
-def asked(explorer: Explorer, text: str) -> Run:
-    own = explorer.describe()["decoding"]
-    return explorer.run({"text": text, "decode": {"beam": own["beam"], "temperature": 0, "max_tokens": 64}})
+def shown(explorer: Explorer, page: Page) -> Run:
+    """The run that the page shows."""
+    link = page.locator("a[href$='.safetensors']").first.get_attribute("href") or ""
+    return explorer.find(Path(link).stem)
 
 
 @pytest.mark.parametrize("name", list(ARRANGEMENTS))
@@ -38,13 +39,12 @@ def test_attention_of_every_arrangement_equals_pytorch(
     explorer = arranged(name)
     shape = explorer.describe()
     address, text = serve(explorer), SENTENCE[shape["task"]]
-    run = asked(explorer, text)
     for stack, parts in shape["stacks"].items():
         for kind in parts["kinds"]:
             for stage in ("scores", "masked", "weights"):
                 place = f"stack={stack}&kind={kind}&layer=1&head=1&stage={stage}"
                 page = watched.open(f"{address}#view=head&{place}&text={quote(text)}")
-                expected = run[f"{stack}.layers.1.{kind}.{stage}"][1].tolist()
+                expected = shown(explorer, page)[f"{stack}.layers.1.{kind}.{stage}"][1].tolist()
                 found = table(page)
                 assert len(found) == min(len(expected), 2000 // len(expected[0]))  # as many as a table holds
                 for seen, given in zip(found, expected, strict=False):
@@ -71,12 +71,12 @@ def test_every_card_of_the_journey_is_recomputed(watched: Watched, serve: Callab
 
 
 def test_a_number_is_traced_back_to_the_embedding_table(watched: Watched, address: str, glass: Explorer) -> None:
-    run = asked(glass, TIRED)
+    page = watched.open(f"{address}#text={quote(TIRED)}")
+    run = shown(glass, page)
     chosen = run.answer["steps"][3]["chosen"]["id"]
     page = watched.open(f"{address}#view=microscope&text={quote(TIRED)}&cell=logits:3,{chosen}")
     assert page.locator(".receipt.good").count() >= 1
-    shown = page.inner_text("#main").replace("−", "-")
-    assert f"{run['logits'][3, chosen].item():.2f}"[:-1] in shown
+    assert f"{run['logits'][3, chosen].item():.2f}"[:-1] in page.inner_text("#main").replace("−", "-")
 
 
 def test_the_saved_page_shows_the_same_numbers_without_a_server(
@@ -109,12 +109,12 @@ def test_figures_are_saved_as_svg_and_png(watched: Watched, address: str, tmp_pa
 
 def test_copied_python_makes_the_tensor_that_is_shown(watched: Watched, address: str, tmp_path: Path) -> None:
     page = watched.open(f"{address}#view=head&layer=1&head=1&stage=weights&text={quote(TIRED)}")
-    shown = table(page)
+    found = table(page)
     code = page.locator("figure button[aria-label^='copy as Python']").first.get_attribute("title") or ""
     scope: dict[str, object] = {}
     *lines, last = code.strip().splitlines()
     exec("\n".join(lines), scope)  # noqa: S102
     tensor = eval(last, scope)  # noqa: S307
-    assert tensor.shape == (len(shown), len(shown[0]))
-    for seen, given in zip(shown, tensor.tolist(), strict=True):
+    assert tensor.shape == (len(found), len(found[0]))
+    for seen, given in zip(found, tensor.tolist(), strict=True):
         assert seen == pytest.approx(given, abs=5.1e-4)

@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import InputError
 from regard.explorer import ablation
-from regard.explorer.ablation import ablate
+from regard.explorer.ablation import GoneError, ablate
 
 from .toys import GREEDY, SHAPES, TEXT, explorer, look_at
 
@@ -117,3 +117,16 @@ def test_some_kinds_can_be_chosen() -> None:
 def test_wrong_ablations_are_refused(task: str, arguments: tuple[Any, ...], told: str) -> None:
     with pytest.raises(InputError, match=told):
         ablate(look_at(task).passed, *arguments)
+
+
+def test_who_has_gone_is_not_computed_for() -> None:
+    run = explorer("translate").run({"text": TEXT, "decode": GREEDY})
+    asked: list[int] = []
+
+    def gone() -> bool:
+        asked.append(1)
+        return True
+
+    with pytest.raises(GoneError):
+        ablate(run.passed, "heads", "zero", None, gone)
+    assert len(asked) == 1

@@ -51,10 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def open_model(path: str | None, device: str) -> Explorer:
-    from regard.demo.glass import GLASS
     from regard.explorer.trace import Explorer
 
-    return Explorer.open(GLASS if path is None else Path(path), device)
+    if path is not None:
+        return Explorer.open(path, device)
+    from regard.demo.glass import GLASS
+    from regard.demo.grammar import EXAMPLES
+
+    return Explorer.open(GLASS, device, "glass", EXAMPLES[:2])
 
 
 def save(explorer: Explorer, arguments: argparse.Namespace) -> int:

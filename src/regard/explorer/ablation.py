@@ -34,20 +34,29 @@ class Effect(NamedTuple):
     top: list[str | None]
 
 
-def ablate(run: Pass, what: Any, op: Any, targets: Any = None) -> dict[str, Any]:
-    """The effect of each head or sublayer; `targets` may name the kinds or stacks to look at."""
+class GoneError(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def ablate(
+    run: Pass, what: Any, op: Any, targets: Any = None, gone: Callable[[], bool] = lambda: False
+) -> dict[str, Any]:
+    """The effect of each head or sublayer; `targets` may name the kinds or stacks to look at.
+
+    Between two batches it asks whether everybody has `gone`, and stops.
+    """
     if run.answers is None:
         raise InputError("ablate: this model says nothing whose probability could change")
     if op not in ("zero", "mean"):
         raise InputError(f"op: must be zero or mean, not {str(op)[:40]!r}")
     if what == "heads":
-        return ablate_heads(run, op, targets)
+        return ablate_heads(run, op, targets, gone)
     if what == "sublayers":
-        return ablate_sublayers(run, op, targets)
+        return ablate_sublayers(run, op, targets, gone)
     raise InputError(f"what: must be heads or sublayers, not {str(what)[:40]!r}")
 
 
-def ablate_heads(run: Pass, op: str, targets: Any = None) -> dict[str, Any]:
+def ablate_heads(run: Pass, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
     """Every head of every attention, by kind, layer and head."""
     anatomy = run.anatomy
     kinds = [(stack, kind) for stack in anatomy.stacks.values() for kind in stack.kinds]
@@ -59,7 +68,7 @@ def ablate_heads(run: Pass, op: str, targets: Any = None) -> dict[str, Any]:
         for layer in range(stack.layers)
         for head in range(anatomy.shape.heads)
     ]
-    effects = iter(measure(run, lesions, op))
+    effects = iter(measure(run, lesions, op, gone))
     heads: dict[str, Any] = {}
     top: dict[str, Any] = {}
     for stack, kind in kinds:
@@ -69,12 +78,12 @@ def ablate_heads(run: Pass, op: str, targets: Any = None) -> dict[str, Any]:
     return {"kinds": names, "heads": heads, "top": top}
 
 
-def ablate_sublayers(run: Pass, op: str, targets: Any = None) -> dict[str, Any]:
+def ablate_sublayers(run: Pass, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
     """Every attention and every feed-forward layer, by stack."""
     stacks = run.anatomy.stacks
     names = chosen_targets(targets, list(stacks))
     lesions = [Lesion(site, None) for name in names for site in stacks[name].sublayers()]
-    effects = iter(measure(run, lesions, op))
+    effects = iter(measure(run, lesions, op, gone))
     return {
         "sublayers": {
             name: [{"site": site, **next(effects)._asdict()} for site in stacks[name].sublayers()] for name in names
@@ -91,7 +100,7 @@ def chosen_targets(targets: Any, names: list[str]) -> list[str]:
     return [name for name in names if name in targets]
 
 
-def measure(run: Pass, lesions: Sequence[Lesion], op: str) -> Iterator[Effect]:
+def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bool]) -> Iterator[Effect]:
     """The effect of each lesion, measured in batches of copies that each lack something else."""
     assert run.answers is not None
     chosen = torch.tensor(run.chosen)
@@ -99,6 +108,8 @@ def measure(run: Pass, lesions: Sequence[Lesion], op: str) -> Iterator[Effect]:
     first, usual = before.argmax(-1), before.gather(1, chosen[:, None]).squeeze(1)
     size = max(1, min(LIMITS.ablation_batch, MOST_LOGITS // max(1, logits_of(run))))
     for start in range(0, len(lesions), size):
+        if gone():
+            raise GoneError
         batch = lesions[start : start + size]
         after = run.scores(lesioned(run, batch, op)).cpu()  # [B, R, V]
         deltas = after.gather(2, chosen.expand(len(batch), -1)[..., None]).squeeze(2) - usual

@@ -8,6 +8,7 @@ suddenly resolved to this machine (DNS rebinding) does not have, and by Sec-Fetc
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -28,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import InputError, RegardError
 from regard.explorer import export, space, weights
-from regard.explorer.ablation import ablate
+from regard.explorer.ablation import GoneError, ablate
 from regard.explorer.requests import LIMITS, MissingError, TooBigError, whole_number
 from regard.explorer.trace import Explorer, Run
 
@@ -144,10 +145,18 @@ class Web:
         body = await read_json(request)
         what, op, targets = body.get("what", "heads"), body.get("op", "zero"), body.get("targets")
 
-        def job() -> Any:
-            return effects(self.explorer.find(str(body.get("run"))), what, op, targets)
+        gone = threading.Event()
+        watching = asyncio.create_task(notice_leaving(request, gone))
 
-        return JSONResponse(await self.work(job))
+        def job() -> Any:
+            return effects(self.explorer.find(str(body.get("run"))), what, op, targets, gone.is_set)
+
+        try:
+            return JSONResponse(await self.work(job))
+        except GoneError:
+            return Response(status_code=499)  # nobody reads it
+        finally:
+            watching.cancel()
 
     async def weights(self, request: Request) -> Response:
         name, query = asked(request, "name"), request.query_params
@@ -206,11 +215,18 @@ class Web:
         return Response(content, media_type=kind, headers=kept)
 
 
-def effects(run: Run, what: str, op: str, targets: Any = None) -> dict[str, Any]:
+async def notice_leaving(request: Request, gone: threading.Event) -> None:
+    """Says when the one who asked has left."""
+    while not await request.is_disconnected():
+        await asyncio.sleep(0.2)
+    gone.set()
+
+
+def effects(run: Run, what: str, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
     """What an ablation of a run found, which is remembered."""
     key = json.dumps(["ablate", what, op, targets])
     if key not in run.remembered:
-        run.remembered[key] = ablate(run.passed, what, op, targets)
+        run.remembered[key] = ablate(run.passed, what, op, targets, gone)
     found: dict[str, Any] = run.remembered[key]
     return found
 

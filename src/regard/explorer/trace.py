@@ -12,7 +12,7 @@ import html
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +39,18 @@ from regard.text.tokenizer import Vocabularies
 class Explorer:
     """A model to look into, and the last runs of it."""
 
-    def __init__(self, contents: Contents, name: str, folder: Path | None = None) -> None:
-        self.contents, self.name, self.folder = contents, name, folder
+    def __init__(self, contents: Contents, name: str, folder: Path | None = None, examples: Sequence[str] = ()) -> None:
+        self.contents, self.name, self.folder, self.examples = contents, name, folder, examples
         self.anatomy = Anatomy(contents)
         self.checkpoints = Checkpoints(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
         self.foreign: dict[str, Tensor | None] = {}  # by text, the pieces of the other language
 
     @classmethod
-    def open(cls, path: Path | str, device: str = "auto") -> Explorer:
-        """The model in a folder."""
+    def open(cls, path: Path | str, device: str = "auto", name: str = "", examples: Sequence[str] = ()) -> Explorer:
+        """The model in a folder; `examples` are offered first to those who look."""
         folder = Path(path)
-        return cls(read_folder(folder, choose_device(device)), folder.resolve().name, folder)
+        return cls(read_folder(folder, choose_device(device)), name or folder.resolve().name, folder, examples)
 
     def describe(self) -> dict[str, Any]:
         """The model as the page is told of it."""
@@ -64,7 +64,7 @@ class Explorer:
             **self.anatomy.describe(),
             "checkpoints": self.checkpoints.describe(),
             "decoding": decoding,
-            "examples": self.checkpoints.examples(),
+            "examples": [*self.examples, *self.checkpoints.examples()],
             "limits": {name: getattr(LIMITS, name) for name in names},
         }
 

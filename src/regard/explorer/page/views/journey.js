@@ -263,12 +263,9 @@ async function body(p, depth) {
 
 export async function render(root, ctx) {
   const { list, index, card, fits } = current(ctx);
-  if (!fits) {
-    last = null;
-    return set({ card: index, stack: card.stack, kind: card.kind });
-  }
   const fresh = last?.card !== index;
   last = { card: index, stack: card.stack, kind: card.kind };
+  if (!fits) set(last); // the map and the playhead follow
   const inner = card.cards ? card.cards[stepOf(card)] : card;
   const p = place(ctx, inner);
   const inside = card.section in ctx.model.stacks;
@@ -283,20 +280,17 @@ export async function render(root, ctx) {
     )),
   );
   const strip = inside && (card.cards || card.key === "ffn") ? await lens(p) : null;
-  root.append(h(
-    "div",
-    { class: "journey" },
-    outline(list, index),
-    h(
-      "article",
-      { class: `card ${fresh ? "fresh" : ""}`, "data-card": card.key },
-      controls(ctx, list, index),
-      h("h2", {}, h("span", { class: "n" }, String(index + 1)), " ", t(`j.${card.key}`)),
-      h("p", { class: "where" }, where, h("span", { class: "follow" }, p.name)),
-      ctx.which === "diff" ? h("p", { class: "note" }, t("j.diff")) : null,
-      card.cards ? [story({ ...p, card }), steps] : null,
-      strip,
-      await body(p, ctx.sel.depth),
-    ),
-  ));
+  const article = h(
+    "article",
+    { class: `card ${fresh ? "fresh" : ""}`, "data-card": card.key },
+    controls(ctx, list, index),
+    h("h2", {}, h("span", { class: "n" }, String(index + 1)), " ", t(`j.${card.key}`)),
+    h("p", { class: "where" }, where, h("span", { class: "follow" }, p.name)),
+    ctx.which === "diff" ? h("p", { class: "note" }, t("j.diff")) : null,
+    card.cards ? [story({ ...p, card }), steps] : null,
+    strip,
+    await body(p, ctx.sel.depth),
+  );
+  root.append(h("div", { class: "journey" }, outline(list, index), article));
+  if (fresh) setTimeout(() => article.getBoundingClientRect().top < 0 && article.scrollIntoView()); // a new card begins at its top
 }
