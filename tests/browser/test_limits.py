@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -32,17 +33,40 @@ HOVER = """async (grid) => {
 }"""
 
 
+def imports(name: str, found: set[str]) -> set[str]:
+    """A module and all that it loads at once."""
+    if name not in found:
+        found.add(name)
+        for other in re.findall(r'^import .*?from "regard/(.*?)"', (PAGE / name).read_text(encoding="utf-8"), re.M):
+            imports(other, found)
+    return found
+
+
 def test_the_page_is_small_and_its_files_are_short() -> None:
     files = [path for path in PAGE.rglob("*") if path.is_file()]
-    weight = {path.relative_to(PAGE): len(gzip.compress(path.read_bytes(), 9)) for path in files}
-    languages = [
-        size for path, size in weight.items() if path.name.startswith("strings.") and path.name != "strings.js"
-    ]
-    assert sum(weight.values()) - min(languages) <= 60_000, sum(weight.values())  # a reader loads one language
+    weight = {path.relative_to(PAGE).as_posix(): len(gzip.compress(path.read_bytes(), 9)) for path in files}
+    language = max(weight["strings.en.js"], weight["strings.zh.js"])
+    for view in re.findall(r'import\("regard/(views/.*?)"\)', (PAGE / "main.js").read_text(encoding="utf-8")):
+        loaded = {"index.html", "style.css", *imports("main.js", set()), *imports(view, set())}
+        assert sum(weight[name] for name in loaded) + language <= 60_000, view
+    assert sum(weight.values()) <= 125_000
     for path in files:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        assert len(lines) < 400, path
-        assert "http://" not in path.read_text(encoding="utf-8").replace("http://www.w3.org/", ""), path
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) < 400, path
+        assert not re.search("https?://(?!www.w3.org/)", text), path
+
+
+def test_both_languages_say_the_same_things() -> None:
+    keys = [
+        set(
+            re.findall(
+                r'(?:^|[,{] )\s*"?([\w.-]+)"?: "', (PAGE / f"strings.{name}.js").read_text(encoding="utf-8"), re.M
+            )
+        )
+        for name in ("en", "zh")
+    ]
+    assert len(keys[0]) > 300
+    assert keys[0] == keys[1]
 
 
 def wait_for_run(watched: Watched, address: str, text: str) -> tuple[Page, float]:

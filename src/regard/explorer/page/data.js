@@ -110,9 +110,6 @@ export class Run {
   }
 }
 
-
-const recent = [];
-
 /** Runs the model, or finds the same run again. */
 export async function run(request) {
   const key = JSON.stringify(request);
@@ -120,11 +117,7 @@ export async function run(request) {
     const first = saved.runs.find((r) => JSON.stringify(r.answer.request.text) === JSON.stringify(request.text)) ?? saved.runs[0];
     return once("saved", async () => new Run(first.answer, readSafetensors(fromBase64(first.tensors))));
   }
-  return once(`run ${key}`, async () => {
-    const found = new Run(await postJson("api/run", request));
-    recent.push(found);
-    return found;
-  });
+  return once(`run ${key}`, async () => new Run(await postJson("api/run", request)));
 }
 
 /** A weight, or some of its rows and columns ("0:8"). */

@@ -3,9 +3,10 @@
 import { offline } from "regard/data.js";
 import { fixed, h, piece, s, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
+import { receipt } from "regard/formula.js";
 import { extra, set, setExtra } from "regard/state.js";
 import { t } from "regard/strings.js";
-import { act, branch, first, receipt, table } from "regard/views/decoding.js";
+import { act, branch, first, table } from "regard/views/decoding.js";
 
 const [WIDE, HIGH] = [104, 24];
 const ranked = (nodes) => nodes.sort((a, b) => b.total - a.total);

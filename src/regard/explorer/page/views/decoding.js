@@ -3,6 +3,7 @@
 import { offline } from "regard/data.js";
 import { button, fixed, fmt, h, percent, piece, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
+import { receipt } from "regard/formula.js";
 import { length, softmax } from "regard/maths.js";
 import { plot, room } from "regard/plot.js";
 import { set, state } from "regard/state.js";
@@ -14,9 +15,6 @@ export const act = (key, onclick, gaps) => button(t(key, gaps), onclick, { "data
 
 /** A table that scrolls inside itself, one row marked. */
 export const table = (label, heads, rows, mark) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, heads.map((each) => h("th", { scope: "col" }, each)))), h("tbody", {}, rows.map((row, i) => h("tr", { class: i === mark ? "marked" : "" }, row.map((cell) => (cell?.localName === "td" ? cell : h("td", {}, cell))))))));
-
-/** What was computed here against what PyTorch gave. */
-export const receipt = (text, delta, most = 1e-4) => h("p", { class: `receipt ${delta <= most ? "good" : "bad"}`, "data-delta": delta }, `${text}: |Δ| = ${fmt(delta, 2)} ${delta <= most ? "✓" : "✗"}`);
 
 /** A position as a button that follows it. */
 export const place = (ctx, position) => button(String(position), () => ctx.set({ t: position }), { "data-key": `step${position}` });

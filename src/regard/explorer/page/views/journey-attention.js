@@ -1,12 +1,13 @@
 /** Cards of one attention: queries, keys, values, scores, scale, mask, softmax, weighted sum, heads, output. */
 
 import { fixed, fmt, h, tick } from "regard/dom.js";
+import { formula } from "regard/formula.js";
 import { add, dot, entropy, length, rotate, scale, softmax } from "regard/maths.js";
 import { matrix } from "regard/matrix.js";
 import { extra, setExtra } from "regard/state.js";
 import { bars } from "regard/strip.js";
 import { t } from "regard/strings.js";
-import { blockOf, equation, folded, formula, largest, products, share, sums, tableOf, turned } from "regard/views/journey-place.js";
+import { blockOf, equation, folded, largest, products, share, sums, tableOf, turned } from "regard/views/journey-place.js";
 
 /** The tensors of the card's attention, and the rows of the followed head and token. */
 async function attention(p) {

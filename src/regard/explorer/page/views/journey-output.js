@@ -1,11 +1,12 @@
 /** Cards of what comes out: logits, probabilities, the choice, the end; the heads of BERT; the recap. */
 
 import { button, fixed, fmt, h, piece, shown } from "regard/dom.js";
+import { formula } from "regard/formula.js";
 import { ACTIVATIONS, dot, length, mean, norm, scale, softmax } from "regard/maths.js";
 import { extra, setExtra } from "regard/state.js";
 import { bars, strips } from "regard/strip.js";
 import { t } from "regard/strings.js";
-import { block, equation, folded, formula, normed, products, share, sums, tableOf } from "regard/views/journey-place.js";
+import { block, equation, folded, normed, products, share, sums, tableOf } from "regard/views/journey-place.js";
 
 /** Where nothing is predicted: the places where something is. */
 const elsewhere = (p) => ({ body: [

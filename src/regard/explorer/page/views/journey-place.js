@@ -2,7 +2,8 @@
 
 import { scaleOf } from "regard/colors.js";
 import { weight } from "regard/data.js";
-import { choice, fixed, fmt, h, math, percent, shown } from "regard/dom.js";
+import { choice, fixed, fmt, h, percent, shown } from "regard/dom.js";
+import { formula } from "regard/formula.js";
 import { linear, mean, norm, variance } from "regard/maths.js";
 import { thumbnail } from "regard/matrix.js";
 import { extra, setExtra } from "regard/state.js";
@@ -105,23 +106,6 @@ export const equation = (...parts) => h(
   { class: "equation" },
   parts.map((part) => (typeof part === "string" ? h("span", { class: "sign" }, part) : part)),
 );
-
-const node = (word) => {
-  const kind = /^[\d.−∞]+$/.test(word) ? "mn" : /^[=+−·×()∑→⊙,;]$/.test(word) ? "mo" : "mi";
-  return `<${kind}>${word}</${kind}>`;
-};
-const term = (word) => {
-  if (word[0] === "√") return `<msqrt>${term(word.slice(1))}</msqrt>`;
-  return word.includes("_") ? `<msub>${word.split("_").map(node).join("")}</msub>` : node(word);
-};
-const terms = (text) => `<mrow>${text.trim().split(" ").map(term).join("")}</mrow>`;
-
-/** "q_i = x_i W_Q" as MathML; {a|b} is a fraction, √a a root. Only our own words and numbers come in here. */
-export function formula(text) {
-  const parts = text.split(/\{(.*?)\|(.*?)\}/); // plain, top, bottom, plain, ...
-  const inner = parts.map((part, n) => (n % 3 === 1 ? `<mfrac>${terms(part)}` : n % 3 ? `${terms(part)}</mfrac>` : part.trim() && terms(part)));
-  return h("p", { class: "formula scroll", tabindex: 0 }, math(inner.join("")));
-}
 
 /** A share of one, however small. */
 export const share = (x) => (x > 0 && x < 5e-6 ? "< 0.001 %" : percent(x));

@@ -2,11 +2,12 @@
 
 import { get } from "regard/data.js";
 import { button, fixed, fmt, h, piece } from "regard/dom.js";
+import { formula } from "regard/formula.js";
 import { ACTIVATIONS, add, cosine, length, scale } from "regard/maths.js";
 import { matrix } from "regard/matrix.js";
 import { bars } from "regard/strip.js";
 import { t } from "regard/strings.js";
-import { blockOf, both, equation, folded, formula, largest, normed, products, sums, tableOf } from "regard/views/journey-place.js";
+import { blockOf, both, equation, folded, largest, normed, products, sums, tableOf } from "regard/views/journey-place.js";
 
 /** All positions of the stream as a matrix, the followed one framed. */
 function stream(p, tensor, label) {

@@ -8,11 +8,10 @@ import { extra, set, setExtra, state } from "regard/state.js";
 import { strips } from "regard/strip.js";
 import { t } from "regard/strings.js";
 import { ATTENTION } from "regard/views/journey-attention.js";
-import { OUTPUT } from "regard/views/journey-output.js";
 import { place, share } from "regard/views/journey-place.js";
 import { STREAM } from "regard/views/journey-stream.js";
 
-const CARDS = { ...STREAM, ...ATTENTION, ...OUTPUT };
+const CARDS = { ...STREAM, ...ATTENTION };
 const lists = new WeakMap();
 
 /** The cards for this model, in its own order. */
@@ -241,7 +240,8 @@ function story(p, { variant, gaps } = {}) {
 
 /** One card down to the depth that is wanted. */
 async function body(p, depth) {
-  const made = await CARDS[p.card.key](p);
+  const cards = p.card.section === "output" ? (await import("regard/views/journey-output.js")).OUTPUT : CARDS;
+  const made = await cards[p.card.key](p);
   const [first, ...index] = made.of ?? [];
   const name = first?.[0] === "." ? p.site + first : first;
   const python = name && p.ctx.python(name, index.length ? `[${index.join(", ")}]` : "");

@@ -4,11 +4,12 @@ import { color, ink, scaleOf } from "regard/colors.js";
 import { get } from "regard/data.js";
 import { button, choice, fixed, h, percent, piece, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
+import { receipt } from "regard/formula.js";
 import { pick, plot, room } from "regard/plot.js";
 import { extra, state } from "regard/state.js";
 import { t } from "regard/strings.js";
 import { bars } from "regard/strip.js";
-import { receipt, table } from "regard/views/decoding.js";
+import { table } from "regard/views/decoding.js";
 
 const WINDOW = 12;
 

@@ -3,10 +3,9 @@
 import { weight } from "regard/data.js";
 import { button, fmt, h, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
+import { formula, receipt } from "regard/formula.js";
 import { extra, set, state } from "regard/state.js";
 import { t } from "regard/strings.js";
-import { receipt } from "regard/views/decoding.js";
-import { formula } from "regard/views/journey-place.js";
 import { originOf } from "regard/views/origin.js";
 
 const MANY = 64;

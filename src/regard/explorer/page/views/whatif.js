@@ -4,13 +4,14 @@ import { scaleOf } from "regard/colors.js";
 import { ablate, offline, run as askRun } from "regard/data.js";
 import { button, choice, fixed, fmt, h, percent, piece, shown, tick } from "regard/dom.js";
 import { figure } from "regard/figure.js";
+import { receipt } from "regard/formula.js";
 import { matrix } from "regard/matrix.js";
 import { maxDelta } from "regard/maths.js";
 import { pick } from "regard/plot.js";
 import { extra, request, set, setExtra, state } from "regard/state.js";
 import { t } from "regard/strings.js";
 import { bars } from "regard/strip.js";
-import { act, endOf, first, output, place, receipt, table } from "regard/views/decoding.js";
+import { act, endOf, first, output, place, table } from "regard/views/decoding.js";
 
 /** Whether two patches take each other's place: a head is zero, mean or uniform. */
 const plain = (patch) => JSON.stringify(patch).replace(/zero|mean|uniform/, "");
