@@ -94,6 +94,7 @@ function python(asked, name, index) {
 
 /** Runs the model anew where the request has changed. */
 async function update(changed) {
+  VIEWS[state.view]?.().catch(() => {}); // loads while the model runs
   document.body.setAttribute("aria-busy", "true"); // until it is drawn
   await speak(state.lang);
   if (RUN_KEYS.some((key) => changed.has(key)) || changed.has("b") || !runs.a) {
