@@ -170,7 +170,9 @@ def test_large_weights_are_refused(page: Path) -> None:
     assert client.get(f"/api/weights?name={name}&rows=0:10").status_code == 200
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8000", "[::1]:8000", "[::1]", "me.example"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:80", "127.0.0.1:8000", "[::1]:8000", "192.168.0.7:80", "me.example"]
+)
 def test_it_answers_to_its_names(explorer: Explorer, page: Path, host: str) -> None:
     client = TestClient(create_app(explorer, page, ["me.example"]), base_url="http://localhost")
     assert client.get("/api/health", headers={"Host": host}).status_code == 200

@@ -88,14 +88,15 @@ def serve(explorer: Explorer, arguments: argparse.Namespace) -> int:
     waiting = listen(host, arguments.port)
     asked = {"text": arguments.text, "target": arguments.target}
     chosen = urlencode({name: value for name, value in asked.items() if value})
-    shown = f"[{host}]" if ":" in host else host
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104
+    shown = f"[{name}]" if ":" in name else name
     address = f"http://{shown}:{waiting.getsockname()[1]}/" + (f"#{chosen}" if chosen else "")
     print(f"{explorer.name}: {address}  (Ctrl+C ends it)", flush=True)
     if not arguments.no_browser:
         import webbrowser
 
         webbrowser.open(address)
-    config = uvicorn.Config(create_app(explorer, hosts=[host]), log_level="warning", lifespan="off", ws="none")
+    config = uvicorn.Config(create_app(explorer, hosts=[name]), log_level="warning", lifespan="off", ws="none")
     uvicorn.Server(config).run(sockets=[waiting])
     return 0
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import ipaddress
 import json
 import re
 import threading
@@ -292,11 +293,20 @@ class Guard:
             await send(message)
 
         app: Callable[[Scope, Receive, Send], Awaitable[None]] = self.app
-        if host not in self.hosts:
+        if host not in self.hosts and not is_address(host):
             app = JSONResponse({"error": f"this server does not answer to the name {host[:100]!r}"}, 400)
         elif headers.get(b"sec-fetch-site", b"none") == b"cross-site" and scope["path"] != "/":
             app = JSONResponse({"error": "this server answers its own page only"}, 403)
         await app(scope, receive, answer)
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is named by its number: a page from elsewhere can only borrow a name (DNS rebinding)."""
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def security_headers(policy: str) -> list[tuple[bytes, bytes]]:
