@@ -16,7 +16,20 @@ from regard.settings import DecodingSettings, Settings
 from .conftest import TINY, write_corpus
 from .running import call, process, tree
 
-VERBS = ["train", "translate", "write", "fill", "classify", "embed", "evaluate", "import", "export", "info", "demo"]
+VERBS = [
+    "train",
+    "translate",
+    "write",
+    "fill",
+    "classify",
+    "embed",
+    "evaluate",
+    "look",
+    "import",
+    "export",
+    "info",
+    "demo",
+]
 
 
 # Help
