@@ -88,7 +88,6 @@ class Watched:
     def settle(self) -> None:
         """Waits until nothing is being run or drawn any more."""
         self.page.wait_for_selector("body[data-drawn]:not([aria-busy])")
-        self.page.wait_for_load_state("networkidle")
 
 
 @pytest.fixture

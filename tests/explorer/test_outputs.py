@@ -147,7 +147,7 @@ def test_every_node_says_what_became_of_it(limit: int) -> None:
                 assert node["reason"] == ""
                 assert node["i"] in parents
             case "pruned":
-                assert node["reason"] in ("not among the 3 best", "search was settled")
+                assert node["reason"] in ("not among the 3 best", "outdone at the next step", "search was settled")
             case _:
                 assert node["reason"] == ("ended" if node["display"] == "</s>" else "length limit")
     for t in range(1, max(node["t"] for node in nodes) + 1):

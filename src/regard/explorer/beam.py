@@ -52,10 +52,8 @@ class Tree:
                 node.state, node.reason = "pruned", self.beaten
             self.nodes.append(node)
         for place in {*before} - {node.parent for node in self.nodes[known:]} - {-1}:
-            self.nodes[place].state, self.nodes[place].reason = (
-                "pruned",
-                self.beaten,
-            )  # none of its ways on was looked at
+            node = self.nodes[place]
+            node.state, node.reason = "pruned", "outdone at the next step"  # none of its ways on was looked at
 
     def finish(self, best: Hypothesis, end: int) -> None:
         """Says what became of those that were alive at the end, and which one won."""

@@ -1,5 +1,6 @@
 /** Where numbers come from: the server that served this page, or the page itself when it is a saved file. */
 
+import { t } from "regard/strings.js";
 import { fromBase64, readSafetensors, Tensor } from "regard/tensor.js";
 
 const saved = (() => {
@@ -10,7 +11,9 @@ const saved = (() => {
 /** Whether this page is a file with one run in it and no server behind it. */
 export const offline = saved !== null;
 async function ask(path, options) {
-  const response = await fetch(path, options);
+  const response = await fetch(path, options).catch((error) => {
+    throw error.name === "AbortError" ? error : new Error(t("noServer"));
+  });
   if (response.ok) return response;
   const text = await response.text();
   let told = text;

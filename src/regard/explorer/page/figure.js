@@ -3,10 +3,7 @@
 import { button, copy, download, h } from "regard/dom.js";
 import { t } from "regard/strings.js";
 
-/**
- * @param {any} title @param {any} body
- * @param {{python?: string, name?: string, note?: any}} [how] python: what rebuilds the tensor shown; name: of the file
- */
+/** python: what rebuilds the tensor shown; name: of the file. */
 export function figure(title, body, how = {}) {
   const holder = h("div", { class: "body" }, body);
   const file = (how.name ?? String(title)).replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60) || "figure";
@@ -31,9 +28,13 @@ const escape = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;",
 /** Whatever stands in an element, as one SVG: boxes, texts, canvases and drawings where they are on the page. */
 export function toSvg(root) {
   const frame = root.getBoundingClientRect();
+  const wide = [...root.querySelectorAll(".scroll")].map((each) => {
+    each.scrollLeft = 0;
+    return each.getBoundingClientRect().left - frame.left + each.scrollWidth;
+  });
   const parts = [`<rect width="100%" height="100%" fill="${getComputedStyle(document.body).backgroundColor}"/>`];
   walk(root, frame, parts);
-  const [width, height] = [Math.ceil(Math.max(frame.width, root.scrollWidth)), Math.ceil(frame.height)];
+  const [width, height] = [Math.ceil(Math.max(frame.width, root.scrollWidth, ...wide)), Math.ceil(frame.height)];
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">${parts.join("")}</svg>`;
 }
 function walk(element, frame, parts) {
@@ -49,9 +50,12 @@ function walk(element, frame, parts) {
     if (child.nodeType === Node.ELEMENT_NODE) walk(child, frame, parts);
     else if (child.nodeType === Node.TEXT_NODE && child.textContent.trim()) {
       const range = document.createRange();
-      range.selectNodeContents(child);
-      const where = range.getBoundingClientRect();
-      parts.push(`<text x="${where.left - frame.left}" y="${where.top - frame.top + parseFloat(style.fontSize)}" fill="${style.color}" font-family="${escape(style.fontFamily)}" font-size="${style.fontSize}" font-weight="${style.fontWeight}" textLength="${where.width}" lengthAdjust="spacingAndGlyphs">${escape(child.textContent.trim())}</text>`);
+      for (const word of child.textContent.matchAll(/\S+/g)) { // one by one: lines may break between them
+        range.setStart(child, word.index);
+        range.setEnd(child, word.index + word[0].length);
+        const where = range.getBoundingClientRect();
+        parts.push(`<text x="${where.left - frame.left}" y="${where.top - frame.top + parseFloat(style.fontSize)}" fill="${style.color}" font-family="${escape(style.fontFamily)}" font-size="${style.fontSize}" font-weight="${style.fontWeight}" textLength="${where.width}" lengthAdjust="spacingAndGlyphs">${escape(word[0])}</text>`);
+      }
     }
   }
 }

@@ -11,12 +11,17 @@ export function frame() {
   return parts;
 }
 export function tabs(names, current) {
-  return names.map((name) => h("a", { href: "#" + write({ ...state, view: name }), "data-key": `tab-${name}`, "aria-current": name === current ? "page" : null }, t(`view.${name}`)));
+  const go = (event, view) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // elsewhere
+    event.preventDefault(); // in a frame of a notebook the link would lead to the notebook
+    set({ view });
+  };
+  return names.map((name) => h("a", { onclick: (event) => go(event, name), href: "#" + write({ ...state, view: name }), "data-key": `tab-${name}`, "aria-current": name === current ? "page" : null }, t(`view.${name}`)));
 }
 
 /** The sentence, what the model made of it, and how it was asked. */
 export function header(model, runs, offline) {
-  const answer = runs.a.answer;
+  const answer = runs.a?.answer ?? { labels: [], warnings: [], text: "" }; // nothing when the model could not run
   const field = (name, label, props = {}) => h("label", { class: `field ${name}` }, h("span", {}, label), h("input", { name, value: String((state)[name]), autocomplete: "off", spellcheck: "false", disabled: offline, "data-key": `field-${name}`, dir: "auto", ...props }));
   const number = (name, label, min, max, step) => field(name, label, { type: "number", min, max, step, dir: "ltr" });
   const submit = (event) => {
@@ -24,7 +29,7 @@ export function header(model, runs, offline) {
     
     const changes = { t: 0, q: 0, prefix: "", order: "" };
     for (const [name, value] of new FormData(form)) changes[name] = typeof (state)[name] === "number" ? Number(value) : String(value);
-    set(changes);
+    set(changes, { again: true }); // also after a failure
   };
   const writes = model.task === "translate" || model.task === "write";
   const form = h(
@@ -43,8 +48,8 @@ export function header(model, runs, offline) {
   return [
     h("div", { class: "brand" }, h("b", {}, "regard"), " ", h("span", { class: "model" }, model.name), h("span", { class: "note" }, ` ${t("parameters", { n: model.parameters.toLocaleString() })}`)),
     form,
-    h("p", { class: "output" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("bdi", { dir: "auto", id: "output" }, output), runs.b ? h("span", { class: "b" }, " B → ", h("bdi", { dir: "auto" }, runs.b.answer.text)) : null, h("span", { class: "note" }, ` ${Math.round(answer.ms)} ms`)),
-    h("div", { class: "ways" }, link, offline ? h("span", { class: "note" }, t("offline")) : ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
+    h("p", { class: "output" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("bdi", { dir: "auto", id: "output" }, output), runs.b ? h("span", { class: "b" }, " B → ", h("bdi", { dir: "auto" }, runs.b.answer.text)) : null, h("span", { class: "note" }, answer.run ? ` ${Math.round(answer.ms)} ms` : "")),
+    h("div", { class: "ways" }, link, offline ? h("span", { class: "note" }, t("offline")) : answer.run && ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
     ...[...answer.warnings, ...(runs.b?.answer.warnings ?? [])].map((each) => h("p", { class: "warning", role: "status" }, each)),
   ];
 }

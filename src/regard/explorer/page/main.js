@@ -5,11 +5,12 @@ import { model as askModel, offline, run as askRun } from "regard/data.js";
 import { h } from "regard/dom.js";
 import { frame, header, playhead, tabs } from "regard/frame.js";
 import { map } from "regard/map.js";
-import { read, request, restore, RUN_KEYS, set, state, subscribe, write } from "regard/state.js";
+import { address, read, request, restore, RUN_KEYS, set, state, subscribe } from "regard/state.js";
 import { speak, t } from "regard/strings.js";
 
 
 const VIEWS = {
+  __proto__: null,
   journey: () => import("regard/views/journey.js"),
   atlas: () => import("regard/views/atlas.js"),
   head: () => import("regard/views/head.js"),
@@ -24,6 +25,9 @@ const VIEWS = {
   time: () => import("regard/views/time.js"),
   weights: () => import("regard/views/weights.js"),
 };
+
+/** Views of which there is no difference to show. */
+const PLAIN = ["journey", "beam", "positions", "space", "time", "weights"];
 
 /** Views that this model has something for. */
 const available = (model) => Object.keys(VIEWS).filter((name) => (name === "alignment" ? "target" in model.embeddings : name === "beam" ? model.task === "translate" || model.task === "write" : true));
@@ -81,14 +85,14 @@ function context(which) {
 /** The selection with every place inside the run. */
 function settled(run) {
   const clamp = (x, size) => Math.max(0, Math.min(x, size - 1));
-  const stack = state.stack in model.stacks ? state.stack : Object.keys(model.stacks)[0];
+  const stack = Object.hasOwn(model.stacks, state.stack) ? state.stack : Object.keys(model.stacks)[0];
   const kind = model.stacks[stack].kinds.includes(state.kind) ? state.kind : "self_attention";
   const last = run.tokens("target").length || run.tokens("text").length;
   return { ...state, stack, kind, layer: clamp(state.layer, model.stacks[stack].layers), head: clamp(state.head, model.model.heads), t: clamp(state.t, last), q: clamp(state.q, run.tokens("source").length || 1) };
 }
 function python(asked, name, index) {
   const options = Object.entries({ target: asked.target, pair: asked.pair, patch: asked.patch.length ? asked.patch : null, order: asked.order, prefix: asked.prefix, checkpoint: asked.checkpoint, decode: asked.decode }).filter(([, value]) => value !== null);
-  const literal = (value) => JSON.stringify(value).replace(/\bnull\b/g, "None").replace(/\btrue\b/g, "True").replace(/\bfalse\b/g, "False");
+  const literal = (value) => JSON.stringify(value).replace(/"(\\.|[^"\\])*"|null|true|false/g, (word) => ({ null: "None", true: "True", false: "False" })[word] ?? word);
   return `import regard\n\ntrace = regard.look(${JSON.stringify(model.path ?? model.name)}, ${JSON.stringify(asked.text)}${options.map(([key, value]) => `, ${key}=${literal(value)}`).join("")})\ntrace[${JSON.stringify(name)}]${index}\n`;
 }
 
@@ -105,24 +109,34 @@ async function update(changed) {
       Object.assign(runs, { a, b });
       delete document.body.dataset.error;
     } catch (error) {
-      if (ticket === turn) complain(error);
-      return;
+      if (ticket !== turn) return;
+      Object.assign(runs, { a: null, b: null }); // what is shown is always what was asked
+      surround();
+      return complain(error);
     }
   }
   await draw();
 }
 
+const nameOf = ({ view }) => (view in VIEWS ? view : "journey");
+
+/** The sentence and the views, which are there even if the model could not run. */
+function surround() {
+  parts.tabs.replaceChildren(...tabs(available(model), nameOf(state)));
+  parts.header.replaceChildren(...header(model, runs, offline));
+}
+
 /** Shows the selected view; what was focused stays so. */
 async function draw() {
   const ticket = ++turn;
-  const name = state.view in VIEWS ? state.view : "journey";
+  const name = nameOf(state);
   const sides = (!runs.b || state.ab === "a" ? ["a"] : state.ab === "both" ? ["a", "b"] : [state.ab]);
   const panes = sides.map((side) => h("section", { class: "pane", "data-side": side, "aria-label": runs.b ? t(`side.${side}`) : t(`view.${name}`) }));
   try {
     const module = await VIEWS[name]();
     await Promise.all(
       panes.map(async (pane, i) => {
-        if (runs.b) pane.append(h("p", { class: "side" }, t(`side.${sides[i]}`)));
+        if (runs.b) pane.append(h("p", { class: "side" }, t(`side.${sides[i]}`), sides[i] === "diff" && PLAIN.includes(name) ? h("span", { class: "note" }, ` ${t("showsA")}`) : null));
         try {
           await module.render(pane, context(sides[i]));
         } catch (error) {
@@ -141,9 +155,9 @@ async function draw() {
   const at = scrollY;
   const shownContext = context(sides[0]);
   parts.rail.replaceChildren(map(shownContext));
-  parts.tabs.replaceChildren(...tabs(available(model), name));
-  parts.header.replaceChildren(...header(model, runs, offline));
+  surround();
   parts.playhead.replaceChildren(...playhead(shownContext));
+  for (const here of parts.playhead.querySelectorAll(".here")) here.parentElement.scrollLeft = here.offsetLeft - 90; // on a phone
   parts.main.replaceChildren(...panes);
   parts.main.className = panes.length > 1 ? "two" : "";
   scrollTo({ top: at, behavior: "instant" });
@@ -153,7 +167,7 @@ async function draw() {
   document.body.removeAttribute("aria-busy");
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
 }
-const told = (error) => h("p", { class: "error", role: "alert" }, error?.offline ? t("offlineMissing") : String(error?.message ?? error));
+const told = (error) => h("p", { class: "error", role: "alert" }, error?.offline ? t("offlineMissing") : error instanceof TypeError && /import/i.test(error.message) ? t("noServer") : String(error?.message ?? error));
 function complain(error) {
   document.body.dataset.error = String(error?.message ?? error);
   document.body.removeAttribute("aria-busy");
@@ -195,7 +209,7 @@ async function start() {
   const first = offline ? (await askRun({})).answer.request : null;
   const begin = { beam: Math.min(own.beam ?? 4, model.limits?.beam ?? 16), alpha: own.length_penalty ?? 0.6 };
   const text = first ? first.text : model.examples?.[0] ?? "";
-  if (!given.text || first) history.replaceState(null, "", "#" + write({ ...given, ...(location.hash.includes("beam=") ? {} : begin), text, ...(first ? { pair: first.pair ?? "", target: first.target ?? "" } : {}) }));
+  if (!given.text || first) address("replaceState", { ...given, ...(location.hash.includes("beam=") ? {} : begin), text, ...(first ? { pair: first.pair ?? "", target: first.target ?? "" } : {}) });
   subscribe(update);
   addEventListener("popstate", () => restore(text));
   addEventListener("hashchange", () => restore(text));

@@ -100,8 +100,10 @@ export function matrix(m) {
 /** The range of the colours, printed. */
 export function legend(scale) {
   const low = scale.signed ? -scale.high : 0;
-  const stops = Array.from({ length: 9 }, (_, i) => color(low + ((scale.high - low) * i) / 8, scale)).join(",");
-  return h("span", { class: "legend" }, fixed(low, 2), h("i", { style: { background: `linear-gradient(to right, ${stops})` } }), fixed(scale.high, 2));
+  const stops = Array.from({ length: 9 }, (_, i) => color(low + ((scale.high - low) * i) / 8, scale));
+  const ramp = h("i", { style: { background: `linear-gradient(to right, ${stops})` } });
+  ramp.toSvg = () => stops.map((fill, n) => ({ kind: "cell", x: n * 10, y: 0, w: 10.2, h: 9, fill }));
+  return h("span", { class: "legend" }, fixed(low, 2), ramp, fixed(scale.high, 2));
 }
 
 /** The same as a table, for those who cannot see colours or want to copy it. */

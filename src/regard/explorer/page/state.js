@@ -1,5 +1,7 @@
 /** What is being looked at: one selection, shared by all views and kept in the address. */
 
+import { t } from "regard/strings.js";
+
 export const DEFAULTS = {
   view: "journey",
   text: "",
@@ -33,23 +35,29 @@ export const DEFAULTS = {
   lang: "",
 };
 
+const BROKEN = ["alpha", "temperature", "top_p"]; // all other numbers are whole
 
 export let state = { ...DEFAULTS };
 
 const listeners = new Set();
 export const subscribe = (listener) => listeners.add(listener);
 
+/** Writes a selection into the address. */
+export function address(method, selection) {
+  try {
+    history[method](null, "", "#" + write(selection));
+  } catch {
+    location.hash = write(selection); // a frame of a notebook forbids it
+  }
+}
+
 /** Changes the selection, the address and the page. */
 export function set(changes, how = {}) {
   const changed = new Set(Object.keys(changes).filter((key) => (state)[key] !== (changes)[key]));
-  if (!changed.size) return;
+  if (!changed.size && !how.again) return;
   state = { ...state, ...changes };
   const method = how.push || changed.has("view") || changed.has("text") ? "pushState" : "replaceState";
-  try {
-    history[method](null, "", "#" + write(state));
-  } catch {
-    location.hash = write(state); // some frames forbid it
-  }
+  address(method, state);
   for (const listener of listeners) listener(changed);
 }
 
@@ -75,7 +83,7 @@ export function read(hash) {
   for (const [key, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
     if (!(key in DEFAULTS)) continue;
     const number = typeof found[key] === "number";
-    if (!number || Number.isFinite(Number(value))) found[key] = number ? Number(value) : value;
+    if (!number || Number.isFinite(Number(value))) found[key] = !number ? value : BROKEN.includes(key) ? Number(value) : Math.trunc(Number(value));
   }
   return found;
 }
@@ -89,17 +97,27 @@ export function restore(text = "") {
   for (const listener of listeners) listener(changed);
 }
 
+/** JSON from the address, which anybody can write. */
+function parsed(key, text, good) {
+  let found = null;
+  try {
+    found = JSON.parse(text);
+  } catch {}
+  if (!found || !good(found)) throw new Error(t("badLink", { key, text: text.slice(0, 80) }));
+  return found;
+}
+
 /** What is asked of the model for A, or with B's differences. */
 export function request(selection, differences = "") {
-  const s = { ...selection, ...(differences ? JSON.parse(differences) : {}) };
+  const s = { ...selection, ...(differences ? parsed("b", differences, (found) => Object.getPrototypeOf(found) === Object.prototype) : {}) };
   return {
     text: s.text,
     pair: s.pair || null,
     target: s.target || null,
     decode: { beam: s.beam, length_penalty: s.alpha, temperature: s.temperature, top_k: s.top_k, top_p: s.top_p, seed: s.seed, max_tokens: s.max_tokens },
-    patch: s.patch ? JSON.parse(s.patch) : [],
-    order: s.order ? s.order.split(",").map(Number) : null,
-    prefix: s.prefix ? s.prefix.split(",").map(Number) : null,
+    patch: s.patch ? parsed("patch", String(s.patch), Array.isArray) : [],
+    order: s.order ? String(s.order).split(",").map(Number) : null,
+    prefix: s.prefix ? String(s.prefix).split(",").map(Number) : null,
     checkpoint: s.checkpoint || null,
   };
 }

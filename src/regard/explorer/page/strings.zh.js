@@ -13,7 +13,7 @@ export const strings = {
   sentence: "句子", prompt: "要续写的文本", forced: "输出", forcedEmpty: "留空：由模型决定", secondText: "第二段文本", run: "运行",
   decodingSettings: "解码方式", beamWidth: "束宽", lengthPenalty: "长度惩罚", temperature: "温度", seed: "种子", maxTokens: "最多",
   parameters: "{n} 个参数", copyLink: "复制链接", offline: "已保存的运行，没有服务器", offlineMissing: "保存的文件里没有这一项：用 regard look 打开模型即可查看。", language: "语言",
-  attention: "注意力", layer: "层", head: "头", difference: "B − A", dropB: "去掉 B", differentShapes: "A 与 B 的词元数不同，无法相减：请并排显示。",
+  attention: "注意力", layer: "层", head: "头", badLink: "本页的地址不对：{key} = {text}", noServer: "服务器没有应答：请重新启动 regard look，再刷新本页。", showsA: "在这里差没有意义：显示的是 A。", difference: "B − A", dropB: "去掉 B", differentShapes: "A 与 B 的词元数不同，无法相减：请并排显示。",
   honest: "注意力不是对齐，也不是解释：它说明一个头看向哪里，而不是这改变了什么。去掉一个头的效果在“注意力”视图里并列显示。",
   row: "行", column: "列", firstRows: "{of} 行中的前 {n} 行", vector: "向量", range: "颜色范围 {low} 到 {high}", table: "表格", asTable: "显示为表格", copyPython: "复制为 Python",
   // journey
@@ -34,7 +34,7 @@ export const strings = {
   "j.add": "相加", "j.add.story": "注意力找到的东西加到流上，而不是取代它。旧向量还在，新向量的方向只随加上的量改变。",
   "j.norm": "归一化", "j.norm.story": "把和调到标准大小：减去均值，除以离散程度，再乘上每列学习到的增益 γ，加上偏移 β。", "j.norm.pre.story": "这个模型在每个部分之前归一化：流本身不变，注意力读的是一份标准大小的副本。",
   "j.ffn": "前馈", "j.ffn.story": "现在每个词元独自思考：{width} 个数升到 {hidden} 个，经 {activation} 弯折，再降回 {width} 个。{hidden} 个神经元各对某种模式作出反应。", "j.ffn.gate.story": "现在每个词元独自思考：{width} 个数升到 {hidden} 个，乘以另一个经 silu 的映射（门），再降回 {width} 个。",
-  "j.end": "相加并传递", "j.end.story": "结果再次相加并归一化。这是第 {layer} 层的输出，也是下一层的输入。", "j.end.pre.story": "结果再次加到流上。这是第 {layer} 层的输出，也是下一层的输入。",
+  "j.end": "相加并传递", "j.end.story": "结果再次相加并归一化。{next}", "j.end.pre.story": "结果再次加到流上。{next}",
   "j.memory": "记忆", "j.memory.story": "经过 {layers} 层，源文读完了。这个矩阵被保留：解码器的每一层在每一步都会来看。", "j.memory.states.story": "经过 {layers} 层，每个词元的向量都了解了它的句子。上面的部分读取这些状态。",
   "j.shift": "已经说出的", "j.shift.story": "解码器一次写一个词元。给它的是到目前为止说出的内容，右移一位：最前面是开始标记。在“{token}”处它必须说出下一个。",
   "j.masked": "带掩码的自注意力", "j.masked.story": "译文看它自己，步骤与编码器相同，只是谁也不能向前看。",
@@ -53,7 +53,7 @@ export const strings = {
   "j.unscaled": "不缩放", "j.thenSoftmax": "softmax 之后（熵 {n}）", "j.open": "{n} 个键中有 {open} 个可见。", "j.addsUp": "总和 {n}。熵 {e} 奈特。", "j.looksAt": "主要看 {token}，{p}", "j.shares": "各头贡献的大小", "j.cosine": "前后的余弦：{c}。长度 {a} → {b}；加上的量：{o}。",
   "j.silent": "{of} 个神经元中有 {n} 个沉默（为零或小于 0.001）。", "j.neurons": "最强的神经元", "j.nextLayer": "进入第 {n} 层 →", "j.lastLayer": "跳到最后的第 {n} 层 ⇥", "j.layers": "每层之后的“{token}”", "j.given": "给出", "j.wanted": "要说",
   "j.noStep": "“{token}”处没有预测。转到：", "j.rest": "其余所有词共占 {r}。熵 {n} 奈特：相当于在 {w} 个同样可能的词之间犹豫。", "j.heat": "温度 {t}，top-k {k}，top-p {p}：从 {kept} 个词元中抽取。", "j.hypothesis": "目前的文本", "j.score": "得分", "j.how.given": "是给定的，不是选出的。", "j.how.drawn": "抽取：词元按概率并排放好，u = {u} 落在它上面；共有 {kept} 个词元参与。", "j.how.beam": "束搜索保留目前最好的 {n} 个文本。最终胜出的句子经过这里（✓）：", "j.how.greedy": "取概率最大的一个。", "j.next": "t + 1：“{token}”进入 →", "j.lastStep": "这是最后一步。", "j.ledger": "∑ log p = {sum}，共 {n} 个词元：平均 {mean}，相当于平均概率 {p}。长度惩罚 {alpha} 下的得分：{score}。",
-  "j.lens": "此刻它会说：", "j.before": "之前", "j.rank": "最终的词排第 {n}", "j.print": "打印", "j.recomputed": "在你的浏览器里重算：{what}", "j.byHand": "经手动改动：不再是权重本身会得出的结果。", "j.noWeights": "手头没有这次运行的权重，所以未重算。", "j.diff": "卡片需要原本的数字：这里是 A。",
+  "j.lens": "此刻它会说：", "j.before": "之前", "j.rank": "最终选择排第 {n}", "j.print": "打印", "j.recomputed": "在你的浏览器里重算：{what}", "j.byHand": "经手动改动：不再是权重本身会得出的结果。", "j.noWeights": "手头没有这次运行的权重，所以未重算。", "j.end.next": "这是第 {layer} 层的输出，也是下一层的输入。", "j.end.last": "这是最后的第 {layer} 层的输出。",
   "j.question": "一个问题", "j.right": "对。", "j.wrong": "不对：{answer}。", "j.ask.scores": "softmax 之后，这两个键哪个得到更多权重？", "j.why.scores": "分数的次序不变：{a} 对 {b}。", "j.ask.scale": "除以 √d 会改变哪个键排第一吗？", "j.why.scale": "它只改变份额有多尖锐，从不改变次序。", "j.ask.mask": "位置 {i} 的“{token}”可以看几个词元？", "j.why.mask": "到它自己为止的全部。", "j.ask.ffn": "对这个词元，沉默的神经元超过一半吗？", "j.why.ffn": "{of} 个中有 {n} 个。", "j.ask.p": "“{a}”与“{b}”的 logit 相差 {d}。前者的概率是后者的几倍？", "j.why.p": "exp({d}) = {r}。",
   // attention
   "att.measure": "测量效果", "att.measuring": "逐一去掉 {n} 个头……", "att.cancel": "取消", "att.entropy": "熵", "att.effect": "效果", "att.looks": "{query}看向{key}",
@@ -72,13 +72,13 @@ export const strings = {
   // decoding
   "dec.branched": "输出须以给定的 {n} 个词元开头。", "dec.back": "撤回", "dec.diff": "A 的各步。", "dec.step": "第 {t} 步", "dec.steps": "全部步骤", "dec.labels": "标签", "dec.norms": "每个词元状态的长度", "dec.nothing": "这个模型不写文字，没有可解码的。",
   "dec.given": "给定", "dec.context": "上下文", "dec.chosen": "选中", "dec.entropy": "熵", "dec.candidates": "候选：点击即改用", "dec.token": "词元", "dec.cut": "截去", "dec.branch": "改用它", "dec.compare": "作为 B",
-  "dec.rest": "这 {n} 个之外共 {mass}。熵 {nats} 纳特，如同 {like} 个等概率词元。", "dec.by.given": "词元是给定的；模型的首选是 {first}。", "dec.by.highest": "取概率最大的词元。", "dec.by.beam": "束搜索：最好的句子，不一定是最好的词元。", "dec.by.draw": "抽取：logit / {temperature} → softmax = p′ → top-k {top_k}、top-p {top_p} 留下 {kept} 个，Σ p′ = {whole} → u = {u}（种子 {seed}）× {whole}：第一个超过它的 Σ p′ 是 {token}。", "dec.again": "在此重新抽取",
+  "dec.rest": "这 {n} 个之外共 {mass}。熵 {nats} 奈特，如同 {like} 个等概率词元。", "dec.by.given": "词元是给定的；模型的首选是 {first}。", "dec.by.highest": "取概率最大的词元。", "dec.by.beam": "束搜索：最好的句子，不一定是最好的词元。", "dec.by.draw": "抽取：logit / {temperature} → softmax = p′ → top-k {top_k}、top-p {top_p} 留下 {kept} 个，Σ p′ = {whole} → u = {u}（种子 {seed}）× {whole}：第一个超过它的 Σ p′ 是 {token}。", "dec.again": "在此重新抽取",
   "dec.cache": "缓存的键和值", "dec.sum": "每层保存 {t} 个词元 × {groups} 个头 × ({k} + {v}) = {one} 个数，{layers} 层共 {all}。", "dec.cross": "{source} 个源文词元每层始终 {n} 个数。",
   "beam.none": "没有束搜索：束宽为 1，或词元是抽取或给定的。", "beam.try": "用束宽 4 搜索", "beam.tree": "{n} 个假设，束宽 {w}", "beam.how": "一列是一步，总分最高的在上。金色：输出。虚线：放弃。数字：log p。方向键移动。", "beam.many": "放弃的只显示第 {t} 步。",
-  "beam.alive": "存活", "beam.pruned": "放弃", "beam.done": "完成", "beam.final": "输出", "beam.not": "不在最好之列", "beam.search": "搜索已见分晓", "beam.length": "长度上限", "beam.ended": "已结束", "beam.open": "在所有视图中打开这个假设", "beam.beside": "与最佳比较：作为 B", "beam.ledger": "得分", "beam.coverage": "覆盖", "beam.without": "此模型没有", "beam.score": "得分", "beam.this": "所选", "beam.differs": "从第 {n} 个词元起不同。",
+  "beam.alive": "存活", "beam.pruned": "放弃", "beam.done": "完成", "beam.final": "输出", "beam.not": "不在最好之列", "beam.outdone": "在第 {n} 步被超过", "beam.search": "搜索已见分晓", "beam.length": "长度上限", "beam.ended": "已结束", "beam.open": "在所有视图中打开这个假设", "beam.beside": "与最佳比较：作为 B", "beam.ledger": "得分", "beam.coverage": "覆盖", "beam.without": "此模型没有", "beam.score": "得分", "beam.this": "所选", "beam.differs": "从第 {n} 个词元起不同。",
   // lens
   "lens.stack": "透镜：", "lens.none": "这个{stack}没有透镜：没有输出层共用它的嵌入。", "lens.noShares": "没有归因：只有解码器的 logit 是简单的和。", "lens.words": "{stack}在每个子层之后会说什么", "lens.how": "残差流若到此为止的首选词元；颜色：概率；●：最终选择。", "lens.window": "{count} 个位置中的 {from} 到 {to}。", "lens.place": "最终选择排第 {n}", "lens.stream": "{token} 处的残差流", "lens.follow": "跟踪", "lens.rank": "名次", "lens.norm": "范数", "lens.cosine": "与前点余弦", "lens.point": "上表的行", "lens.biases": "偏置", "lens.others": "{n} 个较小的", "lens.shares": "第 {t} 步谁支持 {token}", "lens.frozen": "直接 logit 归因，归一化的统计量视为给定。",
-  "if.changes": "B 与 A 的不同：", "if.none": "还没有。", "if.remove": "撤回", "if.both": "所有视图 A | B", "if.diff": "所有视图 B − A", "if.input": "输入", "if.text": "B 的文本", "if.run": "运行 B", "if.hide": "遮住", "if.with": "与", "if.swap": "交换", "if.shuffle": "打乱词序", "if.off": "关闭位置", "if.head": "选中的头", "if.zero": "置零", "if.mean": "均值", "if.uniform": "均匀", "if.row": "第 {query} 行指向", "if.force": "强制", "if.unmeasured": "去掉这个头的效果：尚未测量，见下图。", "if.effect": "去掉这个头，{token} 的 log p 改变 {delta}。", "if.model": "模型", "if.drop": "去掉 {n}", "if.checkpoint": "检查点",
+  "if.changes": "B 与 A 的不同：", "if.none": "还没有。", "if.remove": "撤回", "if.both": "所有视图 A | B", "if.diff": "所有视图 B − A", "if.input": "输入", "if.text": "B 的文本", "if.run": "运行 B", "if.hide": "遮住", "if.with": "与", "if.swap": "交换", "if.shuffle": "打乱词序", "if.off": "关闭位置", "if.head": "选中的头", "if.zero": "置零", "if.mean": "均值", "if.uniform": "均匀", "if.row": "行", "if.onto": "指向", "if.force": "强制", "if.unmeasured": "去掉这个头的效果：尚未测量，见下图。", "if.effect": "去掉这个头，{token} 的 log p 改变 {delta}。", "if.model": "模型", "if.drop": "去掉 {n}", "if.checkpoint": "检查点",
   "if.steps": "A 的词元在 B 中", "if.note": "比较到两者所写相同为止。", "if.forced": "B 须写 A 所写的", "if.first": "B 的首选", "if.heads": "头", "if.sublayers": "子层", "if.map": "消融图：{token}", "if.mapNote": "去掉每一部分后其 log p 的变化；→ 那时的首选。点击即作为 B。", "if.order": "模型知道词序吗？", "if.bag": "没有位置，编码器只看到一袋词：打乱词序，状态不变。", "if.try": "打乱并比较", "if.on": "复原顺序，有位置", "if.undone": "复原顺序，无位置", "if.causal": "解码器只看前文，总知道顺序。",
   // spaces
   side: "文本", "positions.off": "关闭位置", "positions.table": "位置表", "positions.position": "位置", "positions.wavelength": "波长 {n}", "positions.waves": "每一列的波长", "positions.places": "位置数", "positions.mean": "各距离上 {name} 的平均", "positions.distance": "距离 k",

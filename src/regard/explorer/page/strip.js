@@ -8,11 +8,7 @@ const WIDTH = 42;
 const HEIGHT = 22;
 const PRINTED = 16;
 
-/**
- * @param {ArrayLike<number>} vector
- * @param {{label?: string, role?: string, scale?: import("regard/colors.js").Scale, all?: boolean, mark?: number, onpick?: (i: number) => void, digits?: number, note?: string}} [how]
- *   role: x, q, k, v, out, mask - the colour of its label; mark: a cell with a golden frame
- */
+/** A strip. role: x, q, k, v, out or mask, the colour of its label; mark: a cell with a golden frame; onpick: what a click on a cell does. */
 export function strip(vector, how = {}) {
   const numbers = Array.from(vector);
   const scale = how.scale ?? scaleOf(numbers, true);
@@ -33,21 +29,13 @@ export function strip(vector, how = {}) {
   return h("div", { class: "strip" }, how.label ? h("span", { class: `name ${how.role ?? ""}` }, how.label) : null, h("span", { class: "scroll", tabindex: width > innerWidth - 40 ? 0 : null }, picture), how.note ? h("span", { class: "note" }, how.note) : null);
 }
 
-/**
- * Strips under one another on one scale, with the sign of the operation before each.
- * @param {{vector: ArrayLike<number>, label: string, role?: string, sign?: string, note?: string, mark?: number, onpick?: (i: number) => void}[]} rows
- * @param {{all?: boolean, signed?: boolean}} [how]
- */
+/** Strips under one another on one scale, with the sign of the operation before each. */
 export function strips(rows, how = {}) {
   const scale = scaleOf(rows.flatMap((row) => Array.from(row.vector)), how.signed ?? true);
   return h("div", { class: "strips" }, rows.map((row) => h("div", { class: "line" }, h("span", { class: "sign" }, row.sign ?? ""), strip(row.vector, { ...row, scale, all: how.all }))), h("p", { class: "note" }, t("range", { low: fixed(scale.signed ? -scale.high : 0, 2), high: fixed(scale.high, 2) })));
 }
 
-/**
- * Bars: names and amounts, the chosen one golden.
- * @param {{label: any, value: number, text?: string, mark?: boolean, onpick?: () => void, note?: string}[]} rows
- * @param {{high?: number, label?: string}} [how]
- */
+/** Bars: names and amounts, the chosen one golden. */
 export function bars(rows, how = {}) {
   const high = how.high ?? (Math.max(...rows.map((row) => Math.abs(row.value)).filter(Number.isFinite)) || 1);
   return h(

@@ -37,7 +37,8 @@ export class Tensor {
   /** This minus another of the same shape. */
   minus(other) {
     if (String(this.shape) !== String(other.shape)) throw new Error("shapes");
-    const data = Float32Array.from(this.data, (x, i) => (x === other.data[i] ? 0 : x - other.data[i]));
+    const noise = 1e-6 * this.data.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0); // of rounding
+    const data = Float32Array.from(this.data, (x, i) => (x === other.data[i] || Math.abs(x - other.data[i]) <= noise ? 0 : x - other.data[i]));
     const result = new Tensor(this.name, this.shape, this.axes, data);
     result.signed = true;
     return result;

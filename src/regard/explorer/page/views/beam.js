@@ -10,12 +10,12 @@ import { act, branch, first, table } from "regard/views/decoding.js";
 
 const [WIDE, HIGH] = [104, 24];
 const ranked = (nodes) => nodes.sort((a, b) => b.total - a.total);
-const about = (node) => t(`beam.${node.state}`) + (node.reason ? `: ${t(`beam.${node.reason.split(" ")[0]}`)}` : "");
+const about = (node) => t(`beam.${node.state}`) + (node.reason ? `: ${t(`beam.${node.reason.split(" ")[0]}`, { n: node.t + 1 })}` : "");
 
 /** The search and the node that is selected. */
 function chosen(ctx) {
   const beam = ctx.run.answer.beam ?? { nodes: [] };
-  return { beam, node: beam.nodes[extra("node")] ?? beam.nodes[beam.final] };
+  return { beam, node: beam.nodes[parseInt(extra("node"))] ?? beam.nodes[beam.final] };
 }
 
 /** The nodes from the first token to this one. */

@@ -179,7 +179,7 @@ export async function render(root, ctx) {
   const comparison = known && pinned.text !== place.text ? await compared(ctx, pinned, place, found, zoom) : [];
   root.append(
     h("div", { class: "selects stages", role: "group", "aria-label": t("att.stages") }, STAGES.map((each, i) => [i ? "→" : "", button(t(`att.stage.${each}`), () => ctx.set({ stage: each }), { "aria-pressed": each === stage, "data-key": `stage-${each}` })])),
-    h("p", { class: "note" }, t(`att.about.${stage}`)),
+    h("p", { class: "note" }, ctx.which === "diff" ? t("side.diff") : t(`att.about.${stage}`)),
     facts(ctx, weights),
     ...effectLine(ctx, place),
     figure(place.title(), [dragging(heatMap(ctx, found, zoom, place.title(), { onpick, room }), zoom), lines(ctx, weights, zoom)], { name: place.text, python: ctx.python(`${place.attention}.${stage}`, `[${sel.head}]`), note: t("att.pick") }),

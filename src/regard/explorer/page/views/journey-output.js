@@ -41,7 +41,7 @@ function beamTable(p, { nodes, final, width }) {
     rows.map((node) => [
       h("bdi", {}, path(node).slice(-6).map(shown).join(" ")),
       ...[node.log_probability, node.total, node.score].map((x) => fixed(x, 3)),
-      kept.has(node) ? "✓" : node.reason,
+      kept.has(node) ? "✓" : node.reason && t(`beam.${node.reason.split(" ")[0]}`, { n: node.t + 1 }),
     ]),
     rows.findIndex((node) => kept.has(node)),
   );

@@ -152,7 +152,7 @@ export async function normed(p, x, y, name) {
   const { norm_kind: kind, norm_epsilon: epsilon, width } = p.m;
   const [gain, shift] = [(await p.weight(`${name}.weight`)).data, (await p.weight(`${name}.bias`))?.data];
   const [from, to] = [x.row(p.i), y.row(p.i)];
-  const c = Math.min(width - 1, Number(extra("column", "0")) || 0);
+  const c = Math.max(0, Math.min(width - 1, Math.trunc(extra("column", "0")) || 0));
   const rms = kind === "rms";
   const [square, spread] = [rms ? "mean(x²)" : "σ²", variance(from, kind)];
   const middle = rms ? "" : ` − ${fmt(mean(from), 4)}`;

@@ -93,7 +93,7 @@ export const STREAM = {
       of: [tokens.name, p.i],
       variant: factor === 1 ? "plain" : "",
       body: [equation(blockOf("E", "", rows, { mark: id - from, room: 300 }), h("span", { class: "note" }, t("j.tableOf", { n: size, d: p.m.width, id })))],
-      rows: [{ vector: row, label: `E[${id}]` }, ...(factor === 1 ? [] : [p.row(tokens, [p.i], `E[${id}] · ${+factor.toFixed(3)}`, "out", "=")])],
+      rows: [{ vector: row, label: `E[${id}]` }, ...(factor === 1 ? [] : [p.row(tokens, [p.i], `E[${id}] · ${+factor.toFixed(3)}`, "out", "→")])],
       after: near.cosine.length ? [h(
         "p",
         {},
@@ -195,7 +195,7 @@ export const STREAM = {
     const name = `${p.forward}_residual`;
     const [x, out, sum] = await p.get(p.middle, `${p.forward}.output`, `${name}.sum`);
     const go = (label, layer) => [button(t(label, { n: layer }), () => p.ctx.set({ layer, card: p.card.again }), { "data-key": label }), " "];
-    const first = { of: [`${name}.${p.after}`, p.i], variant: p.pre ? "pre" : "", ...added(p, x, out, sum) };
+    const first = { of: [`${name}.${p.after}`, p.i], variant: p.pre ? "pre" : "", gaps: { next: t(p.number + 1 < p.layers ? "j.end.next" : "j.end.last", { layer: p.number }) }, ...added(p, x, out, sum) };
     if (p.number + 1 < p.layers) first.after.push(h("p", {}, go("j.nextLayer", p.number + 1), go("j.lastLayer", p.layers - 1)));
     if (p.pre) return first;
     const last = await normed(p, sum, (await p.get(`${name}.norm`))[0], `${name}.norm`);

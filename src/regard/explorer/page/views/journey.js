@@ -286,7 +286,6 @@ export async function render(root, ctx) {
     controls(ctx, list, index),
     h("h2", {}, h("span", { class: "n" }, String(index + 1)), " ", t(`j.${card.key}`)),
     h("p", { class: "where" }, where, h("span", { class: "follow" }, p.name)),
-    ctx.which === "diff" ? h("p", { class: "note" }, t("j.diff")) : null,
     card.cards ? [story({ ...p, card }), steps] : null,
     strip,
     await body(p, ctx.sel.depth),

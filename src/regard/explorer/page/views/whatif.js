@@ -53,14 +53,22 @@ export async function render(root, ctx) {
   const found = map ? await ablate(ctx.a, ...map.split(" ")).catch((error) => ({ error })) : {};
   root.append(offline ? h("p", {}, t("offlineMissing")) : list(ctx), h("div", { class: "sets", inert: offline }, ofText(ctx), ofHead(ctx, found), ofModel(ctx)));
   if (ctx.b) root.append(...outputs(ctx), steps(ctx));
-  root.append(ablation(ctx, map, found), offline ? "" : await positions(ctx));
+  root.append(ctx.model.task === "embed" ? "" : ablation(ctx, map, found), offline ? "" : await positions(ctx));
+}
+
+/** A patch in words; places with their tokens. */
+function told({ model, b, a }, patch) {
+  const { text } = model.stacks[patch.site.split(".")[0]] ?? { text: patch.site };
+  const token = (key, place) => (b ?? a).tokens(key === "key" && patch.site.includes("cross_") ? "source" : text)[place];
+  const name = (key, place) => (key === "head" || !token(key, place) ? "" : ` ${shown(token(key, place))}`);
+  return Object.entries(patch).map(([key, value]) => (typeof value === "number" ? `${key} ${value}${name(key, value)}` : value)).join(" · ");
 }
 
 /** What is different in B, each thing removable. */
 function list(ctx) {
   const { patch: _, ...rest } = differences();
   const item = (text, drop) => h("li", {}, text, " ", button("×", drop, { "aria-label": `${t("if.remove")} ${text}`, "data-key": text }));
-  const items = [...Object.entries(rest).map(([key, value]) => item(`${key}: ${value}`, () => change({ [key]: null }))), ...patches().map((each) => item(Object.entries(each).map(([key, value]) => (typeof value === "number" ? `${key} ${value}` : value)).join(" · "), () => patch(without([each]))))];
+  const items = [...Object.entries(rest).map(([key, value]) => item(`${key}: ${value}`, () => change({ [key]: null }))), ...patches().map((each) => item(told(ctx, each), () => patch(without([each]))))];
   return h("div", {}, h("b", {}, t("if.changes")), items.length ? h("ul", {}, items) : t("if.none"), ctx.b ? h("p", { class: "ways" }, act("if.both", () => set({ ab: "both", view: "atlas" })), act("if.diff", () => set({ ab: "diff", view: "atlas" })), act("dropB", () => set({ b: "", ab: "a" }))) : null);
 }
 
@@ -93,12 +101,12 @@ function ofText(ctx) {
 
 /** Changes of the selected head, and what it does. */
 function ofHead(ctx, found) {
-  const { sel, attention: site, position: query } = ctx;
+  const { sel, attention: site, position: query, stack } = ctx;
   const [head, key] = [sel.head, Math.max(0, sel.k)];
   const effect = found.heads?.[`${sel.stack}.${sel.kind}`]?.[sel.layer][head][stepIndex(ctx)];
   return group("if.head", h("p", { class: "note" }, where(sel.stack, sel.kind, `${t("layer")} ${sel.layer}`, `${t("head")} ${head}`)),
     h("div", {}, ["zero", "mean", "uniform"].map((op) => act(`if.${op}`, () => add({ site, head, op })))),
-    h("div", {}, choice(t("if.row", { query }), names(ctx.a.tokens(ctx.keys)), key, (value) => set({ k: Number(value) })), act("if.force", () => add({ site, head, op: "force", query, key }))),
+    h("div", {}, choice(t("if.row"), names(ctx.a.tokens(stack.text)), query, (value) => ctx.follow(stack.text, Number(value))), choice(t("if.onto"), names(ctx.a.tokens(ctx.keys)), key, (value) => set({ k: Number(value) })), act("if.force", () => add({ site, head, op: "force", query, key }))),
     h("p", { class: "note" }, effect === undefined ? t("if.unmeasured") : t("if.effect", { delta: fixed(effect, 4), token: choiceOf(ctx) })));
 }
 
