@@ -79,9 +79,15 @@ class Watched:
         page.on("request", lambda request: self.requests.append(request.url))
 
     def open(self, address: str) -> Page:
-        """Goes to an address and waits until the page has drawn."""
-        self.page.goto("about:blank")
-        self.page.goto(address)
+        """Goes to an address, on the page that is open if it is the same one, and waits until it has drawn."""
+        here = self.page.url
+        if here != address and here.split("#")[0] == address.split("#")[0]:
+            drawn = self.page.get_attribute("body", "data-drawn")
+            self.page.goto(address)
+            self.page.wait_for_selector(f"body:not([data-drawn='{drawn}'])")
+        else:
+            self.page.goto("about:blank")
+            self.page.goto(address)
         self.settle()
         return self.page
 
