@@ -71,7 +71,9 @@ def test_both_languages_say_the_same_things() -> None:
 
 def wait_for_run(watched: Watched, address: str, text: str) -> tuple[Page, float]:
     """The page after a run, and the milliseconds from the request to the numbers."""
+    watched.page.evaluate("performance.clearResourceTimings()")
     page = watched.open(f"{address}#view=atlas&text={quote(text)}")
+    page.wait_for_selector("[data-ms]")
     entries = "performance.getEntriesByType('resource').filter(e => e.name.includes('/api/run'))"
     run = page.evaluate(f"{entries}.map(e => [e.startTime, e.responseEnd, e.decodedBodySize])")
     return page, run[-1][1] - run[0][0]

@@ -31,7 +31,7 @@ def test_all_views_work_and_no_request_leaves_the_origin(watched: Watched, addre
     assert len(names) == len(VIEWS)
     for view in VIEWS:
         watched.open(f"{address}#view={view}")
-        page.wait_for_selector("#main figure")
+        page.wait_for_selector("#main figure", state="attached")
         assert page.query_selector("#main .error") is None, page.inner_text("#main")
         assert len(page.inner_text("#main")) > 100, view
     away = [url for url in watched.requests if not url.startswith((address, "data:", "blob:", "about:"))]
@@ -142,7 +142,7 @@ def test_a_link_brings_back_the_same_page(browser: Browser, address: str, view: 
         watched = Watched(context.new_page())
         page = watched.open(link)
         page.wait_for_load_state("networkidle")  # effects and saved steps come later
-        page.wait_for_selector("#main figure")
+        page.wait_for_selector("#main figure", state="attached")
         link = page.url
         texts.append(main_text(page))
         context.close()

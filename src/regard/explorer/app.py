@@ -57,13 +57,6 @@ def create_app(explorer: Explorer, page: Path | None = None, hosts: Sequence[str
     return Starlette(routes=routes(explorer, page), middleware=[guard], exception_handlers=handlers)
 
 
-def serve(explorer: Explorer, host: str = "127.0.0.1", port: int = 8000, hosts: Sequence[str] = ()) -> None:
-    """Answers until it is interrupted; `hosts` are further names by which others may call this machine."""
-    import uvicorn
-
-    uvicorn.run(create_app(explorer, hosts=[host, *hosts]), host=host, port=port, log_level="warning")
-
-
 def routes(explorer: Explorer, page: Path | None = None) -> list[BaseRoute]:
     """What the explorer answers, for an application of one's own: all addresses in the page are relative."""
     web = Web(explorer, page or PAGE)
