@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="?", help="a model folder (the glass model)")
     parser.add_argument("-o", "--output", type=Path, default=Path(__file__).parent / "images")
-    parser.add_argument("--width", type=int, default=1120)
+    parser.add_argument("--width", type=int, default=1280)
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=arguments.chromium, args=["--no-sandbox"])
         for theme in ("light", "dark"):
             context = browser.new_context(
-                viewport={"width": arguments.width, "height": 800 if arguments.width > 500 else 700},
+                viewport={"width": arguments.width, "height": 900 if arguments.width > 500 else 700},
                 color_scheme="dark" if theme == "dark" else "light",
             )
             page = context.new_page()
@@ -61,7 +61,7 @@ def main() -> None:
                 page.wait_for_selector("body[data-drawn]:not([aria-busy])")
                 page.wait_for_load_state("networkidle")
                 path = arguments.output / f"{view}-{theme}.jpg"
-                page.screenshot(path=path, type="jpeg", quality=55)
+                page.screenshot(path=path, type="jpeg", quality=50)
             context.close()
         browser.close()
     server.should_exit = True

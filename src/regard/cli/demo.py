@@ -82,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         f"\nThe model is in {arguments.output}. What next:\n"
         f'  echo "I love the beautiful garden." | regard translate {arguments.output}\n'
+        f"  regard look {arguments.output}     (in the browser: what every layer and head does with a sentence)\n"
         "  regard train train.en train.de -o runs/mine     (your own text, a sentence a line)\n"
         "  regard train --help                             (every setting)"
     )
