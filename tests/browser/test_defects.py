@@ -118,3 +118,14 @@ def test_a_difference_of_rounding_is_nothing(watched: Watched, address: str) -> 
 def test_the_last_layer_hands_on_to_no_other(watched: Watched, serve: Callable[[Explorer], str]) -> None:
     page = watched.open(f"{serve(arranged('BERT'))}#card=15&layer=1&text={quote('The [MASK] ran.')}")
     assert "the last" in page.inner_text(".story")
+
+
+def test_what_is_clicked_while_the_model_runs_does_not_lose_the_run(watched: Watched, address: str) -> None:
+    page = watched.open(f"{address}#view=decoding&text=The+bear+is+tired.")
+    page.evaluate("""() => {
+      const text = "The animal didn't cross the street because it was too wide.";
+      location.hash = "view=decoding&text=" + encodeURIComponent(text);
+      setTimeout(() => document.querySelector("#playhead .chips button:nth-of-type(2)").click(), 0);
+    }""")
+    page.wait_for_selector("#output:text('elle était trop large')")
+    assert "wide" in page.input_value("input[name=text]")

@@ -154,6 +154,7 @@ def test_a_link_brings_back_the_same_page(browser: Browser, address: str, view: 
 def test_the_interface_speaks_chinese(watched: Watched, address: str) -> None:
     for view in VIEWS:
         page = watched.open(f"{address}#view={view}&lang=zh&text={quote(TIRED)}")
+        page.wait_for_selector("#main figure", state="attached")
         assert len(re.findall(r"[\u4e00-\u9fff]", page.inner_text("#main"))) > 10, view
     assert page.evaluate("document.documentElement.lang") == "zh-CN"
 

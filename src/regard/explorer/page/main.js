@@ -36,14 +36,14 @@ const available = (model) => Object.keys(VIEWS).filter((name) => (name === "alig
 let model;
 
 const runs = { a: null, b: null };
-let turn = 0;
+let turn = 0; // of drawing
+let asked = 0; // runs asked for, and the last one answered
+let answered = 0;
 
 let view = null;
 
 /**
  * What a view is given: the model, the run to show and helpers.
- * @typedef {ReturnType<typeof context>} Context
- * @param {"a" | "b" | "diff"} which
  */
 function context(which) {
   const run = (which === "b" ? runs.b : runs.a);
@@ -102,20 +102,22 @@ async function update(changed) {
   document.body.setAttribute("aria-busy", "true"); // until it is drawn
   await speak(state.lang);
   if (RUN_KEYS.some((key) => changed.has(key)) || changed.has("b") || !runs.a) {
-    const ticket = ++turn;
+    const ticket = ++asked;
     try {
       const [a, b] = await Promise.all([askRun(request(state)), state.b ? askRun(request(state, state.b)) : null]);
-      if (ticket !== turn) return;
+      if (ticket !== asked) return;
       Object.assign(runs, { a, b });
+      answered = ticket;
       delete document.body.dataset.error;
     } catch (error) {
-      if (ticket !== turn) return;
+      if (ticket !== asked) return;
+      answered = ticket;
       Object.assign(runs, { a: null, b: null }); // what is shown is always what was asked
       surround();
       return complain(error);
     }
   }
-  await draw();
+  if (runs.a) await draw();
 }
 
 const nameOf = ({ view }) => (view in VIEWS ? view : "journey");
@@ -164,7 +166,7 @@ async function draw() {
   if (key) (document.querySelector(`[data-key="${CSS.escape(key)}"]`))?.focus({ preventScroll: true });
   else if (within && document.activeElement === document.body) parts.main.focus({ preventScroll: true });
   document.title = `${t(`view.${name}`)} · ${model.name} · Regard`;
-  document.body.removeAttribute("aria-busy");
+  if (answered === asked) document.body.removeAttribute("aria-busy");
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
 }
 const told = (error) => h("p", { class: "error", role: "alert" }, error?.offline ? t("offlineMissing") : error instanceof TypeError && /import/i.test(error.message) ? t("noServer") : String(error?.message ?? error));
@@ -213,12 +215,12 @@ async function start() {
   subscribe(update);
   addEventListener("popstate", () => restore(text));
   addEventListener("hashchange", () => restore(text));
-  onTheme(() => draw());
+  onTheme(() => runs.a && draw());
   let width = innerWidth;
   addEventListener("resize", () => {
     if (Math.abs(innerWidth - width) < 24) return;
     width = innerWidth;
-    draw();
+    if (runs.a) draw();
   });
   restore(text);
 }

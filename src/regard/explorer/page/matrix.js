@@ -117,11 +117,7 @@ export function table(m) {
   );
 }
 
-/**
- * What there is to draw, once for the canvas and for SVG.
- * @typedef {{kind: "cell", x: number, y: number, w: number, h: number, fill: string} | {kind: "text", x: number, y: number, text: string, fill: string, anchor: string, turn?: boolean} | {kind: "line", x: number, y: number, w: number, h: number, stroke: string, width: number} | {kind: "frame", x: number, y: number, w: number, h: number, stroke: string, width: number}} Shape
- * @param {Matrix} m @param {ReturnType<typeof layout>} place @param {import("regard/colors.js").Scale} scale @returns {Shape[]}
- */
+/** What there is to draw, once for the canvas and for SVG. */
 function shapes(m, place, scale) {
   
   const found = [];

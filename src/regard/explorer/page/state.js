@@ -40,6 +40,7 @@ const BROKEN = ["alpha", "temperature", "top_p"]; // all other numbers are whole
 export let state = { ...DEFAULTS };
 
 const listeners = new Set();
+let at; // the address that is shown
 export const subscribe = (listener) => listeners.add(listener);
 
 /** Writes a selection into the address. */
@@ -58,6 +59,7 @@ export function set(changes, how = {}) {
   state = { ...state, ...changes };
   const method = how.push || changed.has("view") || changed.has("text") ? "pushState" : "replaceState";
   address(method, state);
+  at = location.hash;
   for (const listener of listeners) listener(changed);
 }
 
@@ -90,6 +92,8 @@ export function read(hash) {
 
 /** Takes the selection from the address; where that has no text, this one. */
 export function restore(text = "") {
+  if (location.hash === at) return; // one step back is told twice
+  at = location.hash;
   const before = state;
   state = read(location.hash);
   state.text ||= text;
