@@ -69,6 +69,7 @@ def test_a_run_is_saved_without_a_server(capsys: pytest.CaptureFixture[str], tmp
         (["nowhere"], "nowhere: no such folder"),
         (["-o", "page.pdf"], ".html"),
         (["--port", "70000"], "port"),
+        (["--text", "", "-o", "page.html"], "empty"),
         (["--target", "L'ours."], "--text"),
         (["--text", "x" * 20_001, "-o", "page.html"], "20,000"),
     ],

@@ -67,13 +67,16 @@ def save(explorer: Explorer, arguments: argparse.Namespace) -> int:
         raise InputError(f"{output}: save as .html (a page), .json or .safetensors")
     if output.exists() and not arguments.overwrite:
         raise InputError(f"{output}: is there already: choose another name, or --overwrite")
-    text = arguments.text or explorer.describe()["examples"][0]
+    text = explorer.describe()["examples"][0] if arguments.text is None else arguments.text
     found = explorer.run({"text": text, "target": arguments.target})
     found.save(output)
     for warning in found.answer["warnings"]:
         print(f"note: {warning}")
     print(f"{text}  ->  {found.answer['text']}")
-    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB; open it in any browser, no server needed")
+    if not found.answer["finished"]:
+        print("note: the output reached its longest length and was cut there")
+    hint = "; open it in any browser, no server needed" if output.suffix == ".html" else ""
+    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB{hint}")
     return 0
 
 

@@ -54,9 +54,9 @@ export class Run {
   constructor(answer, given) {
     this.answer = answer;
     this.given = given;
-    
+
     this.cache = new Map();
-    
+
     this.waiting = null;
   }
   tokens(text) {

@@ -22,13 +22,13 @@ export function tabs(names, current) {
 /** The sentence, what the model made of it, and how it was asked. */
 export function header(model, runs, offline) {
   const answer = runs.a?.answer ?? { labels: [], warnings: [], text: "" }; // nothing when the model could not run
-  const field = (name, label, props = {}) => h("label", { class: `field ${name}` }, h("span", {}, label), h("input", { name, value: String((state)[name]), autocomplete: "off", spellcheck: "false", disabled: offline, "data-key": `field-${name}`, dir: "auto", ...props }));
+  const field = (name, label, props = {}) => h("label", { class: `field ${name}` }, h("span", {}, label), h("input", { name, value: String(state[name]), autocomplete: "off", spellcheck: "false", disabled: offline, "data-key": `field-${name}`, dir: "auto", ...props }));
   const number = (name, label, min, max, step) => field(name, label, { type: "number", min, max, step, dir: "ltr" });
   const submit = (event) => {
     event.preventDefault();
-    
+
     const changes = { t: 0, q: 0, prefix: "", order: "" };
-    for (const [name, value] of new FormData(form)) changes[name] = typeof (state)[name] === "number" ? Number(value) : String(value);
+    for (const [name, value] of new FormData(form)) changes[name] = typeof state[name] === "number" ? Number(value) : String(value);
     set(changes, { again: true }); // also after a failure
   };
   const writes = model.task === "translate" || model.task === "write";

@@ -8,7 +8,6 @@ import { map } from "regard/map.js";
 import { address, read, request, restore, RUN_KEYS, set, state, subscribe } from "regard/state.js";
 import { speak, t } from "regard/strings.js";
 
-
 const VIEWS = {
   __proto__: null,
   journey: () => import("regard/views/journey.js"),
@@ -32,7 +31,6 @@ const PLAIN = ["journey", "beam", "positions", "space", "time", "weights"];
 /** Views that this model has something for. */
 const available = (model) => Object.keys(VIEWS).filter((name) => (name === "alignment" ? "target" in model.embeddings : name === "beam" ? model.task === "translate" || model.task === "write" : true));
 
-
 let model;
 
 const runs = { a: null, b: null };
@@ -42,11 +40,9 @@ let answered = 0;
 
 let view = null;
 
-/**
- * What a view is given: the model, the run to show and helpers.
- */
+/** What a view is given: the model, the run to show, and ways to its numbers. */
 function context(which) {
-  const run = (which === "b" ? runs.b : runs.a);
+  const run = which === "b" ? runs.b : runs.a;
   const sel = settled(run);
   const stack = { name: sel.stack, ...model.stacks[sel.stack] };
   return {
@@ -132,7 +128,7 @@ function surround() {
 async function draw() {
   const ticket = ++turn;
   const name = nameOf(state);
-  const sides = (!runs.b || state.ab === "a" ? ["a"] : state.ab === "both" ? ["a", "b"] : [state.ab]);
+  const sides = !runs.b || state.ab === "a" ? ["a"] : state.ab === "both" ? ["a", "b"] : [state.ab];
   const panes = sides.map((side) => h("section", { class: "pane", "data-side": side, "aria-label": runs.b ? t(`side.${side}`) : t(`view.${name}`) }));
   try {
     const module = await VIEWS[name]();
@@ -163,7 +159,7 @@ async function draw() {
   parts.main.replaceChildren(...panes);
   parts.main.className = panes.length > 1 ? "two" : "";
   scrollTo({ top: at, behavior: "instant" });
-  if (key) (document.querySelector(`[data-key="${CSS.escape(key)}"]`))?.focus({ preventScroll: true });
+  if (key) document.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
   else if (within && document.activeElement === document.body) parts.main.focus({ preventScroll: true });
   document.title = `${t(`view.${name}`)} · ${model.name} · Regard`;
   if (answered === asked) document.body.removeAttribute("aria-busy");

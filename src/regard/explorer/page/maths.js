@@ -30,7 +30,7 @@ export function norm(x, gain, shift, epsilon, kind) {
 }
 
 /** Abramowitz & Stegun 7.1.26 is too coarse; this series and continued fraction is exact to 1e-12. */
-export function erf(x) {
+function erf(x) {
   const z = Math.abs(x);
   if (z > 6) return Math.sign(x);
   if (z < 2.5) {

@@ -119,9 +119,7 @@ export function table(m) {
 
 /** What there is to draw, once for the canvas and for SVG. */
 function shapes(m, place, scale) {
-  
   const found = [];
-  
   const frames = [];
   const size = place.cell;
   const gap = size > 6 ? 1 : 0;

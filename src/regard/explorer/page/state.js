@@ -54,7 +54,7 @@ export function address(method, selection) {
 
 /** Changes the selection, the address and the page. */
 export function set(changes, how = {}) {
-  const changed = new Set(Object.keys(changes).filter((key) => (state)[key] !== (changes)[key]));
+  const changed = new Set(Object.keys(changes).filter((key) => state[key] !== changes[key]));
   if (!changed.size && !how.again) return;
   state = { ...state, ...changes };
   const method = how.push || changed.has("view") || changed.has("text") ? "pushState" : "replaceState";
@@ -76,11 +76,10 @@ export function setExtra(changes) {
 /** The address of a selection: what differs from the defaults. */
 export function write(selection) {
   const parts = new URLSearchParams();
-  for (const [key, value] of Object.entries(selection)) if (value !== (DEFAULTS)[key]) parts.set(key, String(value));
+  for (const [key, value] of Object.entries(selection)) if (value !== DEFAULTS[key]) parts.set(key, String(value));
   return parts.toString();
 }
 export function read(hash) {
-  
   const found = { ...DEFAULTS };
   for (const [key, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
     if (!(key in DEFAULTS)) continue;
@@ -97,7 +96,7 @@ export function restore(text = "") {
   const before = state;
   state = read(location.hash);
   state.text ||= text;
-  const changed = new Set(Object.keys(state).filter((key) => (state)[key] !== (before)[key]));
+  const changed = new Set(Object.keys(state).filter((key) => state[key] !== before[key]));
   for (const listener of listeners) listener(changed);
 }
 

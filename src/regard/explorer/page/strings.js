@@ -13,5 +13,3 @@ export async function speak(wanted) {
 export function t(key, gaps = {}) {
   return (table[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(gaps[name] ?? ""));
 }
-
-export const has = (key) => key in table;

@@ -15,7 +15,7 @@ const CARDS = { ...STREAM, ...ATTENTION };
 const lists = new WeakMap();
 
 /** The cards for this model, in its own order. */
-export function cardsOf(model) {
+function cardsOf(model) {
   if (lists.has(model)) return lists.get(model);
   const two = "target" in model.embeddings;
   const [first] = Object.keys(model.stacks);
