@@ -51,6 +51,9 @@ class TokenizerSettings(Section):
     vocabulary: Annotated[int, "token types, special tokens and bytes included", at_least(300)] = 10_000
     joint: Annotated[bool, "one vocabulary for both languages"] = True
     sample: Annotated[int, "sentences of each side that the tokenizer learns from", at_least(1)] = 500_000
+    tags: Annotated[
+        tuple[str, ...], "marks that no text can spell, one token each, put before a source; filled in where needed"
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

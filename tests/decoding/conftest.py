@@ -14,7 +14,8 @@ from regard.model.transformer import EncoderDecoder
 from regard.options import dump
 from regard.settings import DataSettings, ModelSettings, Settings, TokenizerSettings
 from regard.text.formats import Pair, Place
-from regard.text.tokenizer import BOS, EOS, PAD, Vocabularies
+from regard.text.tokenizer import Vocabularies
+from regard.text.vocabulary import BOS, EOS, PAD
 
 torch.set_num_threads(1)  # toys are too small to share; two threads would wait for each other
 

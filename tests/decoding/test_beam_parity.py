@@ -12,7 +12,8 @@ from regard.decoding.search import Hypothesis, beam_search, follow, highest, pow
 from regard.decoding.step import NextToken, TranslationStep
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
-from regard.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Specials
+from regard.text.tokenizer import Specials
+from regard.text.vocabulary import BOS, EOS, MASK, PAD, UNK
 
 from ..model.foreign import copy_marian
 

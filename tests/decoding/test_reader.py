@@ -20,7 +20,8 @@ from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
 from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, Contents, parameters, write_tensors, write_text
 from regard.options import dump
-from regard.text.tokenizer import BOS, EOS, MASK, PAD, Specials, Tokenizer
+from regard.text.tokenizer import Specials, Tokenizer
+from regard.text.vocabulary import BOS, EOS, MASK, PAD
 
 from .toys import TOKENIZER as VOCABULARY, toy
 

@@ -23,7 +23,8 @@ from regard.errors import InputError, SettingsError
 from regard.folder import Contents, choose_device, read_folder
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DecodingSettings, ModelSettings
-from regard.text.tokenizer import BOS, EOS, RESERVED, SPECIALS, Specials
+from regard.text.tokenizer import Specials
+from regard.text.vocabulary import BOS, EOS, RESERVED, SPECIALS
 
 from .conftest import CORPUS
 

@@ -15,7 +15,8 @@ from transformers.generation.logits_process import RepetitionPenaltyLogitsProces
 from regard.decoding.step import NextToken, WritingStep
 from regard.decoding.writer import Writer, Writing, first_stop, held_back, windows
 from regard.errors import InputError, SettingsError
-from regard.text.tokenizer import BOS, EOS, Specials
+from regard.text.tokenizer import Specials
+from regard.text.vocabulary import BOS, EOS
 
 from .toys import TOKENIZER, toy
 

@@ -20,7 +20,8 @@ from tokenizers import models
 from regard.errors import InputError, ModelError
 from regard.settings import TokenizerSettings
 from regard.text.corpus import Pair, Place
-from regard.text.tokenizer import BOS, EOS, MASK, PAD, RESERVED, SPECIALS, UNK, Tokenizer, Vocabularies
+from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.text.vocabulary import BOS, EOS, MASK, PAD, RESERVED, SPECIALS, UNK
 
 Kind = Literal["bpe", "unigram"]
 NAMES = ["Anna", "Boris", "Chloé", "Dmitri", "Émile", "Frieda", "Günther", "Håkon", "Ivo", "Jörg", "Kamal", "Lise"]
@@ -354,3 +355,19 @@ def test_other_processes_learn_the_same() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TOKENIZERS_PARALLELISM": parallel}
         done = subprocess.run([sys.executable, "-c", TRAIN, here], env=environment, capture_output=True, text=True)
         assert done.stdout.strip() == digest(), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_tags_are_tokens_that_no_text_spells_and_no_text_holds(kind: Literal["bpe", "unigram"], tmp_path: Path) -> None:
+    settings = TokenizerSettings(vocabulary=320, kind=kind, tags=("de", "made"))
+    texts = ["<tag:de> de <de> made", "a <tag:made> b"] * 5
+    Vocabularies(*2 * [Tokenizer.train(texts, settings)]).save(tmp_path / "tokenizer.json")
+    tokenizer = Vocabularies.load(tmp_path / "tokenizer.json").source
+    assert list(tokenizer.tags) == ["de", "made"]
+    assert sorted(tokenizer.tags.values()) == [tokenizer.size - 2, tokenizer.size - 1]
+    for text in texts:
+        ids = tokenizer.encode(text).ids
+        assert not set(ids) & set(tokenizer.tags.values())
+        assert tokenizer.decode([tokenizer.tags["de"], *ids]) == text
+    assert set(tokenizer.tags.values()) <= set(tokenizer.specials.unspeakable)
+    assert tokenizer.pieces([tokenizer.tags["de"]]) == ["<de>"]

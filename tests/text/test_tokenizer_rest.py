@@ -17,7 +17,8 @@ from regard.settings import DataSettings, TokenizerSettings
 from regard.text.doctor import Report
 from regard.text.formats import documents
 from regard.text.imported import ImportedTokenizer
-from regard.text.tokenizer import BOS, EOS, MASK, PAD, RESERVED, UNK, Specials, Tokenizer
+from regard.text.tokenizer import Specials, Tokenizer
+from regard.text.vocabulary import BOS, EOS, MASK, PAD, RESERVED, UNK
 
 from .test_tokenizer import CHINESE, NAMES, NASTY, THINGS, TOKENIZERS, VERBS, Kind
 

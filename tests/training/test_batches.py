@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import ModelError
-from regard.text.tokenizer import BOS, EOS, PAD, Specials
+from regard.text.tokenizer import Specials
+from regard.text.vocabulary import BOS, EOS, PAD
 from regard.training.batches import IGNORE, Examples, in_lengths, write_examples
 
 Pairs = list[tuple[list[int], list[int]]]

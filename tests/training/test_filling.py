@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from regard.errors import SettingsError
 from regard.folder import Contents, build_model
 from regard.model.transformer import Encoder
-from regard.text.tokenizer import BOS, EOS, MASK, PAD, Specials, Tokenizer, Vocabularies
+from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
+from regard.text.vocabulary import BOS, EOS, MASK, PAD
 from regard.training.batches import IGNORE
 from regard.training.filling import Filling, GapBatch
 

@@ -15,7 +15,8 @@ from regard.errors import DataError, SettingsError
 from regard.folder import TOKENIZER, read_settings
 from regard.text.formats import Place
 from regard.text.formats.documents import Part
-from regard.text.tokenizer import BOS, EOS, Vocabularies
+from regard.text.tokenizer import Vocabularies
+from regard.text.vocabulary import BOS, EOS
 from regard.training.events import Event, Note
 from regard.training.streams import Stream
 from regard.training.task import Request

@@ -16,7 +16,7 @@ from regard.explorer.anatomy import Anatomy
 from regard.explorer.requests import MissingError
 from regard.folder import TRAINING
 from regard.model.positions import RotaryPositions
-from regard.text.tokenizer import RESERVED
+from regard.text.vocabulary import RESERVED
 from regard.training.batches import Examples
 
 

@@ -18,7 +18,8 @@ from regard.interop.families import Config
 from regard.interop.sentencepiece import as_tokenizer, read_sentencepiece
 from regard.settings import DataSettings, Settings
 from regard.text.imported import ImportedTokenizer
-from regard.text.tokenizer import SPECIALS, Specials, Tokenizer, Vocabularies
+from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
+from regard.text.vocabulary import SPECIALS
 
 TOKENIZER, ABOUT, SPECIAL, ADDED = (
     "tokenizer.json",

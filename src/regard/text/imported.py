@@ -25,6 +25,7 @@ class ImportedTokenizer(Tokenizer):
 
     def __init__(self, model: tokenizers.Tokenizer, specials: Specials, size: int) -> None:
         self.model, self.specials, self.size = model, specials, size
+        self.tags = {}
         self._spells_bytes = "ByteLevel" in json.dumps(json.loads(model.to_str())["decoder"])
 
     @classmethod
@@ -38,7 +39,8 @@ class ImportedTokenizer(Tokenizer):
         return cls(model, specials, size)
 
     def to_json(self) -> str:
-        about = f'{{"specials": {json.dumps(asdict(self.specials))}, "size": {self.size}, '
+        specials = {name: value for name, value in asdict(self.specials).items() if name != "tags"}
+        about = f'{{"specials": {json.dumps(specials)}, "size": {self.size}, '
         return f'{about}"tokenizer": {self.model.to_str()}}}'
 
     def encode(self, text: str) -> Encoding:

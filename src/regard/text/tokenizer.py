@@ -8,9 +8,6 @@ cut, which is also why no text can spell a special token. Characters without a p
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -18,32 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, normalizers
 
 from regard.errors import InputError, ModelError
 from regard.settings import TokenizerSettings
 from regard.text.doctor import SURROGATE
 from regard.text.formats import Pair
+from regard.text.vocabulary import BOS, EOS, LETTER, MASK, PAD, RESERVED, SPECIALS, TAG, UNK, learn
 
-PAD, BOS, EOS, UNK, MASK = range(5)  # of vocabularies that were learnt here
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
-RESERVED = (*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256)))
-
-UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
-SYLLABLE = rf"[\p{{L}}\p{{M}}་&&[{UNSPACED}]]"
-LETTER = rf"[\p{{L}}\p{{M}}&&[^{UNSPACED}]]"
-CUTS = "|".join(
-    (
-        rf" ?{LETTER}[{LETTER}\x{{200C}}\x{{200D}}]*",  # a word with the space before it; joiners stay inside
-        rf"{SYLLABLE}[{SYLLABLE}\p{{M}}]*",  # a run of a script that is written without spaces
-        r" ?\p{N}",  # each digit alone, so that numbers are copied and not learnt by heart
-        r" ?[^\s\p{L}\p{M}\p{N}][^\s\p{L}\p{N}]*",  # punctuation and symbols, with the marks upon them
-        r"\s+(?!\S)",  # white space but for the last space, which belongs to the next word
-        r"\s+",
-    )
-)
-LONGEST_PIECE = 20  # characters
-COVERAGE = 0.9995  # share of the characters of the corpus that have pieces of their own
 MOST_CHARACTERS = 60_000_000  # of the corpus, held in memory while a vocabulary is learnt
 
 
@@ -67,11 +46,13 @@ class Specials:
     mask: int | None = MASK
     prompt: bool = True  # whether a text that is to be continued starts with `begin`
     between: int = 1  # how many ends stand between two texts (RoBERTa: 2)
+    tags: tuple[int, ...] = ()  # what a model is told beside a text
 
     @property
     def unspeakable(self) -> list[int]:
         """The ids that are never written, since they are part of no text."""
-        return sorted({i for i in (self.pad, self.begin, self.unknown, self.mask) if i is not None} - {self.end})
+        others = (self.pad, self.begin, self.unknown, self.mask, *self.tags)
+        return sorted({i for i in others if i is not None} - {self.end})
 
     def join(self, first: Sequence[int], second: Sequence[int] = ()) -> tuple[list[int], list[int]]:
         """One text or two as an encoder reads them, and the segment, 0 or 1, of every token."""
@@ -93,23 +74,23 @@ class Tokenizer:
         self._inner: tokenizers.Tokenizer | None = None  # the same, but that nothing is put before a text
         self.size = model.get_vocab_size()
         learnt = [model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
-        self._bytes = [b""] * len(SPECIALS) + [bytes([byte]) for byte in range(256)] + [p.encode() for p in learnt]
+        self.tags = {found[1]: i for i, piece in enumerate(learnt, len(RESERVED)) if (found := TAG.fullmatch(piece))}
+        if self.tags:
+            self.specials = Specials(tags=tuple(self.tags.values()))
+        texts = learnt[: len(learnt) - len(self.tags)]  # tags come last, and are part of no text
+        self._bytes = [b""] * len(SPECIALS) + [bytes([byte]) for byte in range(256)] + [p.encode() for p in texts]
+        self._bytes += [b""] * len(self.tags)
         self._shown = [
             *SPECIALS,
             *(f"⟨{byte:02X}⟩" for byte in range(256)),
-            *(p.replace(" ", "▁") for p in learnt),
+            *(p.replace(" ", "▁") for p in texts),
+            *(f"<{tag}>" for tag in self.tags),
         ]
 
     @classmethod
     def train(cls, texts: Iterable[str], settings: TokenizerSettings) -> Tokenizer:
         """The vocabulary that suits `texts`; the same texts always give the same."""
-        texts = list(texts)
-        room = settings.vocabulary - len(RESERVED)
-        alphabet = _alphabet(texts, room)
-        rare = re.compile(f"[^{re.escape(''.join(alphabet))}]+")
-        common = [rare.sub("\n", text) for text in texts]
-        learn = _learn_bpe if settings.kind == "bpe" else _learn_unigram
-        return cls(_around(learn(common, alphabet, room)))
+        return cls(learn(list(texts), settings))
 
     def encode(self, text: str) -> Encoding:
         """The subwords of `text`, without begin and end."""
@@ -240,123 +221,6 @@ def _sample(pairs: Iterable[Pair], limit: int, progress: Callable[[int], None] |
         if progress is not None and (number + 1) % 1000 == 0:
             progress(number + 1)
     return sources, targets
-
-
-def _alphabet(texts: Iterable[str], room: int) -> list[str]:
-    """The characters that deserve pieces: those that cover the corpus, at most half of `room`."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text)
-    ranked = sorted(counts.keys() - {" "}, key=lambda character: (-counts[character], character))
-    covered = accumulate(counts[character] for character in ranked)
-    enough = COVERAGE * (counts.total() - counts[" "])
-    needed = sum(1 for before in covered if before < enough) + 1
-    # A small alphabet is kept whole: its rare capitals begin words that are not rare.
-    return sorted([" ", *ranked[: min(max(needed, room // 32), room // 2)]])
-
-
-def _learn_bpe(texts: list[str], alphabet: list[str], room: int) -> models.BPE:
-    """Merges learnt from `texts` (Sennrich et al., 2016)."""
-    learnt = _byte_pairs(texts, alphabet, room)
-    pieces = [*RESERVED, *sorted(learnt["vocab"], key=learnt["vocab"].__getitem__)]
-    return models.BPE(
-        vocab={piece: token for token, piece in enumerate(pieces)},
-        merges=[(left, right) for left, right in learnt["merges"]],
-        unk_token=SPECIALS[UNK],
-        byte_fallback=True,
-    )
-
-
-def _learn_unigram(texts: list[str], alphabet: list[str], room: int) -> models.Unigram:
-    """Pieces and their log-probabilities (Kudo, 2018): of many candidates, those that would be missed most.
-
-    The candidates are byte-pair merges, and counts are those of the best cutting, where Kudo takes all
-    substrings and expected counts. The trainer of tokenizers follows Kudo, but its results vary from run
-    to run, and after our cuts it does not even consider whole words.
-    """
-    words = _words(texts)
-    scores = dict.fromkeys(_byte_pairs(texts, alphabet, 4 * room)["vocab"], -1.0)
-    scores, counts = _estimate(scores, words)
-    while len(scores) > room:
-        missed = {p: counts[p] * (scores[p] - _respell(p, scores)) for p in scores if len(p) > 1}
-        size = max(room, len(scores) * 3 // 4) - len(alphabet)
-        kept = [*alphabet, *sorted(missed, key=lambda piece: (-missed[piece], piece))[:size]]
-        scores, counts = _estimate({piece: scores[piece] for piece in kept}, words)
-    used = {piece: score for piece, score in scores.items() if counts[piece] or len(piece) == 1}
-    return _unigram(dict(sorted(used.items(), key=lambda item: (-item[1], item[0]))))
-
-
-def _estimate(scores: dict[str, float], words: dict[str, int]) -> tuple[dict[str, float], Counter[str]]:
-    """Log-probabilities that fit how `words` are best cut, and how often each piece is used in that."""
-    for _ in range(2):
-        counts = _count(_unigram(scores), words)
-        total = counts.total() + len(scores)
-        scores = {piece: round(math.log((counts[piece] + 1) / total), 4) for piece in scores}
-    return scores, counts
-
-
-def _count(model: models.Unigram, words: dict[str, int]) -> Counter[str]:
-    """How often each piece is used when `words` are cut."""
-    tokenizer = tokenizers.Tokenizer(model)
-    counts: Counter[int] = Counter()
-    texts = list(words)
-    for start in range(0, len(texts), 10_000):
-        batch = texts[start : start + 10_000]
-        for word, encoding in zip(batch, tokenizer.encode_batch_fast(batch, add_special_tokens=False), strict=True):
-            for token in encoding.ids:
-                counts[token] += words[word]
-    return Counter({model.id_to_token(token) or "": count for token, count in counts.items()})
-
-
-def _respell(piece: str, scores: dict[str, float]) -> float:
-    """The best log-probability of `piece` when it has to be spelt with shorter ones."""
-    best = [0.0]
-    for end in range(1, len(piece) + 1):
-        starts = range(end == len(piece), end)
-        best.append(max((best[s] + scores.get(piece[s:end], -math.inf) for s in starts), default=-math.inf))
-    return best[-1]
-
-
-def _unigram(scores: dict[str, float]) -> models.Unigram:
-    lowest = min(scores.values())
-    reserved = [(piece, lowest) for piece in RESERVED]
-    return models.Unigram([*reserved, *scores.items()], unk_id=UNK, byte_fallback=True)
-
-
-def _byte_pairs(texts: list[str], alphabet: list[str], size: int) -> Any:
-    """The JSON of byte-pair merges: at most `size` pieces, `alphabet` included."""
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        max_token_length=LONGEST_PIECE,
-        show_progress=False,
-    )
-    tokenizer = _around(models.BPE())
-    tokenizer.train_from_iterator(texts, trainer)
-    return json.loads(tokenizer.to_str())["model"]
-
-
-def _words(texts: list[str]) -> dict[str, int]:
-    """What `texts` are cut into before pieces are looked for, with counts."""
-    tokenizer = _around(models.BPE())
-    words: Counter[str] = Counter()
-    for text in texts:
-        normal = tokenizer.normalizer.normalize_str(text)
-        words.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
-    return words
-
-
-def _around(model: models.Model) -> tokenizers.Tokenizer:
-    """`model` with the steps before and after it, which are the same for every vocabulary."""
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizers.Sequence(  # "the" and " the" are the same word
-        [normalizers.Prepend(" "), normalizers.Replace(Regex(rf"\A (?={SYLLABLE})"), "")]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(CUTS), "isolated")
-    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    return tokenizer
 
 
 def _restore(content: Any, path: Path) -> Tokenizer:

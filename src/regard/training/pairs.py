@@ -113,10 +113,12 @@ class PairPreparation(Preparation):
         longest = self.settings.model.max_length
         limit = longest - 1  # one place is for the begin or the end
         size = max(vocabularies.source.size, vocabularies.target.size)
+        tags = vocabularies.source.tags
 
         def encoded() -> Iterator[tuple[list[int], list[int]]]:
             while chunk := list(islice(pairs, 5000)):
                 sources = vocabularies.source.encode_batch([pair.source for pair in chunk])
+                sources = [[*map(tags.__getitem__, pair.tags), *ids] for pair, ids in zip(chunk, sources, strict=True)]
                 targets = vocabularies.target.encode_batch([pair.target for pair in chunk])
                 for both in zip(sources, targets, strict=True):
                     if max(map(len, both)) <= limit:

@@ -23,3 +23,4 @@ class Pair:
     source: str
     target: str
     where: Place
+    tags: tuple[str, ...] = ()  # what the model is told beside the source (`TokenizerSettings.tags`)
