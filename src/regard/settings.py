@@ -162,6 +162,21 @@ class TrainingSettings(Section):
     )
     whole_words: Annotated[bool, "fill guesses whole words, not pieces of them"] = False
     label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = 0.1
+    r_drop: Annotated[
+        float,
+        "weight of the disagreement between two readings of each pair under different dropout (R-Drop; Liang et al., 2021, who take 5); 0: read once, at half the cost",
+        at_least(0),
+    ] = 0.0
+    subword_sampling: Annotated[
+        float,
+        "how wildly the training pairs are cut into subwords, anew every epoch: chance that a merge is left out (BPE-dropout; Provilkov et al., 2020), or flatness of the draw (unigram; Kudo, 2018); 0: always the same",
+        Bounds(0, 0.9),
+    ] = 0.0
+    ema: Annotated[
+        float,
+        "decay of the running mean of the weights (Polyak & Juditsky, 1992) that is evaluated and kept in their place; 0: none",
+        CHANCE,
+    ] = 0.0
     evaluate_every: Annotated[
         int, "updates between evaluations on the dev set, each with a checkpoint", at_least(1)
     ] = 500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from hypothesis import given, strategies as st
 from torch import nn
@@ -20,24 +21,26 @@ from regard.training.objectives import cross_entropy, fused_cross_entropy, trans
     st.booleans(),
     st.sampled_from([0.0, 0.1, 0.5]),
     st.floats(0.1, 30.0),
+    st.sampled_from([0.0, 5.0]),
 )
 def test_fused_and_readable_agree_on_loss_and_gradients(
-    rows: int, vocabulary: int, bias: bool, smoothing: float, size: float
+    rows: int, vocabulary: int, bias: bool, smoothing: float, size: float, agreement: float
 ) -> None:
     torch.manual_seed(rows)
+    rows *= 2 if agreement else 1
     states, labels = torch.randn(rows, 8) * size, torch.randint(vocabulary, (rows,))
     output = nn.Linear(8, vocabulary, bias)
     results = []
     for function in (cross_entropy, fused_cross_entropy):
         inputs = states.clone().requires_grad_()
         output.zero_grad()
-        total, surprise = function(inputs, output, labels, smoothing)
+        total, surprise = function(inputs, output, labels, smoothing, agreement)
         (total * 0.37).backward()
         results.append(
             [total, surprise, inputs.grad, *(p.grad.clone() for p in output.parameters() if p.grad is not None)]
         )
     for plain, fused in zip(*results, strict=True):
-        torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4 * max(1.0, agreement * size))
 
 
 def test_chunks_do_not_change_the_loss(monkeypatch: object) -> None:
@@ -67,8 +70,6 @@ def test_padding_does_not_count() -> None:
     ).eval()
     source, target = torch.tensor([[5, 6, 2]]), torch.tensor([[1, 7, 8]])
     labels = torch.tensor([[7, 8, 2]])
-    import numpy as np
-
     sizes = np.array([3, 3])
     alone = translation_loss(model, PairBatch(source, target, labels, None, sizes), 0.1)
     longer, keep = F.pad(source, (0, 4)), F.pad(torch.ones_like(source, dtype=torch.bool), (0, 4))
@@ -79,3 +80,21 @@ def test_padding_does_not_count() -> None:
     # and the sum is that of PyTorch's own loss over the three tokens
     logits = model(source, target, None)[0]
     torch.testing.assert_close(alone.total, F.cross_entropy(logits, labels[0], reduction="sum", label_smoothing=0.1))
+
+
+def test_two_readings_that_agree_cost_what_one_does_and_two_that_differ_cost_more() -> None:
+    torch.manual_seed(0)
+    batch = PairBatch(
+        torch.tensor([[5, 6, 2]]), torch.tensor([[1, 7, 8]]), torch.tensor([[7, 8, 2]]), None, np.array([3, 3])
+    )
+    shape = ModelSettings(width=16, heads=2, hidden=16, encoder_layers=1, decoder_layers=1, dropout=0.5)
+    model = EncoderDecoder(shape, 20, 20).eval()
+    once, twice = (translation_loss(model, batch, 0.1, agreement) for agreement in (0.0, 5.0))
+    torch.testing.assert_close(twice.total, once.total)
+    assert (twice.tokens, round(twice.surprise, 4)) == (once.tokens, round(once.surprise, 4))
+    model.train()
+    losses = []
+    for agreement in (1e-9, 5.0):
+        torch.manual_seed(1)
+        losses.append(translation_loss(model, batch, 0.1, agreement).total)
+    assert losses[1] > losses[0] + 0.01

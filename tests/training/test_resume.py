@@ -15,6 +15,7 @@ import pytest
 from .corpora import SMALL, write_reversals
 
 pytestmark = pytest.mark.slow
+GIVEN = {**SMALL, "training.threads": 2, "training.ema": 0.9, "training.r_drop": 1.0}
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["regard.training.trainer"])  # torch is loaded once, not for every victim
 
@@ -53,7 +54,7 @@ def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
         vars(folder_module)["save_file"] = save_file
     # killed before anything was on disk, there is nothing to resume, and nothing in the way either
     started = (folder / "training.new" / "request.json").exists() or (folder / "training").exists()
-    for event in resume(folder) if started else train(corpus, folder, overrides={**SMALL, "training.threads": 2}):
+    for event in resume(folder) if started else train(corpus, folder, overrides=GIVEN):
         if kind == "step" and isinstance(event, Progress) and event.step == moment:
             die()
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.model.dropout import drop
 from regard.model.observe import edited, see, watching
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
@@ -82,7 +83,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float
         context = attend_readably(query, key, value, bias)
         if edited():
             return context
-    if query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
+    long = query.shape[2] * key.shape[2] > SHORT
+    if query.device.type != "cpu" or (long and not dropout):
         if isinstance(bias, str):
             return F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
         return F.scaled_dot_product_attention(query, key, value, bias, dropout)
@@ -95,7 +97,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float
     else:
         rows = bias.expand(batch, heads, length, -1).flatten(0, 1)
         scores = torch.baddbmm(rows, query, key.mT, alpha=scale)
-    weights = F.dropout(scores.softmax(-1), dropout)
+    weights = drop(scores.softmax(-1), dropout)
     return torch.bmm(weights, value).unflatten(0, (batch, heads))
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.model.dropout import Dropout
 from regard.model.layers import ACTIVATIONS, build_norm
 from regard.model.observe import see
 from regard.settings import ModelSettings
@@ -37,7 +38,7 @@ class Pooler(nn.Module):
         super().__init__()
         self.dense = nn.Linear(settings.width, settings.width)
         self.activation = torch.tanh if settings.pooler == "tanh" else F.relu
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, first: Tensor) -> Tensor:
         """[B, D] -> [B, D]"""

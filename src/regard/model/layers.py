@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.model.attention import Attention, Bias, KeyValues
+from regard.model.dropout import Dropout
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
@@ -56,7 +57,7 @@ class Residual(nn.Module):
         super().__init__()
         self.pre = settings.norm == "pre"
         self.norm = build_norm(settings)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
@@ -80,7 +81,7 @@ class FeedForward(nn.Module):
         )
         self.fall = nn.Linear(settings.hidden, settings.width, settings.bias)
         self.activation = ACTIVATIONS[settings.activation]
-        self.dropout = nn.Dropout(settings.activation_dropout)
+        self.dropout = Dropout(settings.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, D] -> [B, T, D]"""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.model.attention import Bias, Cache, causal_mask, mask_bias
+from regard.model.dropout import Dropout
 from regard.model.heads import FillHead, Pooler, mean_state
 from regard.model.layers import Layer, build_norm, initialize
 from regard.model.observe import see
@@ -160,7 +161,7 @@ class Embedding(nn.Module):
         self.segments = nn.Embedding(settings.segments, settings.width) if settings.segments else None
         self.norm = build_norm(settings) if settings.embedding_norm else nn.Identity()
         dropout = settings.embedding_dropout
-        self.dropout = nn.Dropout(settings.dropout if dropout is None else dropout)
+        self.dropout = Dropout(settings.dropout if dropout is None else dropout)
 
     def forward(self, tokens: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
         """[B, T] -> [B, T, D]; the first token stands at position `start`."""

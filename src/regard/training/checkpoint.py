@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.errors import ModelError
 from regard.folder import assign, parameters, read_tensors, write_tensors
+from regard.training.mean import RunningMean
 
 STATE = "state.safetensors"
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means
@@ -41,9 +42,12 @@ class State:
         return [int(e["step"]) for e in order]
 
 
-def save_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
-    """Writes weights, moments and position in one atomic file."""
+def save_state(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, mean: RunningMean, state: State
+) -> None:
+    """Writes weights, their running mean, moments and position in one atomic file."""
     tensors = {f"model.{name}": tensor for name, tensor in parameters(model).items()}
+    tensors |= {f"mean.{name}": tensor for name, tensor in mean.values.items()}
     for name, parameter in model.named_parameters():
         for moment in MOMENTS:
             if moment in optimizer.state.get(parameter, {}):
@@ -51,8 +55,8 @@ def save_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer,
     write_tensors(folder / STATE, tensors, {"state": json.dumps(asdict(state))})
 
 
-def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> State:
-    """Puts a saved run back into the model and the optimizer; a fresh state if nothing was saved."""
+def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, mean: RunningMean) -> State:
+    """Puts a saved run back into the model, the optimizer and the mean; a fresh state if nothing was saved."""
     path = folder / STATE
     if not path.exists():
         return State()
@@ -66,6 +70,8 @@ def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer)
         group, _, rest = name.partition(".")
         groups.setdefault(group, {})[rest] = tensor
     assign(model, groups["model"], path)
+    for name, value in mean.values.items():  # switched on since, the mean starts from the weights of now
+        value.copy_(groups.get("mean", groups["model"]).get(name, mean.learning[name].data))
     if state.step:
         learning = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for name, parameter in model.named_parameters():

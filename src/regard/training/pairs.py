@@ -156,7 +156,8 @@ class Translating(Task):
 
     def loss(self, model: Model, batch: PairBatch, smoothing: float) -> Loss:
         assert isinstance(model, EncoderDecoder)
-        return translation_loss(model, batch, smoothing)
+        agreement = self.settings.training.r_drop if model.training else 0.0
+        return translation_loss(model, batch, smoothing, agreement)
 
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
         """BLEU and chrF of greedy translations of the first dev pairs, and one of them to look at."""

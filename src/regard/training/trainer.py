@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,11 @@ from regard.folder import (
     write_tensors,
     write_text,
 )
+from regard.model.dropout import masks_from
 from regard.options import dump
 from regard.settings import gather, resolve
 from regard.text.tokenizer import Vocabularies
+from regard.training import log
 from regard.training.adapters import adapt, merge, merged
 from regard.training.batches import Rows
 from regard.training.card import write_card
@@ -43,6 +45,7 @@ from regard.training.checkpoint import adopt, average, load_state, prune_snapsho
 from regard.training.events import Evaluation, Event, Finished, Prepared, Progress
 from regard.training.history import forget_after, remember
 from regard.training.machine import set_up_machine
+from regard.training.mean import RunningMean
 from regard.training.optimizer import build_optimizer, learning_rate
 from regard.training.prepare import NEW, READY, TASKS, claim, install, prepare, stored_request
 from regard.training.task import ABOUT, START, Batch, Request, Tell, require_metric
@@ -162,7 +165,8 @@ class Trainer:
             if self.settings.training.adapters:
                 adapt(self.model, self.settings.training.adapters, new)
         self.optimizer = build_optimizer(self.model, self.settings.training)
-        self.state = load_state(self.work, self.model, self.optimizer)
+        self.mean = RunningMean(self.model, self.settings.training.ema)
+        self.state = load_state(self.work, self.model, self.optimizer, self.mean)
         self.scaler = torch.amp.GradScaler(enabled=self.settings.training.precision == "float16")
         self.scaler.load_state_dict(self.state.scaler)
         self.planned: tuple[int, list[Rows]] | None = None
@@ -171,7 +175,7 @@ class Trainer:
     def run(self) -> Iterator[Event]:
         """Updates until the last step, until dev scores no longer rise, or until somebody says stop."""
         settings = self.settings.training
-        self.trim_log()
+        log.trim(self.folder / LOG, self.state.step)
         forget_after(self.folder, self.state.step)
         yield self.prepared()
         reason = self.reason_to_end()
@@ -180,10 +184,10 @@ class Trainer:
             progress = self.update()
             yield progress
             if progress.step % max(1, settings.evaluate_every // 10) == 0:
-                self.log(progress)
+                log.append(self.folder / LOG, progress)
             if progress.step % settings.evaluate_every == 0 or progress.step == settings.steps:
                 evaluation = self.evaluate()
-                self.log(evaluation)
+                log.append(self.folder / LOG, evaluation)
                 yield evaluation
             elif time.monotonic() - self.saved_at > SAVE_SECONDS:
                 self.save()
@@ -198,11 +202,11 @@ class Trainer:
         began = time.perf_counter()
         settings, state = self.settings.training, self.state
         batches = self.next_batches()
-        torch.manual_seed(settings.seed * 1_000_003 + state.step)  # dropout depends on the step alone
+        torch.manual_seed(settings.seed * 1_000_003 + state.step)  # dropout of a GPU depends on the step alone
         tokens = sum(batch.tokens for batch in batches)
         total = surprise = 0.0
-        for batch in batches:
-            with self.autocast():
+        for number, batch in enumerate(batches):
+            with masks_from(settings.seed, state.step, number), self.autocast():
                 loss = self.task.loss(self.model, batch, settings.label_smoothing)
             self.scaler.scale(loss.total / tokens).backward()
             total, surprise = total + loss.total.item(), surprise + loss.surprise
@@ -217,6 +221,7 @@ class Trainer:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad()
+        self.mean.update(state.step + 1)
         seconds = time.perf_counter() - began
         state.step, state.tokens, state.seconds = (
             state.step + 1,
@@ -272,14 +277,15 @@ class Trainer:
     def evaluate(self) -> Evaluation:
         """Dev loss and dev scores; saves the run, and the weights if they are the best so far."""
         settings, state = self.settings.training, self.state
-        scores, sample = self.dev_scores(len(state.evaluations))
-        state.evaluations.append({"step": state.step, **scores})
-        ranked = state.ranked(settings.metric)
-        best = ranked[0] == state.step
-        if state.step in ranked[: settings.average]:
-            write_tensors(snapshot_path(self.work, state.step), merged(self.model))
-        if best:
-            write_tensors(self.folder / WEIGHTS, merged(self.model))
+        with self.mean.in_place():
+            scores, sample = self.dev_scores(len(state.evaluations))
+            state.evaluations.append({"step": state.step, **scores})
+            ranked = state.ranked(settings.metric)
+            best = ranked[0] == state.step
+            if state.step in ranked[: settings.average]:
+                write_tensors(snapshot_path(self.work, state.step), merged(self.model))
+            if best:
+                write_tensors(self.folder / WEIGHTS, merged(self.model))
         self.save()
         prune_snapshots(self.work, ranked[: settings.average])
         shown = {name: scores[name] for name in self.task.prints}
@@ -303,7 +309,7 @@ class Trainer:
 
     def save(self) -> None:
         self.state.scaler = self.scaler.state_dict()
-        save_state(self.work, self.model, self.optimizer, self.state)
+        save_state(self.work, self.model, self.optimizer, self.mean, self.state)
         self.saved_at = time.monotonic()
 
     def reason_to_end(self) -> str:
@@ -338,7 +344,7 @@ class Trainer:
         finished = Finished(reason, True, state.step, state.seconds, scores)
         text = write_card(self.folder.name, self.settings, self.about, self.task.unit, self.model, finished)
         write_text(self.folder / CARD, text)
-        self.log(finished)
+        log.append(self.folder / LOG, finished)
         return finished
 
     def best_weights(self, steps: Sequence[int]) -> dict[str, Tensor]:
@@ -365,25 +371,6 @@ class Trainer:
             step=self.state.step,
             steps=self.settings.training.steps,
         )
-
-    def log(self, event: Event) -> None:
-        with (self.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"event": type(event).__name__, **asdict(event)}, ensure_ascii=False) + "\n")
-
-    def trim_log(self) -> None:
-        """Takes back what was logged after the checkpoint that this run goes on from."""
-        path = self.folder / LOG
-        if not path.exists():
-            return
-        kept = []
-        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue  # a line that a kill cut off
-            if event["step"] <= self.state.step and event["event"] != "Finished":
-                kept.append(line + "\n")
-        write_text(path, "".join(kept))
 
 
 def perplexity(surprise: float) -> float:
