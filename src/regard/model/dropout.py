@@ -22,7 +22,7 @@ _here = threading.local()  # the generator of each thread, while there is one
 def masks_from(*key: int) -> Iterator[None]:
     """Within it, this thread draws its masks from the stream of these numbers; outside, PyTorch draws them."""
     before = getattr(_here, "bits", None)
-    _here.bits = np.random.Philox(np.random.SeedSequence(key))
+    _here.bits = np.random.Philox(np.random.SeedSequence([len(key), *key]))  # (1, 0) is not (1,)
     try:
         yield
     finally:
