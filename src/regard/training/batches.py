@@ -20,6 +20,7 @@ from regard.errors import ModelError
 from regard.text.tokenizer import Specials
 
 Rows = NDArray[np.int64]
+Cut = tuple[NDArray[np.int32], NDArray[np.int64]]
 
 
 class Examples:
@@ -74,6 +75,34 @@ class Examples:
         order = np.lexsort((random.random(len(self), dtype=np.float32), targets, snake, step))
         longer = np.maximum(sources, targets)[order] + 1
         return shuffled(fill_batches(order, longer, batch_tokens), random)
+
+
+class Recut(Examples):
+    """The same pairs in other pieces (`text/sampling.py`); where a pair got too long for the model, in the usual ones.
+
+    Each side has its tokens end to end, and where each text starts.
+    """
+
+    def __init__(self, usual: Examples, source: Cut, target: Cut, specials: Specials, longest: int) -> None:
+        self.usual, self.source, self.target = usual, source, target
+        self.tags = [_leading(usual.pair(row)[0], specials.tags) for row in range(len(usual))] if specials.tags else []
+        lengths = np.stack([np.diff(source[1]), np.diff(target[1])], 1)
+        if self.tags:
+            lengths[:, 0] += [len(tags) for tags in self.tags]
+        self.kept = lengths.max(1) <= longest
+        self.lengths = np.where(self.kept[:, None], lengths, usual.lengths).astype(np.int32)
+
+    def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        if not self.kept[row]:
+            return self.usual.pair(row)
+        left, right = (tokens[starts[row] : starts[row + 1]] for tokens, starts in (self.source, self.target))
+        return (np.concatenate([self.tags[row], left]) if self.tags else left), right
+
+
+def _leading(tokens: NDArray[np.integer], tags: Sequence[int]) -> NDArray[np.integer]:
+    """The tags that stand before a source."""
+    count = next((i for i, token in enumerate(tokens.tolist()) if token not in tags), len(tokens))
+    return tokens[:count]
 
 
 def in_lengths(lengths: NDArray[np.integer], batch_tokens: int, random: np.random.Generator) -> list[Rows]:

@@ -61,6 +61,7 @@ class Evaluation:
     scores: dict[str, float]  # what the task measures beside the loss
     best: bool
     sample: list[tuple[str, str]]  # something to look at: lines of a label and a text
+    seconds: float = 0.0  # of updates so far
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.decoding.translator import Translator
@@ -17,8 +19,9 @@ from regard.model.transformer import EncoderDecoder
 from regard.settings import DataSettings, Settings
 from regard.text.corpus import Pair, read_pairs, split
 from regard.text.doctor import Report, clean, leaks, require_some
-from regard.text.tokenizer import Vocabularies
-from regard.training.batches import Examples, PairBatch, Rows, write_examples
+from regard.text.sampling import Sampler, WordTable
+from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.training.batches import Examples, PairBatch, Recut, Rows, write_examples
 from regard.training.events import Note, Stage
 from regard.training.objectives import translation_loss
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
@@ -142,13 +145,31 @@ class Translating(Task):
         super().__init__(work, settings, vocabularies, device)
         self.train, self.dev = Examples(work / "train"), Examples(work / "dev")
         self.specials = vocabularies.target.specials
+        self.current = self.train  # as cut in this epoch
 
     def plan(self, epoch: int) -> list[Rows]:
         training = self.settings.training
-        return self.train.plan(training.batch_tokens, training.seed, epoch)
+        if training.subword_sampling:
+            self.current = self.recut(np.random.default_rng([training.seed, epoch, 1]))
+        return self.current.plan(training.batch_tokens, training.seed, epoch)
+
+    def recut(self, random: np.random.Generator) -> Examples:
+        """The training pairs in other subwords."""
+        rate = self.settings.training.subword_sampling
+        cuts = [Sampler(tokenizer, rate).epoch(words, random) for tokenizer, words in self.words]
+        return Recut(self.train, cuts[0], cuts[1], self.specials, self.settings.model.max_length - 1)
+
+    @cached_property
+    def words(self) -> list[tuple[Tokenizer, WordTable]]:
+        """The words of both sides, which the tokens spell."""
+        found = []
+        for side, tokenizer in enumerate((self.vocabularies.source, self.vocabularies.target)):
+            texts = (tokenizer.decode(self.train.pair(row)[side].tolist()) for row in range(len(self.train)))
+            found.append((tokenizer, WordTable.build(texts, tokenizer)))
+        return found
 
     def batch(self, rows: Rows, update: int) -> Batch:
-        return self.train.batch(rows, self.specials).to(self.device)
+        return self.current.batch(rows, self.specials).to(self.device)
 
     def dev_batches(self) -> Iterator[Batch]:
         for rows in self.dev.plan(self.settings.training.batch_tokens, 0, 0):

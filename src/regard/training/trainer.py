@@ -289,7 +289,7 @@ class Trainer:
         self.save()
         prune_snapshots(self.work, ranked[: settings.average])
         shown = {name: scores[name] for name in self.task.prints}
-        return Evaluation(state.step, scores["loss"], perplexity(scores["loss"]), shown, best, sample)
+        return Evaluation(state.step, scores["loss"], perplexity(scores["loss"]), shown, best, sample, state.seconds)
 
     def dev_scores(self, number: int) -> tuple[dict[str, float], list[tuple[str, str]]]:
         """The loss on the dev set in nats a token, what else the task measures, and a sample to look at."""
