@@ -235,7 +235,7 @@ def test_later_wins(tmp_path: Path) -> None:
     path = tmp_path / "regard.toml"
     path.write_text('preset = "tiny"\n[model]\nhidden = 300\ndropout = 0.15\n')
     settings = load(path, {"model.dropout": "0.25", "training.seed": 7})
-    assert settings.model.norm == "post"  # nobody says otherwise
+    assert settings.model.tie == "all"  # nobody says otherwise
     assert settings.model.width == 128  # the preset
     assert settings.tokenizer.vocabulary == 8_000
     assert settings.model.hidden == 300  # the file

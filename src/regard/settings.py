@@ -164,12 +164,12 @@ class TrainingSettings(Section):
     label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = 0.1
     r_drop: Annotated[
         float,
-        "weight of the disagreement between two readings of each pair under different dropout (R-Drop; Liang et al., 2021, who take 5); 0: read once, at half the cost",
+        "weight of the disagreement of two readings under different dropout (R-Drop; Liang et al., 2021: 5), at twice the cost; 0: read once",
         at_least(0),
     ] = 0.0
     subword_sampling: Annotated[
         float,
-        "how wildly the training pairs are cut into subwords, anew every epoch: chance that a merge is left out (BPE-dropout; Provilkov et al., 2020), or flatness of the draw (unigram; Kudo, 2018); 0: always the same",
+        "chance that a merge is left out when pairs are cut anew each epoch (Provilkov et al., 2020; for unigram: Kudo, 2018); 0: always the same cut",
         Bounds(0, 0.9),
     ] = 0.0
     ema: Annotated[

@@ -28,6 +28,9 @@ SETTINGS = {
     "model.hidden": 256,
     "model.dropout": 0.0,
     "model.norm": "pre",
+    "model.norm_kind": "layer",
+    "model.activation": "relu",
+    "model.positions": "sinusoidal",
     "training.steps": 1800,
     "training.batch_tokens": 1024,
     "training.learning_rate": 0.002,
@@ -37,6 +40,8 @@ SETTINGS = {
     "training.evaluate_pairs": 200,
     "training.patience": 0,
     "training.average": 1,
+    "training.ema": 0.0,
+    "training.subword_sampling": 0.0,
     "training.history": 8,
 }
 

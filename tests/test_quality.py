@@ -1,0 +1,282 @@
+"""The recipes resolve, and the benchmark of quality runs from files to a report, on a corpus of forty pairs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import threading
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import plots, quality
+from benchmarks.plots import Line, draw, read_log, ticks
+from benchmarks.training import ROOT
+
+from regard.cli import build_parser
+from regard.errors import RegardError
+from regard.settings import load
+
+DATA = [folder for folder in (ROOT / "data", ROOT.parent / "shared" / "data") if (folder / "multi30k").is_dir()]
+TINY = {
+    "tokenizer.vocabulary": "300",
+    "model.width": "8",
+    "model.hidden": "8",
+    "model.heads": "2",
+    "model.encoder_layers": "1",
+    "model.decoder_layers": "1",
+    "training.batch_tokens": "300",
+    "training.steps": "4",
+    "training.warmup": "1",
+    "training.evaluate_every": "2",
+    "training.evaluate_pairs": "4",
+    "decoding.max_ratio": "0",
+}
+NUMBERS = "one two three four five six seven".split()  # noqa: SIM905
+SIGNATURES = {"tokenised": "case:lc|eff:no|tok:none", "raw": "case:mixed|eff:no|tok:13a"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty pairs under the names of Multi30k's files, and of a corpus without a test set."""
+    folder = tmp_path_factory.mktemp("data")
+    for corpus, names in (("multi30k", ("train", "val", "test_2016_flickr")), ("gettext-en-de", ("train", "dev"))):
+        (folder / corpus).mkdir()
+        for name in names:
+            rows = [f"{NUMBERS[i % 7]} {NUMBERS[i % 5]} [dogs] run | {i}" for i in range(40 if name == "train" else 25)]
+            for language in ("en", "de"):
+                texts = [row if language == "en" else " ".join(reversed(row.split())) for row in rows]
+                raw = "".join(f"{text.capitalize()}.\n" for text in texts)
+                (folder / corpus / f"{name}.{language}").write_text(raw)
+                (folder / corpus / f"{name}.lc.norm.tok.{language}").write_text("".join(f"{t} .\n" for t in texts))
+    return folder
+
+
+def arguments(data: Path, folder: Path, *more: str) -> list[str]:
+    settings = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
+    place = ["--output", str(folder / "kept"), "--report", str(folder / "docs" / "quality")]
+    return ["--data", str(data), "--threads", "1", *place, *settings, *more]
+
+
+def plan(data: Path, folder: Path, *more: str) -> list[quality.Run]:
+    return list(quality.planned(quality.parse_arguments(arguments(data, folder, *more))))
+
+
+# The recipes
+
+
+@pytest.mark.parametrize("name", quality.RECIPES)
+def test_a_recipe_resolves_and_names_its_own_command(name: str) -> None:
+    text = quality.RECIPES[name].read_text(encoding="utf-8")
+    settings = load(quality.RECIPES[name])
+    assert name.endswith(f"{settings.data.source}-{settings.data.target}")
+    commands = re.findall(r"^# regard (train .+)$", text, re.MULTILINE)
+    assert len(commands) == 1
+    given = build_parser().parse_args(shlex.split(commands[0]))
+    assert (ROOT / given.settings).samefile(quality.RECIPES[name])
+    dev = "val" if name.startswith("multi30k") else "dev"
+    for files, stem in ((given.files, "train"), (given.dev, dev)):
+        assert files == [f"DATA/{stem}.{language}" for language in (settings.data.source, settings.data.target)]
+    assert given.output == f"runs/{name}"
+
+
+def test_the_page_of_recipes_names_them_all_and_scores_are_published_of_some() -> None:
+    page = (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\]\(([\w-]+)\.toml\)", page)) == set(quality.RECIPES)
+    assert set(plots.PUBLISHED) < set(quality.RECIPES)
+
+
+@pytest.mark.skipif(not DATA, reason="the corpora are not here")
+@pytest.mark.parametrize("name", quality.RECIPES)
+def test_the_files_that_a_recipe_names_are_there(name: str) -> None:
+    for form in quality.forms_of(name):
+        assert quality.find_corpus(DATA[0], name, form, {}).dev in quality.RECIPES[name].read_text(encoding="utf-8")
+
+
+# The script
+
+
+def here(run: quality.Run) -> None:
+    assert quality.train(run, threading.Event())
+    quality.measure(run)
+
+
+@pytest.mark.slow
+def test_the_whole_script_from_files_to_the_report(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert quality.main(arguments(data, tmp_path, "--recipes", "gettext-en-de")) == 0
+    monkeypatch.setattr(quality, "carry_out", here)  # a process of its own for one run is enough of them
+    assert quality.main(arguments(data, tmp_path, "--recipes", "multi30k-en-de", "--curve")) == 0
+    page = (tmp_path / "docs" / "quality.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    runs = {(row[0], row[1], row[7]): row for row in rows if len(row) > 8 and row[2] == "seed 1"}
+    assert set(runs) == {
+        ("gettext-en-de", "raw", "dev"),
+        *(("multi30k-en-de", form, name) for form in ("tokenised", "raw") for name in ("val", "test_2016_flickr")),
+    }
+    assert all("(within 3,000,000)" in row[6] for (recipe, *_), row in runs.items() if recipe == "multi30k-en-de")
+    for form, signature in SIGNATURES.items():
+        line = next(line for line in page.splitlines() if line.startswith(f"- multi30k-en-de, {form}: BLEU"))
+        assert signature in line
+        assert ("chrF" in line) == (form == "raw")
+    assert "41.02" in page
+    assert "not reached" in page
+    assert "model.width = 8 instead of 128" in page.replace("&#95;", "_")
+    outputs = page.partition("## Outputs: gettext-en-de")[2]
+    assert outputs.count("&#91;dogs&#93; run &#124;") >= 20
+    pictures = re.findall(r"\]\((images/.+\.svg)\)", page)
+    assert len(pictures) == 3
+    for picture in pictures:
+        ElementTree.fromstring((tmp_path / "docs" / picture).read_text(encoding="utf-8"))  # noqa: S314 - our own
+    record = json.loads((tmp_path / "kept" / "multi30k-en-de.tokenised.1" / "scores.json").read_text())
+    assert set(record["curve"]) == {str(each["step"]) for each in record["evaluations"] if each["best"]}
+    (tmp_path / "docs" / "quality.md").unlink()
+    assert quality.main([*arguments(data, tmp_path), "--report-only"]) == 0
+    assert (tmp_path / "docs" / "quality.md").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_its_clock_is_used_again_and_can_be_adopted(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = plan(data, tmp_path, "--recipes", "multi30k-en-de", "--form", "raw", "--curve")
+    stop, write = threading.Event(), quality.Log.write
+
+    def stop_at_three(log: quality.Log, event: str, values: dict[str, Any]) -> None:
+        write(log, event, values)
+        if values.get("step") == 3:
+            stop.set()
+
+    monkeypatch.setattr(quality.Log, "write", stop_at_three)
+    assert not quality.train(run, stop)
+    before = read_log(run.log)
+    assert before[-1]["event"] == "Finished"
+    assert not before[-1]["complete"]
+    with run.log.open("a") as file:
+        file.write('\n{"event": "Progr')  # as a kill leaves it
+    assert quality.train(run, threading.Event())
+    log = read_log(run.log)
+    walls = [line["wall"] for line in log]
+    assert walls == sorted(walls)
+    assert walls[len(before)] >= before[-1]["wall"] > 0
+    assert [line["step"] for line in log if line["event"] == "Evaluation"] == [2, 4]
+    sessions = [line for line in log if line["event"] == "Session"]
+    assert len(sessions) == 2
+    assert sessions[0]["settings"]["training"]["seed"] == 1
+    assert sessions[0]["versions"]["sacrebleu"]
+    assert quality.train(run, threading.Event())  # complete: used again
+    assert read_log(run.log) == log
+    other = plan(data, tmp_path, "--recipes", "multi30k-en-de", "--form", "raw", "--set", "model.dropout=0.1")[0]
+    with pytest.raises(RegardError, match=r"model.dropout = 0.3 instead of 0.1: remove it"):
+        quality.train(other, threading.Event())
+
+    (adopted,) = plan(data, tmp_path, "--adopt", f"multi30k-en-de={run.model}")
+    assert (adopted.form, adopted.folder.name) == ("raw", "multi30k-en-de.raw.model")
+    quality.measure(adopted)
+    page = plots.write_report(tmp_path / "kept", tmp_path / "quality").read_text(encoding="utf-8")
+    assert re.search(r"\| model, seed 1 \| 4 \| – \| 0\.\d \|", page)
+    scores = (adopted.folder / "scores.json").stat().st_mtime_ns
+    monkeypatch.setattr(quality, "scores", None)  # nothing is scored twice
+    quality.measure(adopted)
+    assert (adopted.folder / "scores.json").stat().st_mtime_ns > scores
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--recipes", "multi30k-en-fr"], "multi30k/train.lc.norm.tok.fr is missing: put it there"),
+        (["--recipes", "tatoeba-en-zh"], "neither .*tatoeba-en-zh nor .*tatoeba is there: --data is the folder above"),
+        (["--recipes", "wmt"], "there is no recipe wmt: use gettext-en-de, "),
+        (["--adopt", "multi30k-en-de"], "write RECIPE=FOLDER"),
+        (["--adopt", "gettext-en-de:tokenised=x"], "write RECIPE=FOLDER"),
+        (["--adopt", "multi30k-en-de=nowhere"], "nowhere: no finished training is logged there"),
+        (["--recipes", "gettext-en-de", "--set", "model.widht=8"], "did you mean model.width"),
+        (["--report-only"], "nothing is measured yet"),
+    ],
+)
+def test_what_is_missing_is_told_before_anything_is_trained(
+    data: Path, tmp_path: Path, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert quality.main(arguments(data, tmp_path, *words)) == 2
+    assert re.search(f"^error: .*{told}", capsys.readouterr().err)
+    assert not (tmp_path / "kept").exists()
+
+
+# The report
+
+
+def record(seed: int, test: float, dev: float, curve: dict[str, float], wall: float | None = 1.0) -> plots.Record:
+    def clock(step: int) -> float | None:
+        return None if wall is None else 70.0 * step * wall
+
+    scores = {name: {"BLEU": {"value": value, "signature": "s"}} for name, value in (("val", dev), ("test", test))}
+    evaluations = [
+        {"step": step, "wall": clock(step), "seconds": 60.0 * step, "scores": {"bleu": 39.0 + step}, "best": step != 2}
+        for step in (1, 2, 3)
+    ]
+    return {
+        "recipe": "multi30k-en-de",
+        "form": "tokenised",
+        "name": f"multi30k-en-de.tokenised.{seed}",
+        "seed": seed,
+        "adopted": wall is None,
+        "differences": [],
+        "parameters": 3_000_001,
+        "step": 3,
+        "wall": clock(3),
+        "seconds": 180.0,
+        "sets": scores,
+        "dev": "val",
+        "tests": ["test"],
+        "evaluations": evaluations,
+        "curve": curve,
+        "samples": [],
+        "machine": None,
+        "decoding": {"beam": 5, "length_penalty": 0.6},
+    }
+
+
+def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_path: Path) -> None:
+    records = [
+        record(1, test=42.0, dev=40.0, curve={"1": 40.9, "3": 41.5}),
+        record(2, test=41.0, dev=41.0, curve={"1": 40.9, "3": 40.95}),
+        record(3, test=40.0, dev=39.0, curve={"3": 41.5}),
+        record(4, test=40.0, dev=39.0, curve={}, wall=None),
+    ]
+    for each in records:
+        (tmp_path / each["name"]).mkdir()
+        (tmp_path / each["name"] / "scores.json").write_text(json.dumps(each))
+    page = plots.write_report(tmp_path, tmp_path / "quality").read_text(encoding="utf-8")
+    assert "| multi30k-en-de | tokenised | test | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.02 |" in page
+    assert "| multi30k-en-de | seed 1 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page
+    assert "| multi30k-en-de | seed 2 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page  # the final weights
+    assert "| multi30k-en-de | seed 3 | 41.0 | 2.3 (2.0) | not kept (`--curve`) |" in page
+    assert "| multi30k-en-de | 4, seed 4 | 41.0 | – (2.0) | not kept (`--curve`) |" in page
+    assert "3,000,001 (**more than** 3,000,000)" in page
+    assert "minutes of updates" in (tmp_path / "images" / "quality-multi30k-en-de-tokenised.svg").read_text()
+
+
+def test_text_in_the_report_is_never_markdown() -> None:
+    assert plots.plain("a|b `c` [d](e) _f_ <g> & *h*") == (
+        "a&#124;b &#96;c&#96; &#91;d&#93;(e) &#95;f&#95; &lt;g&gt; &amp; &#42;h&#42;"
+    )
+
+
+# The plots
+
+
+def test_ticks_are_round_and_enclose_the_values() -> None:
+    assert ticks(23.1, 41.6) == [20, 25, 30, 35, 40, 45]
+    assert ticks(0.0, 51.0) == [0, 10, 20, 30, 40, 50, 60]
+    assert ticks(7.0, 7.0)[0] <= 7.0 < ticks(7.0, 7.0)[-1]
+
+
+def test_a_plot_is_well_formed_and_has_no_background() -> None:
+    lines = [Line("a < b", [(1.0, 20.0), (2.0, 30.0)]), Line("dev", [(1.0, 10.0)], 1, dashed=True)]
+    picture = draw("x & y", "minutes", "BLEU", lines, ("published: 41.02", 41.02))
+    root = ElementTree.fromstring(picture)  # noqa: S314 - our own
+    words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"x & y", "minutes", "BLEU", "a < b", "dev", "published: 41.02"} <= set(words)
+    assert not list(root.iter("{http://www.w3.org/2000/svg}rect"))
+    assert not re.search("black|white|#000|#fff", picture)
