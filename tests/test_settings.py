@@ -234,12 +234,12 @@ def test_later_wins(tmp_path: Path) -> None:
     """Defaults, then the preset, then the file, then the overrides."""
     path = tmp_path / "regard.toml"
     path.write_text('preset = "tiny"\n[model]\nhidden = 300\ndropout = 0.15\n')
-    settings = load(path, {"model.dropout": "0.25", "training.seed": 7})
+    settings = load(path, {"model.dropout": "0.35", "training.seed": 7})
     assert settings.model.tie == "all"  # nobody says otherwise
     assert settings.model.width == 128  # the preset
-    assert settings.tokenizer.vocabulary == 8_000
+    assert settings.tokenizer.vocabulary == 6_000
     assert settings.model.hidden == 300  # the file
-    assert settings.model.dropout == 0.25  # the flag
+    assert settings.model.dropout == 0.35  # the flag
     assert settings.training.seed == 7
     assert settings.preset == "tiny"
 
