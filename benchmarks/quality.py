@@ -1,0 +1,348 @@
+"""Quality on small data: trains the recipes, scores them with sacrebleu, and writes a report with plots.
+
+python benchmarks/quality.py --data PATH    (PATH holds multi30k/, tatoeba-en-zh/ and gettext-en-de/; see README.md)
+
+Every run has a process and a folder of its own, .bench/quality/NAME. Stopped or killed, it goes on with the same
+command; complete, it is used again. Weights are chosen on the dev set alone: nothing looks at a test set before a
+run is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import multiprocessing
+import os
+import shlex
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
+from benchmarks.plots import course, finished, read_log, write_report
+from benchmarks.training import ROOT, describe_machine
+from regard.cli.evaluate import read_text
+from regard.cli.train import with_interrupts
+from regard.errors import InputError, RegardError
+from regard.settings import Settings, gather, resolve
+
+RECIPES = {path.stem: path for path in sorted((ROOT / "recipes").glob("*.toml"))}
+FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and what stands before the language in the names of their files
+OF_THE_RUN = ("seed", "threads", "device")  # settings in which runs of one recipe may differ
+SAMPLES = 20
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The files of a recipe in one form."""
+
+    folder: Path
+    suffix: str
+    languages: tuple[str, str]
+
+    def pair(self, name: str) -> tuple[Path, Path]:
+        source, target = (self.folder / f"{name}{self.suffix}.{language}" for language in self.languages)
+        return source, target
+
+    @property
+    def dev(self) -> str:
+        return "val" if self.pair("val")[0].is_file() else "dev"
+
+    @property
+    def tests(self) -> list[str]:
+        """The test sets of which both sides are there; the oldest, whose scores are published, first."""
+        found = (path.name.split(".")[0] for path in self.folder.glob(f"test*{self.suffix}.{self.languages[1]}"))
+        return sorted(name for name in set(found) if all(path.is_file() for path in self.pair(name)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of a recipe and what it is scored on; `adopted` is a model that was trained elsewhere."""
+
+    recipe: str
+    form: str
+    corpus: Corpus
+    overrides: dict[str, str]
+    folder: Path
+    threads: int | None
+    curve: bool
+    command: str
+    adopted: Path | None = None
+
+    @property
+    def model(self) -> Path:
+        return self.adopted or self.folder / "model"
+
+    @property
+    def log(self) -> Path:
+        return (self.adopted or self.folder) / "log.jsonl"
+
+    def differences(self, found: Settings, overrides: dict[str, str] | None = None) -> list[str]:
+        """Where the settings of a model are not those of the recipe."""
+        wanted = asdict(resolve(gather(RECIPES[self.recipe], overrides), found.preset))
+        return [
+            f"{table}.{key} = {value} instead of {wanted[table][key]}"
+            for table in ("data", "tokenizer", "model", "training", "decoding")
+            for key, value in asdict(found)[table].items()
+            if value != wanted[table][key] and key not in OF_THE_RUN
+        ]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    arguments = parse_arguments(words)
+    try:
+        if not arguments.report_only:
+            for run in list(planned(arguments)):  # all of them are checked before the first begins
+                carry_out(run)
+        page = write_report(arguments.output, arguments.report)
+    except RegardError as error:
+        say(f"error: {error}")
+        return 2
+    except KeyboardInterrupt:
+        say("stopped: the same command goes on")
+        return 130
+    say(f"written to {page}")
+    return 0
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with a folder for each corpus")
+    parser.add_argument("--recipes", help=f"some of {','.join(RECIPES)}; default: all, or none with --adopt")
+    parser.add_argument("--form", choices=[*FORMS, "both"], default="both", help="of Multi30k's text; default: both")
+    parser.add_argument("--seeds", default="1", help="a run for each; default: 1")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting over the recipe's")
+    parser.add_argument("--threads", type=int, help="default: all cores")
+    parser.add_argument("--curve", action="store_true", help="keep the best weights of every moment and score them too")
+    parser.add_argument("--adopt", action="append", default=[], metavar="RECIPE[:FORM]=FOLDER", help="a trained model")
+    parser.add_argument("--output", type=Path, default=ROOT / ".bench" / "quality", help="default: .bench/quality")
+    parser.add_argument("--report", type=Path, default=ROOT / "docs" / "quality", help="default: docs/quality")
+    parser.add_argument("--report-only", action="store_true", help="write the report on the runs that are there")
+    arguments = parser.parse_args(words)
+    arguments.command = shlex.join(["python", "benchmarks/quality.py", *(sys.argv[1:] if words is None else words)])
+    return arguments
+
+
+def planned(arguments: argparse.Namespace) -> Iterator[Run]:
+    """The runs that the command line asks for, their files checked."""
+    if arguments.data is None:
+        raise InputError("give --data, the folder that holds multi30k/, tatoeba-en-zh/ and gettext-en-de/")
+    common = {"threads": arguments.threads, "curve": arguments.curve, "command": arguments.command}
+    threads = [f"training.threads={arguments.threads}"] if arguments.threads else []
+    overrides = dict(setting.partition("=")[::2] for setting in [*arguments.set, *threads])
+    for recipe in (arguments.recipes or ("" if arguments.adopt else ",".join(RECIPES))).split(","):
+        forms = [form for form in forms_of(recipe) if arguments.form in (form, "both")] if recipe else []
+        for form, seed in ((form, seed) for form in forms for seed in arguments.seeds.split(",")):
+            given = {**overrides, "training.seed": seed}
+            corpus, folder = find_corpus(arguments.data, recipe, form, given), f"{recipe}.{form}.{seed}"
+            yield Run(recipe, form, corpus, given, arguments.output.resolve() / folder, **common)
+    for adoption in arguments.adopt:
+        name, _, path = adoption.partition("=")
+        recipe, _, form = name.partition(":")
+        if not path or form not in (*forms_of(recipe), ""):
+            raise InputError(f"--adopt {adoption}: write RECIPE=FOLDER, or RECIPE:FORM=FOLDER with tokenised or raw")
+        model = Path(path).resolve()
+        if not finished(read_log(model / "log.jsonl")):
+            raise InputError(f"{path}: no finished training is logged there: regard train --resume {path}")
+        form = form or form_of(model)
+        corpus, folder = find_corpus(arguments.data, recipe, form, {}), f"{recipe}.{form}.{model.name}"
+        yield Run(recipe, form, corpus, {}, arguments.output.resolve() / folder, **common, adopted=model)
+
+
+def forms_of(recipe: str) -> list[str]:
+    if recipe not in RECIPES:
+        raise InputError(f"there is no recipe {recipe}: use {', '.join(RECIPES)}")
+    return list(FORMS) if recipe.startswith("multi30k") else ["raw"]
+
+
+def form_of(model: Path) -> str:
+    """The form of the text that a model was trained on, which its request tells."""
+    request = model / "training" / "request.json"
+    if not request.is_file():
+        raise InputError(f"{request} is gone: name the form of the text, --adopt RECIPE:FORM={model}")
+    files = json.loads(request.read_text(encoding="utf-8"))["files"]
+    return "tokenised" if FORMS["tokenised"] in Path(files[0]).name else "raw"
+
+
+def find_corpus(data: Path, recipe: str, form: str, overrides: dict[str, str]) -> Corpus:
+    """The corpus of a recipe: in the folder of its name, or of the first word of its name."""
+    settings = resolve(gather(RECIPES[recipe], overrides))
+    folders = [data / recipe, data / recipe.partition("-")[0]]
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None:
+        raise InputError(f"neither {folders[0]} nor {folders[1]} is there: --data is the folder above them")
+    corpus = Corpus(folder.resolve(), FORMS[form], (settings.data.source, settings.data.target))
+    for path in (*corpus.pair("train"), *corpus.pair(corpus.dev)):
+        if not path.is_file():
+            raise InputError(f"{path} is missing: put it there, or choose others with --recipes and --form")
+    return corpus
+
+
+def carry_out(run: Run) -> None:
+    """Trains and scores in a process of its own, which is asked to save and end when we end."""
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(run,))
+    process.start()
+    try:
+        process.join()
+    finally:
+        process.terminate()  # which one that has ended does not feel
+        process.join()
+    if process.exitcode == 130:
+        raise KeyboardInterrupt
+    if process.exitcode:
+        raise InputError(f"{run.folder.name} failed, for the reason above")
+
+
+def work(run: Run) -> None:
+    stop = threading.Event()
+    with_interrupts(stop)
+    try:
+        if run.adopted is None and not train(run, stop):
+            sys.exit(130)
+        for number in (signal.SIGINT, signal.SIGTERM):  # scores need no saving
+            signal.signal(number, signal.SIG_DFL)
+        measure(run)
+    except RegardError as error:
+        say(f"error: {error}")
+        sys.exit(2)
+
+
+# Training
+
+
+class Log:
+    """What happens in a run, a JSON object a line, with the seconds since its start: those of all its sessions."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = read_log(path)
+        self.path, self.before, self.began = path, lines[-1]["wall"] if lines else 0.0, time.monotonic()
+
+    def write(self, event: str, values: dict[str, Any]) -> None:
+        wall = round(self.before + time.monotonic() - self.began, 2)
+        with self.path.open("a", encoding="utf-8") as file:  # first a new line, as a kill may have cut off the last one
+            file.write("\n" + json.dumps({"event": event, "wall": wall, **values}, ensure_ascii=False))
+
+
+def train(run: Run, stop: threading.Event) -> bool:
+    """Trains, or goes on, until the run is complete; false if it was stopped before."""
+    from regard.folder import TRAINING, WEIGHTS, read_settings
+    from regard.training import events as told, trainer
+    from regard.training.checkpoint import snapshot_path
+    from regard.training.prepare import NEW, REQUEST
+
+    prepared = (run.model / TRAINING).exists()
+    if prepared and (others := run.differences(read_settings(run.model), run.overrides)):
+        raise RegardError(f"{run.folder}: has {'; '.join(others)}: remove it, or choose another --output")
+    if finished(read_log(run.log)):
+        return True
+    log, complete = Log(run.log), False
+    if prepared or (run.model / NEW / REQUEST).exists():
+        threads = {"training.threads": run.threads} if prepared and run.threads else None
+        events = trainer.resume(run.model, overrides=threads, stop=stop)
+    else:
+        files, dev = run.corpus.pair("train"), run.corpus.pair(run.corpus.dev)
+        recipe = RECIPES[run.recipe]
+        events = trainer.train(files, run.model, dev=dev, settings_file=recipe, overrides=run.overrides, stop=stop)
+    every = 1
+    for event in events:
+        if isinstance(event, told.Prepared):
+            settings = read_settings(run.model)
+            every = max(1, settings.training.evaluate_every // 10)
+            log.write("Session", describe_session(run) | {"settings": asdict(settings)})
+            say(f"{run.folder.name}: {event.parameters:,} parameters, update {event.step:,} of {event.steps:,}")
+        elif isinstance(event, told.Evaluation):
+            if run.curve and event.best:  # before the log tells of it: what is logged is there
+                (run.folder / "curve").mkdir(exist_ok=True)
+                shutil.copyfile(run.model / WEIGHTS, snapshot_path(run.folder / "curve", event.step))
+            say(f"{run.folder.name}: update {event.step:,}, dev BLEU {event.scores['bleu']:.2f} (greedy)")
+        elif isinstance(event, told.Note):
+            say(f"{run.folder.name}: {event.text}")
+        elif isinstance(event, told.Finished):
+            complete = event.complete
+        if not isinstance(event, told.Stage) and (not isinstance(event, told.Progress) or event.step % every == 0):
+            log.write(type(event).__name__, asdict(event))
+    return complete
+
+
+def describe_session(run: Run) -> dict[str, Any]:
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    versions = {package: version(package) for package in ("regard", "torch", "tokenizers", "sacrebleu")}
+    machine = {**describe_machine(), "load_average": os.getloadavg()[0]}
+    return {"date": date, "command": run.command, "machine": machine, "versions": versions}
+
+
+# Scoring
+
+
+def measure(run: Run) -> None:
+    """Scores a finished model; what was scored before stays, as long as the weights are the same."""
+    import torch
+
+    from regard.decoding.translator import Translator
+    from regard.folder import SETTINGS, WEIGHTS, assign, choose_device, read_folder, read_tensors, write_text
+
+    torch.set_num_threads(run.threads or torch.get_num_threads())
+    contents = read_folder(run.model, choose_device("auto"))
+    translator, kept = Translator(contents), run.folder / "scores.json"
+    weights = hashlib.sha256((run.model / WEIGHTS).read_bytes() + (run.model / SETTINGS).read_bytes()).hexdigest()
+    record = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    if record.get("weights") != weights:
+        record = {"weights": weights, "sets": {}, "curve": {}, "samples": []}
+    corpus, settings, size = run.corpus, contents.settings, sum(each.numel() for each in contents.model.parameters())
+    record |= course(read_log(run.log)) | {"recipe": run.recipe, "form": run.form, "name": run.folder.name}
+    record |= {"adopted": run.adopted is not None, "differences": run.differences(settings)}
+    record |= {"seed": settings.training.seed, "parameters": size, "decoding": asdict(settings.decoding)}
+    record |= {"dev": corpus.dev, "tests": corpus.tests}
+
+    def score(name: str, what: str) -> tuple[list[list[str]], dict[str, Any]]:
+        source, reference = (read_text(path) for path in corpus.pair(name))
+        say(f"{run.folder.name}: translating {name} with {what}")
+        output = [translation.text for translation in translator.translate(source)]
+        return [list(lines) for lines in zip(source, output, reference, strict=True)], scores(output, reference, run)
+
+    for name in (corpus.dev, *corpus.tests):
+        if name not in record["sets"]:
+            lines, record["sets"][name] = score(name, "the final weights")
+            if name == corpus.dev:
+                record["samples"] = lines[:: max(1, len(lines) // SAMPLES)][:SAMPLES]
+        write_text(kept, json.dumps(record, ensure_ascii=False))
+    for path in sorted((run.folder / "curve").glob("step-*")) if corpus.tests else []:
+        step = str(int(path.stem.removeprefix("step-")))
+        if step not in record["curve"]:
+            assign(contents.model, read_tensors(path)[0], path)
+            record["curve"][step] = score(corpus.tests[0], f"the weights of update {step}")[1]["BLEU"]["value"]
+            write_text(kept, json.dumps(record, ensure_ascii=False))
+
+
+def scores(output: Sequence[str], reference: Sequence[str], run: Run) -> dict[str, Any]:
+    """BLEU as it is published of lower-cased tokens, or BLEU and chrF of the text as people write it."""
+    from sacrebleu import BLEU, CHRF
+
+    if run.form == "tokenised":
+        metrics: dict[str, Any] = {"BLEU": BLEU(tokenize="none", lowercase=True, force=True)}
+    else:
+        metrics = {"BLEU": BLEU(trg_lang=run.corpus.languages[1], force=True), "chrF": CHRF()}
+    return {
+        name: {"value": metric.corpus_score(output, [reference]).score, "signature": str(metric.get_signature())}
+        for name, metric in metrics.items()
+    }
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a run is asked to save
+    sys.exit(main())
