@@ -97,8 +97,10 @@ def any_settings(draw: st.DrawFn) -> Settings:
         flat["model.width"] = 2 * heads * draw(st.integers(1, 100))
     if flat["model.pooler"] == "none":
         flat["model.next_sentence"] = False
+    flat["data.directions"] = draw(st.sampled_from([(), ("en-de",), ("en-pt_BR", "pt_BR-en")]))
     if not flat["tokenizer.joint"]:
         flat["model.tie"] = draw(st.sampled_from(["output", "none"]))
+        flat["data.directions"] = ()
     return build(Settings, tables(flat))
 
 

@@ -6,6 +6,7 @@ work, `presets.py` has the presets.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -28,8 +29,14 @@ class DataSettings(Section):
 
     source: Annotated[str, "language of the source side, e.g. en"] = "source"
     target: Annotated[str, "language of the target side, e.g. de"] = "target"
+    directions: Annotated[
+        tuple[str, ...],
+        "several directions in one model, e.g. en-de,en-fr,de-en (Johnson et al., 2017); none: from source to target",
+    ] = ()
     dev_pairs: Annotated[
-        int | None, "pairs or labelled texts split off as dev set when none is given; none: by corpus size", at_least(1)
+        int | None,
+        "pairs (of each direction) or labelled texts split off as dev set when none is given; none: by corpus size",
+        at_least(1),
     ] = None
     documents: Annotated[
         Literal["file", "paragraph", "line"],
@@ -39,6 +46,18 @@ class DataSettings(Section):
     labels: Annotated[tuple[str, ...], "the labels of a classifier; filled in from its data"] = ()
     max_characters: Annotated[int, "pairs with a longer side are dropped", at_least(1)] = 2000
     undecodable: Annotated[Literal["error", "drop"], "what to do with a line that is not UTF-8"] = "error"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.directions:
+            found = re.fullmatch(r"(\w+)-(\w+)", name)
+            if found is None or found[1] == found[2]:
+                raise SettingsError(
+                    f"data.directions: {name!r} is not a direction: write two languages with one hyphen between, such "
+                    "as en-de; a region or a script goes after an underscore, as in en-pt_BR"
+                )
+            if self.directions.count(name) > 1:
+                raise SettingsError(f"data.directions: {name} is there twice")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,6 +302,8 @@ class Settings(Section):
                 f"model.tie = {self.model.tie} shares the source and target tables, which needs "
                 "tokenizer.joint = true: set model.tie to output or none"
             )
+        if self.data.directions and not self.tokenizer.joint:
+            raise SettingsError("data.directions need one vocabulary for all languages: set tokenizer.joint to true")
 
 
 def load(path: Path | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None) -> Settings:

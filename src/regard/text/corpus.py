@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heappush, heappushpop
@@ -11,11 +11,16 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Pair as Pair, Place as Place, jsonl, plain, tsv
+from regard.text.formats import Pair as Pair, Place as Place, aligned, jsonl, plain, tsv
 
 
 def read_pairs(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
-    """The pairs of two plain files, a .tsv or a .jsonl, each gzipped or not; `clean` comes next."""
+    """The pairs of two plain files, a .tsv or a .jsonl, each gzipped or not; `clean` comes next.
+
+    Of several directions, the pairs of any number of such files.
+    """
+    if data.directions:
+        return aligned.read(files, data, report)
     match [Path(path.name.removesuffix(".gz")).suffix for path in files]:
         case [".tsv"]:
             return tsv.read(files[0], data, report)
@@ -23,9 +28,11 @@ def read_pairs(files: Sequence[Path], data: DataSettings, report: Report) -> Ite
             return jsonl.read(files[0], data, report)
         case [left, right] if not {left, right} & {".tsv", ".jsonl"}:
             return plain.read(files[0], files[1], data, report)
+    several = ",".join(map(str, aligned.possible(files)[:12]))
     raise DataError(
         f"cannot read pairs from {' and '.join(map(str, files)) or 'no file'}: give two plain text files, of which "
         "line n of the one translates line n of the other, or one .tsv or one .jsonl (each may end in .gz)"
+        + (f"; or name the directions to learn, of these: --directions {several}" if len(files) > 2 and several else "")
     )
 
 
@@ -46,10 +53,25 @@ def split(sources: Iterable[str], dev_pairs: int | None, total: int) -> DevSplit
 
     Taken are the sources with the smallest hashes, so that adding pairs to a corpus moves few others.
     """
+    return split_each((("", source) for source in sources), dev_pairs, {"": total})
+
+
+def split_each(sources: Iterable[tuple[str, str]], dev_pairs: int | None, totals: Mapping[str, int]) -> DevSplit:
+    """The same for each of some parts, whose names come with the sources; what is held out of one is out of all."""
+    wanted = {name: _wanted(dev_pairs, total) for name, total in totals.items()}
+    counts = _smallest(sources, {name: 2 * count + 16 for name, count in wanted.items()})
+    splits = [_choose(counts[name], wanted[name]) for name in totals]
+    return DevSplit(frozenset().union(*(each.keys for each in splits)), sum(each.pairs for each in splits))
+
+
+def _wanted(dev_pairs: int | None, total: int) -> int:
     if dev_pairs is None:
         dev_pairs = min(max(50, total // 50), 1000, total // 10)
-    wanted = max(1, min(dev_pairs, total - 1))
-    counts = _smallest(sources, 2 * wanted + 16)
+    return max(1, min(dev_pairs, total - 1))
+
+
+def _choose(counts: dict[int, int], wanted: int) -> DevSplit:
+    """About so many pairs, of those that have the smallest keys."""
     if len(counts) < 2:
         raise DataError("a dev set cannot be split off: the corpus has no two different sources; give a dev set")
     keys, held = set(), 0
@@ -63,21 +85,21 @@ def split(sources: Iterable[str], dev_pairs: int | None, total: int) -> DevSplit
     return DevSplit(frozenset(keys), held)
 
 
-def _smallest(sources: Iterable[str], limit: int) -> dict[int, int]:
-    """The `limit` smallest keys, and how many pairs have each."""
-    counts: dict[int, int] = {}
-    negated: list[int] = []  # a heap with the largest key on top
-    for source in sources:
-        key = _key(source)
+def _smallest(sources: Iterable[tuple[str, str]], limits: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """Of each part, the smallest keys, at most its limit, and how many pairs have each."""
+    found: dict[str, dict[int, int]] = {name: {} for name in limits}
+    heaps: dict[str, list[int]] = {name: [] for name in limits}  # negated, with the largest key on top
+    for name, source in sources:
+        key, counts, negated = _key(source), found[name], heaps[name]
         if key in counts:
             counts[key] += 1
-        elif len(negated) < limit:
+        elif len(negated) < limits[name]:
             heappush(negated, -key)
             counts[key] = 1
         elif key < -negated[0]:
             del counts[-heappushpop(negated, -key)]
             counts[key] = 1
-    return counts
+    return found
 
 
 def _key(source: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ REASONS = {
     "empty": "one side or both are empty",
     "control characters": "control characters in the text",
     "too long": "a side is longer than data.max_characters",
+    "no direction": "no two languages of a direction",
 }
 
 
@@ -72,7 +73,7 @@ def clean(pairs: Iterable[Pair], data: DataSettings, report: Report) -> Iterator
         else:
             report.kept += 1
             same = source == pair.source and target == pair.target
-            yield pair if same else Pair(source, target, pair.where)
+            yield pair if same else replace(pair, source=source, target=target)
 
 
 def tidy(text: str) -> str:

@@ -8,9 +8,10 @@ cut, which is also why no text can spell a special token. Characters without a p
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -205,22 +206,28 @@ class Vocabularies:
 
 
 def _sample(pairs: Iterable[Pair], limit: int, progress: Callable[[int], None] | None) -> tuple[list[str], list[str]]:
-    """Both sides of every n-th pair; n doubles when more than `limit` pairs, or too much text, is held."""
-    sources: list[str] = []
-    targets: list[str] = []
-    step, held = 1, 0
-    for number, pair in enumerate(pairs):
-        if number % step == 0:
-            sources.append(pair.source)
-            targets.append(pair.target)
-            held += len(pair.source) + len(pair.target)
-        if len(sources) > limit or held > MOST_CHARACTERS:
-            del sources[1::2], targets[1::2]
-            step *= 2
-            held = sum(map(len, sources)) + sum(map(len, targets))
-        if progress is not None and (number + 1) % 1000 == 0:
-            progress(number + 1)
-    return sources, targets
+    """Both sides of every n-th pair of each direction.
+
+    n doubles when more than `limit` pairs, or too much text, is held.
+    """
+    sources: defaultdict[str, list[str]] = defaultdict(list)
+    targets: defaultdict[str, list[str]] = defaultdict(list)
+    seen: Counter[str] = Counter()
+    step, count, held = 1, 0, 0
+    for number, pair in enumerate(pairs, 1):
+        if seen[pair.direction] % step == 0:
+            sources[pair.direction].append(pair.source)
+            targets[pair.direction].append(pair.target)
+            count, held = count + 1, held + len(pair.source) + len(pair.target)
+        seen[pair.direction] += 1
+        if count > limit or held > MOST_CHARACTERS:
+            for texts in (*sources.values(), *targets.values()):
+                del texts[1::2]
+            step, count = 2 * step, sum(map(len, sources.values()))
+            held = sum(sum(map(len, texts)) for texts in (*sources.values(), *targets.values()))
+        if progress is not None and number % 1000 == 0:
+            progress(number)
+    return list(chain(*sources.values())), list(chain(*targets.values()))
 
 
 def _restore(content: Any, path: Path) -> Tokenizer:

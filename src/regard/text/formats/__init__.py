@@ -24,3 +24,5 @@ class Pair:
     target: str
     where: Place
     tags: tuple[str, ...] = ()  # what the model is told beside the source (`TokenizerSettings.tags`)
+    direction: str = ""  # of a model that has several, such as en-de
+    family: str = ""  # the same for all pairs of one line in several languages; they are held out together

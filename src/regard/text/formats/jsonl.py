@@ -24,12 +24,19 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
         if text is None:
             continue
         source, target = _texts(text, data, where) if text.strip() else ("", "")
-        if SURROGATE.search(source) or SURROGATE.search(target):  # JSON can spell what UTF-8 cannot
-            if data.undecodable == "error":
-                raise DataError(f"a lone surrogate (such as \\ud800) is not a character: {MEND}", path, number)
+        if legible(source + target, where, data):
+            yield Pair(source, target, where)
+        else:
             report.drop("undecodable", where)
-            continue
-        yield Pair(source, target, where)
+
+
+def legible(text: str, where: Place, data: DataSettings) -> bool:
+    """Whether a text has characters only: JSON can spell what UTF-8 cannot."""
+    if not SURROGATE.search(text):
+        return True
+    if data.undecodable == "error":
+        raise DataError(f"a lone surrogate (such as \\ud800) is not a character: {MEND}", where.path, where.line)
+    return False
 
 
 def record(line: str, where: Place) -> dict[str, Any]:
@@ -56,7 +63,8 @@ def _texts(line: str, data: DataSettings, where: Place) -> tuple[str, str]:
     keys = [*found, *(f"translation.{key}" for key in nested)] if isinstance(nested, dict) else [*found]
     raise DataError(
         f"no texts under source and target, {data.source} and {data.target}, or translation.{data.source} and "
-        f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'}",
+        f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'} (say which two "
+        "with --source and --target, or more with --directions)",
         where.path,
         where.line,
     )

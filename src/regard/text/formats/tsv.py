@@ -10,6 +10,8 @@ from regard.settings import DataSettings
 from regard.text.doctor import Report
 from regard.text.formats import Pair, Place, plain
 
+SEVERAL = "; for more languages, name those of the columns in this line and give --directions, such as en-de,de-en"
+
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of a file; a blank line is an empty pair, and quotation marks are text."""
@@ -21,5 +23,6 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             continue
         columns = text.split("\t") if text.strip() else ["", ""]
         if len(columns) != 2:
-            raise DataError(f"{len(columns)} columns, where source, tab, target are needed", path, number)
+            hint = SEVERAL if number == 1 and len(columns) > 2 else ""
+            raise DataError(f"{len(columns)} columns, where source, tab, target are needed{hint}", path, number)
         yield Pair(columns[0], columns[1], where)

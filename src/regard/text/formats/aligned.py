@@ -1,0 +1,187 @@
+"""Lines in several languages: files told apart by their language, TSV with a header, JSONL keyed by language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations, zip_longest
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.settings import DataSettings
+from regard.text.directions import Direction, directions_of, language, languages_of
+from regard.text.doctor import Report, tidy
+from regard.text.formats import Pair, Place, jsonl, plain
+
+TABLES = (".tsv", ".jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What stands on one line, by language; nothing where it is not text."""
+
+    texts: Mapping[str, str | None]
+    paths: Mapping[str, Path]  # by language
+    line: int
+
+    def where(self, name: str) -> Place:
+        return Place(str(self.paths[name]), self.line)
+
+
+def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
+    """The pairs of every direction that is wanted and whose two languages stand on a line."""
+    wanted = directions_of(data)
+    names = languages_of(wanted)
+    require_directions(files, data)
+    for paths in group(files):
+        for row in _lines(paths, data):
+            yield from _pairs(row, wanted, names, report)
+    for path in files:
+        if suffix(path) in TABLES:
+            rows = _table if suffix(path) == ".tsv" else _objects
+            for row in rows(path, names, data, report):
+                yield from _pairs(row, wanted, names, report)
+
+
+def group(files: Sequence[Path]) -> list[dict[str, Path]]:
+    """Plain files in sets by language: a language that comes again begins a new set."""
+    sets: list[dict[str, Path]] = []
+    for path in files:
+        if suffix(path) not in TABLES:
+            name = language(suffix(path)[1:])
+            if not sets or name in sets[-1]:
+                sets.append({})
+            sets[-1][name] = path
+    return sets
+
+
+def suffix(path: Path) -> str:
+    """How a file's name ends, .gz aside."""
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
+def possible(files: Sequence[Path]) -> list[Direction]:
+    """The directions that plain files could give, as far as their names have languages."""
+    named = [[name for name in paths if name] for paths in group(files)]
+    return list(dict.fromkeys(Direction(*pair) for names in named for pair in permutations(names, 2)))
+
+
+def require_directions(files: Sequence[Path], data: DataSettings) -> None:
+    """Refuses a file that no direction needs, and a direction that no file has; objects are seen when they are read."""
+    wanted = directions_of(data)
+    for paths in group(files):
+        used = {name for d in wanted if {d.source, d.target} <= paths.keys() for name in (d.source, d.target)}
+        for name, path in paths.items():
+            if name not in used:
+                raise DataError(
+                    f"is in none of the directions {', '.join(map(str, wanted))} with the files beside it (languages: "
+                    f"{', '.join(paths)}): a file's language is how its name ends, and one that comes again begins a "
+                    "new set of files",
+                    path,
+                )
+    if any(suffix(path) == ".jsonl" for path in files):
+        return
+    found = [*map(set, group(files)), *(set(_header(path)) for path in files if suffix(path) == ".tsv")]
+    for each in wanted:
+        if not any({each.source, each.target} <= names for names in found):
+            raise absent(str(each), files)
+
+
+def absent(direction: str, files: Sequence[Path]) -> DataError:
+    """What to say where a direction has no pairs."""
+    return DataError(
+        f"no pairs for the direction {direction} in {', '.join(map(str, files)) or 'no file'}: languages are the ends "
+        "of the names of plain files, the first line of a .tsv, and the keys of a .jsonl"
+    )
+
+
+def _pairs(row: Row, wanted: Sequence[Direction], names: Sequence[str], report: Report) -> Iterator[Pair]:
+    """The pairs of a line."""
+    family = next((tidy(text) for name in names if (text := row.texts.get(name))), "")
+    found = [d for d in wanted if d.source in row.texts and d.target in row.texts]
+    if not found:
+        report.read += 1
+        report.drop("no direction", row.where(next(iter(row.paths))))
+    for each in found:
+        report.read += 1
+        source, target = row.texts[each.source], row.texts[each.target]
+        if source is None or target is None:
+            report.drop("undecodable", row.where(each.source if source is None else each.target))
+        else:
+            yield Pair(source, target, row.where(each.source), (each.target,), str(each), family)
+
+
+def _lines(paths: Mapping[str, Path], data: DataSettings) -> Iterator[Row]:
+    """The lines of some files that have equally many."""
+    readers = [plain.lines(path) for path in paths.values()]
+    for number, lines in enumerate(zip_longest(*readers), 1):
+        if None in lines:
+            counts = [
+                number - 1 if line is None else number + sum(1 for _ in reader)
+                for line, reader in zip(lines, readers, strict=True)
+            ]
+            told = [f"{path} has {count:,} lines" for path, count in zip(paths.values(), counts, strict=True)]
+            raise DataError(
+                f"{' but '.join(told)}: pairs would be misaligned; "
+                "line n of each must say the same as line n of the others"
+            )
+        texts = {
+            name: plain.decode(line, path, number, data, Report())
+            for line, (name, path) in zip(lines, paths.items(), strict=True)
+        }
+        yield Row(texts, paths, number)
+
+
+def _table(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[Row]:
+    """The lines of a .tsv whose first line names the languages of its columns."""
+    header = _header(path)
+    paths = dict.fromkeys(header, path)
+    for number, text in _texts(path, data, report):
+        if number == 1:
+            continue
+        columns = text.split("\t") if text.strip() else [""] * len(header)
+        if len(columns) != len(header):
+            raise DataError(f"{len(columns)} columns, where the first line has {len(header)}", path, number)
+        yield Row(dict(zip(header, columns, strict=True)), paths, number)
+
+
+def _header(path: Path) -> list[str]:
+    """The languages in the first line of a .tsv."""
+    first = next(plain.lines(path), b"").decode("utf-8", "replace")
+    names = [language(name.strip()) for name in first.split("\t")]
+    if len(names) < 2 or len(set(names)) < len(names) or not all(re.fullmatch(r"\w+", name) for name in names):
+        raise DataError(
+            f"its first line must name the languages of its columns, each once, as in en, tab, de; not {first[:60]!r}",
+            path,
+            1,
+        )
+    return names
+
+
+def _objects(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[Row]:
+    """The objects of a .jsonl, with texts under languages; those that are missing are no fault."""
+    paths = dict.fromkeys(names, path)
+    for number, line in _texts(path, data, report):
+        where = Place(str(path), number)
+        record = jsonl.record(line, where) if line.strip() else {}
+        record = nested if isinstance(nested := record.get("translation"), dict) else record
+        texts: dict[str, str | None] = {}
+        for name in names:
+            text = record.get(name, record.get(name.replace("_", "-")))
+            if text is None:
+                continue
+            if not isinstance(text, str):
+                raise DataError(f"a JSON {type(text).__name__} under {name}, where text is needed", path, number)
+            texts[name] = text if jsonl.legible(text, where, data) else None
+        yield Row(texts, paths, number)
+
+
+def _texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers; one that is not UTF-8 is counted, if such lines are dropped."""
+    for number, line in enumerate(plain.lines(path), 1):
+        text = plain.decode(line, path, number, data, report)
+        if text is None:
+            report.read += 1
+        else:
+            yield number, text
