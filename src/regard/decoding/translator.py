@@ -12,11 +12,12 @@ import torch
 
 from regard.decoding.search import Hypothesis, beam_search, follow, generate, highest, length_penalty
 from regard.decoding.step import NextToken, TranslationStep, lucky
-from regard.errors import InputError
+from regard.errors import InputError, ModelError
 from regard.folder import Contents
 from regard.model.transformer import EncoderDecoder
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
+from regard.text.directions import Direction, choose
 from regard.text.doctor import tidy
 
 WINDOW = 2000
@@ -45,28 +46,64 @@ class Translator:
         self.source, self.target = contents.vocabularies.source, contents.vocabularies.target
         self.device = next(contents.model.parameters()).device
 
-    def __call__(self, text: str, **options: Any) -> str:
-        """The best translation of one text; `options` are those of `DecodingSettings`."""
-        return self.translate([text], **options)[0].text
+    def __call__(
+        self,
+        text: str,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        zero_shot: bool = False,
+        **options: Any,
+    ) -> str:
+        """The best translation of one text; `options` are those of `DecodingSettings`.
 
-    def translate(self, texts: Iterable[str], **options: Any) -> list[Translation]:
+        A model of several directions has to be told the language to translate into, `target`; with `zero_shot`,
+        it translates between two of its languages that it was not trained on as a pair.
+        """
+        return self.translate([text], source=source, target=target, zero_shot=zero_shot, **options)[0].text
+
+    def translate(
+        self,
+        texts: Iterable[str],
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        zero_shot: bool = False,
+        **options: Any,
+    ) -> list[Translation]:
         """The translations of some texts, in their order."""
-        return list(self.translate_stream(texts, **options))
+        return list(self.translate_stream(texts, source=source, target=target, zero_shot=zero_shot, **options))
 
-    def translate_stream(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
+    def translate_stream(
+        self,
+        texts: Iterable[str],
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        zero_shot: bool = False,
+        **options: Any,
+    ) -> Iterator[Translation]:
         """The translations of any number of texts, in their order, in constant memory."""
-        settings = self.decoding(options)
+        settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         if isinstance(texts, str):
             raise InputError("translate takes several texts: for one, call the translator itself or put it in a list")
-        source, done = iter(texts), 0
-        while window := list(islice(source, WINDOW)):
-            yield from self._translate_window(window, settings, done)
+        given, done = iter(texts), 0
+        while window := list(islice(given, WINDOW)):
+            yield from self._translate_window(window, into, settings, done)
             done += len(window)
 
-    def stream(self, text: str, **options: Any) -> Iterator[str]:
+    def stream(
+        self,
+        text: str,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        zero_shot: bool = False,
+        **options: Any,
+    ) -> Iterator[str]:
         """The translation of one text piece by piece, as the tokens come: greedy, or drawn."""
-        settings = self.decoding(options)
-        for part in self._parts(text):
+        settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
+        for part in self._parts(text, into):
             if part.gap:
                 yield part.gap
             if part.ids:
@@ -76,11 +113,20 @@ class Translator:
         """The model's own decoding settings with these options on top."""
         return with_options(self.settings.decoding, options)
 
-    def _translate_window(self, texts: Sequence[str], settings: DecodingSettings, done: int) -> list[Translation]:
+    def direction(self, source: str | None = None, target: str | None = None, *, zero_shot: bool = False) -> Direction:
+        """From which language into which, by what is said of it; what the model cannot do is refused."""
+        found = choose(self.settings.data, source, target, zero_shot=zero_shot)
+        if self.settings.data.directions and found.target not in self.source.tags:
+            raise ModelError(f"the vocabulary of this model has no tag for {found.target}: restore its tokenizer.json")
+        return found
+
+    def _translate_window(
+        self, texts: Sequence[str], into: str, settings: DecodingSettings, done: int
+    ) -> list[Translation]:
         parts = []
         for number, text in enumerate(texts, done + 1):
             try:
-                parts.append(self._parts(text))
+                parts.append(self._parts(text, into))
             except InputError as error:
                 raise InputError(f"text {number}: {error}") from None
         sources = [part.ids for row in parts for part in row if part.ids]
@@ -137,9 +183,10 @@ class Translator:
     def _limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
         return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
 
-    def _parts(self, text: str) -> list[_Part]:
+    def _parts(self, text: str, into: str) -> list[_Part]:
         """Lines, and pieces of lines that are too long for the model; never a word is left out."""
-        limit = self.settings.model.max_length - 1
+        tags = [self.source.tags[into]] if self.settings.data.directions else []
+        limit = self.settings.model.max_length - 1 - len(tags)
         parts = []
         for gap, line in split_lines(text):
             if not line:
@@ -147,8 +194,8 @@ class Translator:
                 continue
             pieces = split_text(line, lambda piece: len(self.source.encode_batch([piece])[0]) <= limit)
             ids = self.source.encode_batch(pieces)
-            joint = "" if re.split("[-_]", self.settings.data.target.lower())[0] in UNSPACED else " "
-            parts += [_Part(gap if i == 0 else joint, row) for i, row in enumerate(ids)]
+            joint = "" if re.split("[-_]", into.lower())[0] in UNSPACED else " "
+            parts += [_Part(gap if i == 0 else joint, [*tags, *row]) for i, row in enumerate(ids)]
         return parts
 
     def _join(self, parts: Sequence[tuple[str, list[Hypothesis] | None]]) -> Translation:

@@ -9,6 +9,7 @@ from torch import nn
 
 import regard
 from regard.settings import Settings
+from regard.text.directions import arrows, targets_of
 from regard.text.doctor import Report
 from regard.training.events import Finished
 
@@ -28,11 +29,12 @@ def write_card(
         "",
         "## Use",
         "```",
-        f"regard {settings.task} {name} {EXAMPLES[settings.task]}",
+        f"regard {settings.task} {name} {example(settings)}",
         "```",
         "## Data",
         f"{about['examples']:,} {unit} from {', '.join(about['files'])}.",
         *(f"- {line}" for line in report.lines()),
+        *(f"- {direction}: {count:,} {unit}" for direction, count in about.get("directions", {}).items()),
         *(f"- label {label}: {count:,}" for label, count in sorted(about.get("balance", {}).items())),
         "",
         "## Model",
@@ -49,19 +51,17 @@ def write_card(
     return "\n".join(lines).rstrip() + "\n"
 
 
-EXAMPLES = {
-    "translate": "input.txt",
-    "write": '"Once upon a time"',
-    "fill": '"Paris is the [MASK] of France."',
-    "classify": "input.txt",
-    "embed": "input.txt",
-}
+def example(settings: Settings) -> str:
+    """What to give the verb of a model, besides the model."""
+    texts = {"write": '"Once upon a time"', "fill": '"Paris is the [MASK] of France."'}
+    text = texts.get(settings.task, "input.txt")
+    return f"{text} --to {settings.data.target}" if len(targets_of(settings.data)) > 1 else text
 
 
 def purpose(settings: Settings) -> str:
     """What the model is for, in a few words."""
     if settings.task == "translate":
-        return f"{settings.data.source} → {settings.data.target}"
+        return arrows(settings.data)
     return {
         "write": "continues text",
         "fill": "fills gaps in text",

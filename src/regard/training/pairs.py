@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -17,11 +18,22 @@ from regard.evaluation.scores import quick, score
 from regard.folder import Contents, Model
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DataSettings, Settings
-from regard.text.corpus import Pair, read_pairs, split
+from regard.text.corpus import Pair, read_pairs, split, split_each
+from regard.text.directions import Direction
 from regard.text.doctor import Report, clean, leaks, require_some
+from regard.text.formats.aligned import absent
 from regard.text.sampling import Sampler, WordTable
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, PairBatch, Recut, Rows, write_examples
+from regard.training.directions import (
+    both_ways,
+    by_direction,
+    first_direction,
+    mean_of,
+    record_of,
+    require_tags,
+    with_tags,
+)
 from regard.training.events import Note, Stage
 from regard.training.objectives import translation_loss
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
@@ -34,14 +46,16 @@ class _Corpus:
         self.files = [Path(path) for path in files]
         self.name, self.data, self.tell = name, data, tell
         self.report = Report()
+        self.kept: Counter[str] = Counter()  # pairs of each direction, where there are several
 
     def read(self, doing: str, total: int | None = None) -> Iterator[Pair]:
         """All pairs, telling what they are read for."""
-        self.report = Report()
+        self.report, self.kept = Report(), Counter()
         pairs = clean(read_pairs(self.files, self.data, self.report), self.data, self.report)
         for number, pair in enumerate(pairs):
             if number % 5000 == 0:
                 self.tell(Stage(doing, number, total))
+            self.kept[pair.direction] += 1
             yield pair
 
     def accept(self) -> None:
@@ -49,32 +63,39 @@ class _Corpus:
         require_some(self.report, self.files)
         for line in self.report.lines():
             self.tell(Note(f"{self.name}: {line}"))
+        for direction in self.data.directions:
+            if not self.kept[direction]:
+                raise absent(direction, self.files)
+            self.tell(Note(f"{self.name}: {direction} has {self.kept[direction]:,} pairs"))
 
 
 class PairPreparation(Preparation):
     """From files of pairs to tokens."""
 
     def __init__(self, new: Path, request: Request, tell: Tell) -> None:
-        super().__init__(new, request, tell)
+        super().__init__(new, with_tags(request), tell)
         refuse_start(self.start, "translate", ("translate",))
+        require_tags(self.settings, request)
         self.corpus = _Corpus("train", request.files, self.data, tell)
         self.belongs: Callable[[Pair], bool] = lambda _: True  # whether a pair of the corpus is trained on
         self.total = 0
+        self.sizes: Counter[str] = Counter()  # pairs of each direction that are trained on
 
     def run(self) -> None:
         held_out = self.read_held_out()
         report = self.check(held_out)
         if "dev" not in held_out:
             held_out["dev"] = self.split_off()
-        settings = self.choose(self.total)
+        settings = self.choose(self.total, **first_direction(self.data))
         vocabularies = self.vocabularies(
             lambda: Vocabularies.train(lambda: self.training_pairs("learning the vocabulary"), settings.tokenizer)
         )
         pairs = self.encode("train", self.training_pairs("encoding"), self.total, vocabularies)
         self.encode("dev", iter(held_out["dev"]), len(held_out["dev"]), vocabularies)
         for name, kept in held_out.items():
-            write_held_out(self.new / f"{name}.jsonl", ({"source": p.source, "target": p.target} for p in kept))
-        self.write_about(pairs, report, {name: len(kept) for name, kept in held_out.items()})
+            write_held_out(self.new / f"{name}.jsonl", map(record_of, kept))
+        more = {"directions": self.sizes} if self.data.directions else {}
+        self.write_about(pairs, report, {name: len(kept) for name, kept in held_out.items()}, **more)
 
     def read_held_out(self) -> dict[str, list[Pair]]:
         """The dev and test sets that were given; they fit into memory."""
@@ -88,9 +109,10 @@ class PairPreparation(Preparation):
 
     def check(self, held_out: dict[str, list[Pair]]) -> Report:
         """Reads the whole corpus once: what is wrong with it, and which dev and test sentences are in it."""
-        found = leaks(self.corpus.read("reading"), held_out)
+        pairs = self.corpus.read("reading")
+        found = leaks(both_ways(pairs, self.data) if self.data.directions else pairs, held_out)
         self.corpus.accept()
-        self.total = self.corpus.report.kept
+        self.total, self.sizes = self.corpus.report.kept, self.corpus.kept
         for name, leak in found.items():
             if leak.leaked:
                 places = ", ".join(leak.examples)
@@ -100,12 +122,36 @@ class PairPreparation(Preparation):
 
     def split_off(self) -> list[Pair]:
         """A dev set out of the corpus."""
+        if self.data.directions:
+            return self.split_off_lines()
         pairs = self.corpus.read("splitting off a dev set", self.total)
         held = split((pair.source for pair in pairs), self.data.dev_pairs, self.total)
         self.belongs = lambda pair: not held.holds(pair.source)
         dev = [pair for pair in self.corpus.read("splitting off a dev set", self.total) if held.holds(pair.source)]
         self.total -= len(dev)
         self.tell(Note(f"dev: {len(dev):,} pairs split off; their sources are not in the rest"))
+        return dev
+
+    def split_off_lines(self) -> list[Pair]:
+        """A dev set for each direction: lines are held out in all their languages.
+
+        No sentence that is a source there is trained on, neither as a source nor, of another line, as a target.
+        """
+        doing = "splitting off a dev set"
+        families = ((pair.direction, pair.family) for pair in self.corpus.read(doing, self.total))
+        held = split_each(families, self.data.dev_pairs, self.sizes)
+        dev = [pair for pair in self.corpus.read(doing, self.total) if held.holds(pair.family)]
+        secret = {pair.source for pair in dev}
+        self.belongs = lambda pair: not (held.holds(pair.family) or pair.source in secret or pair.target in secret)
+        self.sizes = Counter(pair.direction for pair in self.training_pairs(doing))
+        for direction in self.data.directions:
+            if not self.sizes[direction]:
+                raise DataError(f"{direction}: no pairs are left when a dev set is split off: give one with --dev")
+        rest = self.sizes.total()
+        self.tell(Note(f"dev: {len(dev):,} pairs split off; their sources are not in the rest"))
+        if lost := self.total - len(dev) - rest:
+            self.tell(Note(f"train: {lost:,} pairs left out: a source of the dev set is one of their two sides"))
+        self.total = rest
         return dev
 
     def training_pairs(self, doing: str) -> Iterator[Pair]:
@@ -139,13 +185,14 @@ class Translating(Task):
     """Trains an encoder-decoder on pairs."""
 
     unit = "pairs"
-    prints = ("bleu", "chrf")
+    prints: tuple[str, ...] = ("bleu", "chrf")
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
         super().__init__(work, settings, vocabularies, device)
         self.train, self.dev = Examples(work / "train"), Examples(work / "dev")
         self.specials = vocabularies.target.specials
         self.current = self.train  # as cut in this epoch
+        self.prints = (*self.prints, *(f"{m} {d}" for d in settings.data.directions for m in self.prints))
 
     def plan(self, epoch: int) -> list[Rows]:
         training = self.settings.training
@@ -181,23 +228,45 @@ class Translating(Task):
         return translation_loss(model, batch, smoothing, agreement)
 
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
-        """BLEU and chrF of greedy translations of the first dev pairs, and one of them to look at."""
-        pairs = self.held_out("dev")[: self.settings.training.evaluate_pairs]
-        sources, references = [p["source"] for p in pairs], [p["target"] for p in pairs]
-        found = [t.text for t in Translator(contents).translate(sources, beam=1)]
-        language = self.settings.data.target
-        scores = {
-            "bleu": quick(found, references, "bleu", language),
-            "chrf": quick(found, references, "chrf", language),
-        }
-        shown = number % len(pairs)
-        sample = [("source", sources[shown]), ("model", found[shown]), ("reference", references[shown])]
-        return Assessment(scores, sample)
+        """BLEU and chrF of greedy translations of the first dev pairs, and one of them to look at.
+
+        Of several directions, the scores are the means of theirs, which are given too.
+        """
+        apart = by_direction(self.held_out("dev"), self.settings.data)
+        first = -(-self.settings.training.evaluate_pairs // len(apart))
+        scores: dict[str, float] = {"bleu": 0.0, "chrf": 0.0}
+        samples = []
+        for direction, pairs in apart.items():
+            pairs = pairs[:first]
+            found, references = self.translate(contents, direction, pairs, beam=1), [p["target"] for p in pairs]
+            scores[f"bleu {direction}"] = quick(found, references, "bleu", direction.target)
+            scores[f"chrf {direction}"] = quick(found, references, "chrf", direction.target)
+            samples.append(list(zip(pairs, found, strict=True)))
+        for metric in ("bleu", "chrf"):
+            scores[metric] = sum(scores[f"{metric} {direction}"] for direction in apart) / len(apart)
+        shown = samples[number % len(samples)]
+        pair, text = shown[number // len(samples) % len(shown)]
+        sample = [("source", pair["source"]), ("model", text), ("reference", pair["target"])]
+        if not self.settings.data.directions:
+            return Assessment({name: scores[name] for name in self.prints}, sample)
+        return Assessment(scores, [("direction", pair["direction"]), *sample])
 
     def report(self, contents: Contents, name: str) -> list[str]:
         """BLEU, chrF and TER with the model's own decoding settings."""
-        pairs = self.held_out(name)
-        found = [t.text for t in Translator(contents).translate([p["source"] for p in pairs])]
-        references: list[Any] = [p["target"] for p in pairs]
-        scores = score(found, references, language=self.settings.data.target, resamples=0)
-        return [f"{line} (beam {self.settings.decoding.beam})" for line in scores]
+        lines, found = [], []
+        for direction, pairs in by_direction(self.held_out(name), self.settings.data).items():
+            references: list[Any] = [p["target"] for p in pairs]
+            texts = self.translate(contents, direction, pairs)
+            scores = score(texts, references, language=direction.target, resamples=0)
+            prefix = f"{direction} " if self.settings.data.directions else ""
+            lines += [f"{prefix}{line} (beam {self.settings.decoding.beam})" for line in scores]
+            found.append(scores)
+        return [*lines, mean_of(found)] if len(found) > 1 else lines
+
+    def translate(
+        self, contents: Contents, direction: Direction, pairs: Sequence[dict[str, Any]], **options: Any
+    ) -> list[str]:
+        """What the model makes of the sources of some pairs."""
+        sources = [pair["source"] for pair in pairs]
+        source, target = (direction.source, direction.target) if self.settings.data.directions else (None, None)
+        return [t.text for t in Translator(contents).translate(sources, source=source, target=target, **options)]
