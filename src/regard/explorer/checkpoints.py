@@ -68,10 +68,15 @@ class Checkpoints:
                 found.append({"step": event.get("step"), "scores": event["scores"], "sample": event.get("sample")})
         return found
 
-    def examples(self, most: int = 6) -> list[str]:
-        """Texts to begin with: those that the model was shown when it was evaluated, or else one for its task."""
+    def examples(self, most: int = 6, direction: str = "") -> list[str]:
+        """Texts to begin with: those that the model was shown when it was evaluated, or else one for its task.
+
+        Of several directions, those of one.
+        """
         texts: dict[str, None] = {}
         for event in self.evaluations():
+            if ["direction", direction] not in (event["sample"] or []) and direction:
+                continue
             for row in event["sample"] or []:
                 if isinstance(row, list) and len(row) == 2 and row[0] in SHOWN and isinstance(row[1], str):
                     texts[row[1].replace("[…]", " [MASK]").strip()] = None

@@ -52,6 +52,7 @@ class Request:
     order: tuple[int, ...] | None = None
     prefix: tuple[int, ...] | None = None
     checkpoint: str | None = None
+    to: str | None = None  # the language to translate into, of a model of several directions
 
     def to_json(self) -> dict[str, Any]:
         """The request as it was understood."""
@@ -65,12 +66,13 @@ class Request:
             "prefix": None if self.prefix is None else list(self.prefix),
             "checkpoint": self.checkpoint,
             "pair": self.pair,
+            **({} if self.to is None else {"to": self.to}),
         }
 
 
 def read_request(body: Mapping[str, Any], decoding: DecodingSettings) -> Request:
     """A request, complete; what it does not say of decoding is as in `decoding`, the model's own settings."""
-    known = ("text", "target", "decode", "patch", "order", "prefix", "checkpoint", "pair")
+    known = ("text", "target", "decode", "patch", "order", "prefix", "checkpoint", "pair", "to")
     for name in body:
         if name not in known:
             raise InputError(f"{name}: there is no such field; a run has {', '.join(known)}")
@@ -85,6 +87,7 @@ def read_request(body: Mapping[str, Any], decoding: DecodingSettings) -> Request
         order=_numbers(body, "order"),
         prefix=_numbers(body, "prefix") or None,
         checkpoint=_text(body, "checkpoint"),
+        to=_text(body, "to"),
     )
     if request.target is not None and request.prefix is not None:
         raise InputError("target and prefix: give one of them; both say what the output is")

@@ -41,7 +41,8 @@ def run_writing(anatomy: Anatomy, request: Request, patches: Sequence[Patch]) ->
     translates = anatomy.task == "translate"
     lexicon = anatomy.lexicons[anatomy.written]
     if translates:
-        line, given = give_source(anatomy.lexicons["source"], request.text, anatomy.positions)
+        tags = () if request.to is None else (request.to,)
+        line, given = give_source(anatomy.lexicons["source"], request.text, anatomy.positions, tags)
         request = replace(request, text=line)
     else:
         given = give_prompt(lexicon, request.text, anatomy.positions)

@@ -105,8 +105,8 @@ class Lexicon:
         return ids, [(start + offset, end + offset) for start, end in offsets]
 
 
-def give_source(lexicon: Lexicon, text: str, most: int) -> tuple[str, Given]:
-    """What a translator reads: the text on one line, tidied as in translating, and its tokens with the end."""
+def give_source(lexicon: Lexicon, text: str, most: int, tags: Sequence[str] = ()) -> tuple[str, Given]:
+    """What a translator reads: the text on one line, tidied as in translating, its tokens with the end, tags first."""
     warnings = []
     lines = [line for line in map(tidy, text.splitlines()) if line]
     if not lines:
@@ -115,6 +115,7 @@ def give_source(lexicon: Lexicon, text: str, most: int) -> tuple[str, Given]:
         warnings.append(f"the text has {len(lines)} lines: they are read as one")
     line = " ".join(lines)
     ids, spans = lexicon.cut(line)
+    ids, spans = [*(lexicon.tokenizer.tags[tag] for tag in tags), *ids], [*(None for _ in tags), *spans]
     if len(ids) + 1 > most:
         warnings.append(f"the text has {len(ids) + 1} tokens: only the first {most} are shown")
     ids, spans = ids[: most - 1], spans[: most - 1]

@@ -13,6 +13,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,28 +34,50 @@ from regard.explorer.source import find_source
 from regard.explorer.tasks import Made, run_task
 from regard.folder import Contents, choose_device, read_folder, write_atomically, write_text
 from regard.model.observe import Seen
+from regard.text.directions import Direction, choose, directions_of
 from regard.text.tokenizer import Vocabularies
 
 
 class Explorer:
     """A model to look into, and the last runs of it."""
 
-    def __init__(self, contents: Contents, name: str, folder: Path | None = None, examples: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        contents: Contents,
+        name: str,
+        folder: Path | None = None,
+        examples: Sequence[str] = (),
+        to: str | None = None,
+    ) -> None:
         self.contents, self.name, self.folder, self.examples = contents, name, folder, examples
+        self.direction = self.direct(to)
         self.anatomy = Anatomy(contents)
         self.checkpoints = Checkpoints(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
         self.foreign: dict[str, Tensor | None] = {}  # by text, the pieces of the other language
 
     @classmethod
-    def open(cls, path: Path | str, device: str = "auto", name: str = "", examples: Sequence[str] = ()) -> Explorer:
-        """The model in a folder; `examples` are offered first to those who look."""
+    def open(
+        cls,
+        path: Path | str,
+        device: str = "auto",
+        name: str = "",
+        examples: Sequence[str] = (),
+        to: str | None = None,
+    ) -> Explorer:
+        """The model in a folder; `examples` are offered first, `to` is the language to translate into."""
         folder = Path(path)
-        return cls(read_folder(folder, choose_device(device)), name or folder.resolve().name, folder, examples)
+        return cls(read_folder(folder, choose_device(device)), name or folder.resolve().name, folder, examples, to)
+
+    def direct(self, to: str | None) -> Direction:
+        """The direction into a language, or else the first that the model was trained on."""
+        data = self.contents.settings.data
+        return directions_of(data)[0] if to is None else choose(data, target=to)
 
     def describe(self) -> dict[str, Any]:
         """The model as the page is told of it."""
         names = ("tokens", "beam", "top", "weights", "runs", "ablation_batch")
+        direction = str(self.direction) if self.contents.settings.data.directions else ""
         decoding = read_request({"text": ""}, self.contents.settings.decoding).to_json()["decode"]
         return {
             "schema": 1,
@@ -62,15 +85,19 @@ class Explorer:
             "path": None if self.folder is None else str(self.folder),
             "version": __version__,
             **self.anatomy.describe(),
+            "languages": {"source": self.direction.source, "target": self.direction.target},
             "checkpoints": self.checkpoints.describe(),
             "decoding": decoding,
-            "examples": [*self.examples, *self.checkpoints.examples()],
+            "examples": [*self.examples, *self.checkpoints.examples(direction=direction)],
             "limits": {name: getattr(LIMITS, name) for name in names},
         }
 
     def run(self, request: Mapping[str, Any]) -> Run:
         """Runs a text through the model; the same request again gives the run that is there already."""
         asked = read_request(request, self.contents.settings.decoding)
+        if asked.to is not None or self.contents.settings.data.directions:
+            direction = self.direction if asked.to is None else self.direct(asked.to)
+            asked = replace(asked, to=direction.target if self.contents.settings.data.directions else None)
         name = identify(asked)
         if name not in self.runs:
             anatomy = self.anatomy if asked.checkpoint is None else self.checkpoints.model(asked.checkpoint)
@@ -174,7 +201,7 @@ class Run:
 def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
     """Runs a text through a model, a folder or an engine such as a Translator, and keeps all that can be seen.
 
-    `request` has the fields of a run beside the text: target, decode, patch, order, prefix, checkpoint and pair.
+    `request` has the fields of a run beside the text: target, decode, patch, order, prefix, checkpoint, pair and to.
     """
     if isinstance(model, str | Path):
         explorer = Explorer.open(model)

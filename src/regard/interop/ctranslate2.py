@@ -14,12 +14,13 @@ from torch.nn import functional as F
 
 from regard.errors import ModelError
 from regard.folder import Contents, Model, read_folder, write_text
-from regard.interop.output import README, TOKENIZERS, layers_of, require, whole_folder, write_tokenizers
+from regard.interop.output import README, TOKENIZERS, layers_of, require, tag_notes, whole_folder, write_tokenizers
 from regard.model.attention import Attention
 from regard.model.layers import FeedForward
 from regard.model.positions import sinusoids
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
 from regard.settings import ModelSettings
+from regard.text.directions import arrows, targets_of
 from regard.text.tokenizer import Tokenizer, Vocabularies
 
 FILES = (
@@ -59,7 +60,7 @@ def notes(contents: Contents) -> list[str]:
         found.append(
             "CTranslate2's length penalty is length ^ alpha (decoding.penalty = power), not google's: a beam may differ"
         )
-    return found
+    return [*found, *tag_notes(contents.settings)]
 
 
 # The weights under CTranslate2's names
@@ -284,11 +285,12 @@ def plain(tensor: Tensor) -> Tensor:
 def page(contents: Contents, source: str, target: str) -> str:
     """README.md of the exported folder."""
     settings = contents.settings
-    title = {"translate": f"{settings.data.source} → {settings.data.target}", "write": "a writer"}
+    title = {"translate": arrows(settings.data), "write": "a writer"}
     snippet = {"translate": TRANSLATE, "write": WRITE}.get(settings.task, READ)
     tokenizer = contents.vocabularies.target
     specials, pieces = tokenizer.specials, vocabulary(tokenizer)
     values = {
+        "TAG": "".join(f'"<tag:{name}>", ' for name in targets_of(settings.data)[:1]),
         "SOURCE": source,
         "TARGET": target,
         "ALPHA": settings.decoding.length_penalty,
@@ -318,7 +320,7 @@ translator = ctranslate2.Translator(".", device="cpu")
 source, target = Tokenizer.from_file("$SOURCE"), Tokenizer.from_file("$TARGET")
 texts = ["Hello!", "How are you?"]  # sentences; CTranslate2 cuts off what is longer than its positions
 results = translator.translate_batch(
-    [source.encode(text, add_special_tokens=False).tokens for text in texts],
+    [[$TAG*source.encode(text, add_special_tokens=False).tokens] for text in texts],
     beam_size=$BEAM,
     patience=2,  # with 1 it stops early, at times before the best is found
     length_penalty=$ALPHA,

@@ -28,7 +28,7 @@ from regard.folder import (
 from regard.interop.checkpoints import CONFIG, GENERATION, SAFE, read_json, read_json_if_there, read_weights
 from regard.interop.configs import describe
 from regard.interop.families import Config, Tables, build_settings, choose_family
-from regard.interop.output import whole_folder
+from regard.interop.output import tag_notes, whole_folder
 from regard.interop.tables import give, take
 from regard.interop.vocabularies import ABOUT, SPECIAL, TARGET, read_vocabularies, write_vocabularies
 from regard.options import dump
@@ -155,4 +155,4 @@ def export_model(folder: Path, output: Path, *, overwrite: bool = False) -> list
         for name, content in form.files.items():
             write_text(place / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
         write_vocabularies(place, vocabularies, settings)
-    return form.notes
+    return [*form.notes, *tag_notes(settings)]

@@ -21,9 +21,10 @@ import torch
 
 from regard.folder import Contents, read_folder, write_text
 from regard.interop.graph import Graph, Place, Sight, activate, embed, length_of, linear, norm, split_heads, stack
-from regard.interop.output import README, TOKENIZERS, layers_of, require, whole_folder, write_tokenizers
+from regard.interop.output import README, TOKENIZERS, layers_of, require, tag_notes, whole_folder, write_tokenizers
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings, Settings
+from regard.text.directions import arrows, targets_of
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")
 FILES = (*GRAPHS, *(f"{name}.data" for name in GRAPHS), *TOKENIZERS, README)
@@ -38,7 +39,7 @@ def export_model(folder: Path, output: Path, *, overwrite: bool = False) -> list
             graph.write(onnx, place / name)
         names = write_tokenizers(place, contents.vocabularies)
         write_text(place / README, page(contents, *names))
-    return []
+    return tag_notes(contents.settings)
 
 
 def build_graphs(contents: Contents) -> dict[str, Graph]:
@@ -158,10 +159,11 @@ def page(contents: Contents, source: str, target: str) -> str:
     """README.md of the exported folder."""
     settings, specials = contents.settings, contents.vocabularies.target.specials
     shape = settings.model
-    title = {"translate": f"{settings.data.source} → {settings.data.target}", "write": "a writer"}
+    title = {"translate": arrows(settings.data), "write": "a writer"}
     snippet = {"translate": TRANSLATE, "write": WRITE}.get(settings.task, READ)
     axes = f"{shape.decoder_layers}, len(texts), {shape.query_groups}, 0"
     values = {
+        "TAG": "".join(f'source.token_to_id("<tag:{name}>"), ' for name in targets_of(settings.data)[:1]),
         "SOURCE": source,
         "TARGET": target,
         "LENGTH": shape.max_length,
@@ -190,7 +192,7 @@ encoder, decoder = (onnxruntime.InferenceSession(f"{name}.onnx") for name in ("e
 source, target = Tokenizer.from_file("$SOURCE"), Tokenizer.from_file("$TARGET")
 texts = ["Hello!", "How are you?"]  # sentences of less than $LENGTH tokens
 
-rows = [[*source.encode(text, add_special_tokens=False).ids, $END] for text in texts]
+rows = [[$TAG*source.encode(text, add_special_tokens=False).ids, $END] for text in texts]
 longest = max(map(len, rows))
 tokens = np.array([row + [$PAD] * (longest - len(row)) for row in rows], np.int64)
 keep = np.arange(longest) < np.array([[len(row)] for row in rows])

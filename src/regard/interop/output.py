@@ -14,6 +14,8 @@ from regard.errors import InputError, ModelError
 from regard.folder import reason, write_text
 from regard.model.layers import Layer
 from regard.model.transformer import Stack
+from regard.settings import Settings
+from regard.text.directions import targets_of
 from regard.text.tokenizer import Vocabularies
 
 README = "README.md"
@@ -84,6 +86,12 @@ def write_tokenizers(folder: Path, vocabularies: Vocabularies) -> tuple[str, str
     write_text(folder / source, vocabularies.source.model.to_str())
     write_text(folder / target, vocabularies.target.model.to_str())
     return source, target
+
+
+def tag_notes(settings: Settings) -> list[str]:
+    """What to know of a model of several directions."""
+    names = [f"<tag:{name}>" for name in targets_of(settings.data)]
+    return [f"put the language to translate into before each text, as {' or '.join(names)}"] if names else []
 
 
 def layers_of(stack: Stack) -> list[Layer]:

@@ -282,7 +282,7 @@ def _write(folder: Path, tokenizer: Tokenizer, settings: Settings) -> None:
         "model_input_names": ["input_ids", *(["token_type_ids"] if settings.model.segments else []), "attention_mask"],
         **special,
     }
-    if task == "translate" and (data.source, data.target) != (unnamed.source, unnamed.target):
+    if task == "translate" and not data.directions and (data.source, data.target) != (unnamed.source, unnamed.target):
         about |= {"source_lang": data.source, "target_lang": data.target}
     write_text(folder / TOKENIZER, model.to_str())
     write_text(folder / ABOUT, json.dumps(about, ensure_ascii=False, indent=2) + "\n")
@@ -313,6 +313,7 @@ def plain(tokenizer: Tokenizer, task: str) -> tokenizers.Tokenizer:
         return model
     pad, begin, end, unknown, mask = SPECIALS
     declared = [AddedToken(text, normalized=False, special=True) for text in (pad, begin, end, unknown)]
+    declared += [AddedToken(f"<tag:{tag}>", rstrip=True, normalized=False, special=True) for tag in tokenizer.tags]
     model.add_special_tokens([*declared, AddedToken(mask, lstrip=True, normalized=False, special=True)])
     match task:
         case "translate":
