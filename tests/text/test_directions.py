@@ -165,10 +165,12 @@ def test_three_files_give_every_direction_that_is_wanted(tmp_path: Path) -> None
 
 
 def test_a_language_that_comes_again_begins_a_new_set(tmp_path: Path) -> None:
-    files = write(tmp_path, a__en="one\n", a__de="eins\n", b__fr__gz="deux\ntrois\n", b__en__gz="two\nthree\n")
-    assert group(files) == [{"en": files[0], "de": files[1], "fr": files[2]}, {"en": files[3]}]
-    files = [files[0], files[1], files[3], files[2]]
+    files = write(tmp_path, a__en="one\n", a__de="eins\n", b__en__gz="two\nthree\n", b__fr__gz="deux\ntrois\n")
     assert group(files) == [{"en": files[0], "de": files[1]}, {"en": files[2], "fr": files[3]}]
+    turned = [files[0], files[1], files[3], files[2]]  # no language comes again before the last, but names differ
+    assert group(turned) == [{"en": files[0], "de": files[1]}, {"fr": files[3], "en": files[2]}]
+    unlike = [Path("this.en"), Path("that.de"), Path("other.fr")]
+    assert group(unlike) == [dict(zip(("en", "de", "fr"), unlike, strict=True))]
     assert sorted(found(files)) == [
         ("de-en", "eins", "one"),
         ("en-de", "one", "eins"),

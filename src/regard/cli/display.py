@@ -148,8 +148,14 @@ def introduce(event: Prepared) -> list[str]:
 
 def describe(event: Evaluation) -> str:
     best = "  (best so far)" if event.best else ""
-    scores = "".join(SCORES[name].format(value) + "  " for name, value in event.scores.items())
+    scores = "".join(tell_score(name, value) + "  " for name, value in event.scores.items())
     return f"dev at step {event.step:,}: {scores}perplexity {event.perplexity:.2f}{best}"
+
+
+def tell_score(name: str, value: float) -> str:
+    """A score, of one direction where its name says so: en-de BLEU 20.1."""
+    metric, _, direction = name.partition(" ")
+    return f"{direction} {SCORES[metric].format(value)}".lstrip()
 
 
 SCORES = {

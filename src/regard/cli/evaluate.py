@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.flags import Verbs, add_decoding, decoding_options
+from regard.cli.flags import Verbs, add_decoding, add_direction, decoding_options, direction_options
 from regard.errors import InputError
 from regard.settings import DataSettings
 
@@ -20,6 +20,7 @@ intervals. Of a model that writes, given text files: perplexity and nats per cha
 files: accuracy, F1, and which labels were taken for which.
 
   regard evaluate MODEL test.en test.de                  translate and score (also one .tsv or .jsonl)
+  regard evaluate MODEL test.en test.de --to de          one direction of a model that has several
   regard evaluate --hypotheses out.de test.de            score translations that you have
   regard evaluate MODEL test.en test.de --baseline OTHER compare with another model or file of translations,
                                                          with a paired bootstrap test (Koehn, 2004)"""
@@ -47,6 +48,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--resamples", type=int, default=1000, metavar="N", help="bootstrap samples (1000); 0: none")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
+    add_direction(parser)
     add_decoding(parser)
     parser.set_defaults(run=run)
 
@@ -54,10 +56,12 @@ def add(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     task = _task(arguments)
     if task != "translate":
+        if arguments.source or arguments.target:
+            raise InputError(f"a model to {task} has no direction: leave --from and --to out")
         return _measure(arguments, task)
     from regard.evaluation.scores import compare, score
 
-    language = arguments.language
+    language = arguments.language or arguments.target or ""
     if arguments.hypotheses:
         references = read_text(Path(arguments.files[-1]))
         hypotheses = read_text(arguments.hypotheses)
@@ -129,11 +133,25 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
         raise InputError("give a model and a test set (two files, one .tsv or one .jsonl), or --hypotheses")
     path = Path(arguments.files[0])
     settings = read_settings(path) if path.is_dir() else None
-    data = settings.data if settings else DataSettings()
+    data = _directed(settings.data, arguments) if settings else DataSettings()
     pairs = list(read_pairs([Path(name) for name in arguments.files[1:]], data, Report()))
     if not pairs:
         raise InputError(f"{arguments.files[1]}: the test set is empty")
     return pairs, arguments.language or data.target
+
+
+def _directed(data: DataSettings, arguments: argparse.Namespace) -> DataSettings:
+    """What to read of the test set: for a model of several directions, that which is to be measured."""
+    from regard.text.directions import choose
+
+    found = choose(data, **direction_options(arguments))
+    if not data.directions:
+        return data
+    if not found.source:
+        raise InputError(
+            f"which language is the source of the test set? Name it with --from beside --to {found.target}"
+        )
+    return replace(data, source=found.source, target=found.target, directions=(str(found),))
 
 
 def _baseline(arguments: argparse.Namespace, sources: list[str]) -> list[str]:
@@ -153,7 +171,7 @@ def translate(folder: str, sources: list[str], arguments: argparse.Namespace) ->
     from regard.decoding.translator import Translator
 
     translator = load_as(Translator, folder, arguments.device)
-    found = translator.translate_stream(sources, **decoding_options(arguments))
+    found = translator.translate_stream(sources, **direction_options(arguments), **decoding_options(arguments))
     console = Console(stderr=True)
     shown = track(
         found,

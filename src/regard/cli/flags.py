@@ -32,6 +32,19 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
         _add(group, option, f"--{option.path.replace('_', '-')}", f"decoding.{option.path}")
 
 
+def add_direction(parser: argparse.ArgumentParser) -> None:
+    """The flags that say from which language to translate into which."""
+    group = parser.add_argument_group("direction", "of a model that has several; regard info MODEL lists them")
+    group.add_argument("--from", dest="source", metavar="LANGUAGE", help="language of the text")
+    group.add_argument("--to", dest="target", metavar="LANGUAGE", help="language to translate into")
+    group.add_argument("--zero-shot", action="store_true", help="allow a direction that the model was not trained on")
+
+
+def direction_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the flags say of the direction, as a translator takes it."""
+    return {name: getattr(arguments, name) for name in ("source", "target", "zero_shot")}
+
+
 def _add(group: Any, option: Option, flag: str, destination: str) -> None:
     choices = get_args(option.type) if get_origin(option.type) is Literal else ()
     default = "none" if option.default is None else option.default

@@ -39,12 +39,13 @@ def describe_model(path: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     from regard.settings import recorded
+    from regard.text.directions import arrows
 
     if not (path / "model.toml").is_file():
         raise ModelError(f"{path}: not a Regard model (it has no model.toml)")
     settings = recorded(path / "model.toml")
     shape = settings.model
-    what = f"{settings.data.source} -> {settings.data.target}, " if settings.task == "translate" else ""
+    what = f"{arrows(settings.data, '->')}, " if settings.task == "translate" else ""
     print(f"{path}: {settings.task} {what}preset {settings.preset}".replace(" preset auto", " no preset"))
     print(
         f"{settings.layers} layers, width {shape.width}, feed-forward {shape.hidden}, "

@@ -29,6 +29,11 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--text", help="the sentence to look at (the model's first example)")
     parser.add_argument("--target", help="the output to force, instead of what the model would write")
     parser.add_argument(
+        "--to",
+        metavar="LANGUAGE",
+        help="language to translate into, of a model of several directions (the first one's)",
+    )
+    parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="save as FILE: .html (a page), .json or .safetensors"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace FILE")
@@ -44,21 +49,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--port {arguments.port}: a port is a number from 0 to 65535")
     if arguments.output is None and arguments.target is not None and arguments.text is None:
         raise InputError("--target is the output for a --text: give both")
-    explorer = open_model(arguments.model, arguments.device)
+    explorer = open_model(arguments.model, arguments.device, arguments.to)
     if arguments.output is not None:
         return save(explorer, arguments)
     return serve(explorer, arguments)
 
 
-def open_model(path: str | None, device: str) -> Explorer:
+def open_model(path: str | None, device: str, to: str | None) -> Explorer:
     from regard.explorer.trace import Explorer
 
     if path is not None:
-        return Explorer.open(path, device)
+        return Explorer.open(path, device, to=to)
     from regard.demo.glass import GLASS
     from regard.demo.grammar import EXAMPLES
 
-    return Explorer.open(GLASS, device, "glass", EXAMPLES[:2])
+    return Explorer.open(GLASS, device, "glass", EXAMPLES[:2], to)
 
 
 def save(explorer: Explorer, arguments: argparse.Namespace) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from regard.cli.flags import Verbs, add_settings, dotted
 from regard.errors import InputError
-from regard.settings import gather, resolve
+from regard.settings import Settings, gather, resolve
+from regard.text.directions import directions_of, languages_of
 
 if TYPE_CHECKING:
     from regard.training.events import Event, Finished
@@ -20,7 +21,8 @@ DESCRIPTION = """Trains a model on your text: checks the text, splits off a dev 
 vocabulary, chooses a model by the size of the corpus, trains until dev scores no longer rise, and writes a folder
 that holds all that is needed to use it.
 
---task translate  FILES are two files with a sentence a line (train.en train.de), or one .tsv or .jsonl
+--task translate  FILES are two files with a sentence a line (train.en train.de), or one .tsv or .jsonl;
+                  with --directions, any number of such files in several languages
 --task write      FILES are running text (.txt), or .jsonl with "text": a GPT that continues text
 --task fill       the same: a BERT that fills gaps, to be trained on for other tasks
 --task classify   FILES are .tsv, .csv or .jsonl with a label and one text or two (or words, --data.carrier word)
@@ -55,6 +57,13 @@ def add(verbs: Verbs) -> None:
         default=argparse.SUPPRESS,
         metavar="LANGUAGE",
         help="language of the target (from the file name)",
+    )
+    parser.add_argument(
+        "--directions",
+        dest="data.directions",
+        default=argparse.SUPPRESS,
+        metavar="LIST",
+        help="several directions in one model: en-de,en-fr,de-en (from source to target alone)",
     )
     parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="dev set, in the same forms as FILES")
     parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, scored at the end")
@@ -113,10 +122,13 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
     if not arguments.files:
         raise InputError("give the corpus to train on: see regard train --help for the files that each task takes")
     given = gather(arguments.settings, overrides)
-    task = given.get("task") or (_task_of(Path(arguments.start)) if arguments.start else "translate")
+    start = _start(Path(arguments.start)) if arguments.start else None
+    task = given.get("task") or (start.task if start else "translate")
     if task != "translate":
         return overrides, Path(arguments.output or f"runs/{task}")
-    resolve(given)
+    data = resolve(given, start=start).data
+    if data.directions:
+        return overrides, Path(arguments.output or f"runs/{'-'.join(languages_of(directions_of(data)))}")
     suffixes = [Path(name).name.removesuffix(".gz").rpartition(".")[2] for name in arguments.files]
     if len(suffixes) == 2 and all(1 < len(suffix) < 8 for suffix in suffixes) and suffixes[0] != suffixes[1]:
         for side, suffix in zip(("source", "target"), suffixes, strict=True):
@@ -126,11 +138,11 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
     return overrides, Path(arguments.output or f"runs/{data.source}-{data.target}")
 
 
-def _task_of(folder: Path) -> str:
-    """What the model in a folder is for."""
+def _start(folder: Path) -> Settings | None:
+    """The settings of the model to start from, if there is one."""
     from regard.folder import read_settings
 
-    return read_settings(folder).task if folder.is_dir() else "translate"
+    return read_settings(folder) if folder.is_dir() else None
 
 
 def with_interrupts(stop: threading.Event) -> None:
@@ -149,8 +161,9 @@ def _say_what_next(finished: Finished, folder: Path) -> int:
         print(f"Stopped at step {finished.step:,}, saved. Go on with: regard train --resume {folder}")
         return 130
     from regard.folder import read_settings
-    from regard.training.card import EXAMPLES
+    from regard.training.card import example
 
-    task = read_settings(folder).task
-    print(f"The model is in {folder} (read {folder / 'card.md'}). Use it with: regard {task} {folder} {EXAMPLES[task]}")
+    settings = read_settings(folder)
+    use = f"regard {settings.task} {folder} {example(settings)}"
+    print(f"The model is in {folder} (read {folder / 'card.md'}). Use it with: {use}")
     return 0

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.cli.flags import Verbs, add_decoding, decoding_options
+from regard.cli.flags import Verbs, add_decoding, add_direction, decoding_options, direction_options
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def add(verbs: Verbs) -> None:
         "--stream", action="store_true", help="print each word as soon as it is there (greedy or drawn)"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
+    add_direction(parser)
     add_decoding(parser)
     parser.set_defaults(run=run)
 
@@ -62,20 +63,21 @@ def translate(source: BinaryIO, arguments: argparse.Namespace) -> None:
     from regard.decoding.translator import Translator
 
     translator = load_as(Translator, arguments.model, arguments.device)
-    options = decoding_options(arguments)
+    options, way = decoding_options(arguments), direction_options(arguments)
     chosen = translator.decoding(options)  # a bad option is refused before any text is read
+    translator.direction(**way)
     several = chosen.alternatives > 0 or "alternatives" in options
     lines = read_lines(source, arguments.file or "standard input")
     if arguments.stream:
         for line in lines:
-            for piece in translator.stream(line, **options):
+            for piece in translator.stream(line, **way, **options):
                 print(piece.replace("\n", " "), end="", flush=True)
             print(flush=True)
         return
     if source.isatty():  # somebody types: answer each line at once
-        found: Iterator[Translation] = (translator.translate([line], **options)[0] for line in lines)
+        found: Iterator[Translation] = (translator.translate([line], **way, **options)[0] for line in lines)
     else:
-        found = translator.translate_stream(lines, **options)
+        found = translator.translate_stream(lines, **way, **options)
     rows = (line for number, t in enumerate(found, 1) for line in format_lines(number, t, arguments, several))
     if arguments.output:
         from regard.folder import write_atomically

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, zip_longest
 from pathlib import Path
@@ -45,15 +45,25 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
 
 
 def group(files: Sequence[Path]) -> list[dict[str, Path]]:
-    """Plain files in sets by language: a language that comes again begins a new set."""
+    """Plain files in sets by language: one that comes again begins a new set, and so does b.fr after a.en and a.de."""
     sets: list[dict[str, Path]] = []
     for path in files:
         if suffix(path) not in TABLES:
             name = language(suffix(path)[1:])
-            if not sets or name in sets[-1]:
+            if not sets or name in sets[-1] or not _alike(path, sets[-1].values()):
                 sets.append({})
             sets[-1][name] = path
     return sets
+
+
+def _alike(path: Path, others: Collection[Path]) -> bool:
+    """Whether a file's name begins like those of others, if they are several and all begin the same."""
+    stems = {_stem(each) for each in others}
+    return len(others) < 2 or len(stems) > 1 or _stem(path) in stems
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(suffix(path))
 
 
 def suffix(path: Path) -> str:
@@ -77,7 +87,7 @@ def require_directions(files: Sequence[Path], data: DataSettings) -> None:
                 raise DataError(
                     f"is in none of the directions {', '.join(map(str, wanted))} with the files beside it (languages: "
                     f"{', '.join(paths)}): a file's language is how its name ends, and one that comes again begins a "
-                    "new set of files",
+                    "new set",
                     path,
                 )
     if any(suffix(path) == ".jsonl" for path in files):
