@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_into_a_file(capsys: pytest.CaptureFixture[str], model: str, tmp_path: P
 
 def test_flags_reach_the_search(capsys: pytest.CaptureFixture[str], model: str, translator: Translator) -> None:
     flags = ["--temperature", "1.5", "--seed", "4", "--top-k", "30", "--max-ratio", "0.5", "--length-penalty", "1"]
-    options = {"temperature": 1.5, "seed": 4, "top_k": 30, "max_ratio": 0.5, "length_penalty": 1.0}
+    options: dict[str, Any] = {"temperature": 1.5, "seed": 4, "top_k": 30, "max_ratio": 0.5, "length_penalty": 1.0}
     done = call(capsys, "translate", model, *flags, stdin=TEXT)
     assert done.out.split("\n")[:-1] == [t.text.replace("\n", " ") for t in translator.translate(LINES, **options)]
 

@@ -405,7 +405,7 @@ def test_special_tokens_are_never_drawn(translator: Translator) -> None:
 def test_the_pieces_of_a_stream_join_to_the_translation(translator: Translator, texts: list[str], gap: str) -> None:
     text = gap.join(texts)
     assert "".join(translator.stream(text)) == translator.translate([text], beam=1)[0].text
-    options = {"temperature": 1.2, "top_k": 50, "seed": 3}
+    options: dict[str, Any] = {"temperature": 1.2, "top_k": 50, "seed": 3}
     assert "".join(translator.stream(text, **options)) == translator.translate([text], **options)[0].text
 
 
