@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from regard.explorer.trace import look
     from regard.model.observe import observe
     from regard.settings import Settings
+    from regard.training.distillation import distill
     from regard.training.trainer import resume, train
 
 _HOMES = {
@@ -44,6 +45,7 @@ _HOMES = {
     "look": "explorer.trace",
     "observe": "model.observe",
     "Settings": "settings",
+    "distill": "training.distillation",
     "resume": "training.trainer",
     "train": "training.trainer",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "Translator",
     "Writer",
     "compare",
+    "distill",
     "load",
     "look",
     "observe",

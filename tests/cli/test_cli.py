@@ -18,6 +18,7 @@ from .running import call, process, tree
 
 VERBS = [
     "train",
+    "distill",
     "translate",
     "write",
     "fill",

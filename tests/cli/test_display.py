@@ -122,3 +122,18 @@ def test_every_score_of_a_task_has_words() -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_stage_tells_its_pace_once_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 110.0, 120.0])
+    monkeypatch.setattr(display.time, "monotonic", lambda: next(clock))
+    pace = display._Pace()
+    assert pace.describe(Stage("translating", 1_000, 3_000)) == "1,000 / 3,000"  # resumed here
+    assert pace.describe(Stage("translating", 1_500, 3_000)) == "1,500 / 3,000, 50.0/s, 30 s left"
+    assert pace.describe(Stage("reading", 5_000)) == "5,000"
+
+
+def test_in_a_log_a_long_stage_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "PLAIN_SECONDS", -1.0)
+    stages: list[Event] = [Stage("translating", 0, 300), Stage("translating", 100, 300)]
+    assert show([*stages, EVENTS[-1]], terminal=False).splitlines()[:2] == ["translating ...", "translating: 100 / 300"]

@@ -41,7 +41,7 @@ class _Lines:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.last = time.monotonic()
-        self.stage = ""
+        self.pace = _Pace()
 
     def __enter__(self) -> _Lines:
         return self
@@ -50,9 +50,12 @@ class _Lines:
         pass
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Stage) and event.name != self.stage:
-            self.stage = event.name
-            self.say(f"{event.name} ...")
+        if isinstance(event, Stage):
+            known, count = self.pace.name == event.name, self.pace.describe(event)
+            if not known:
+                self.say(f"{event.name} ...")
+            elif time.monotonic() - self.last > PLAIN_SECONDS:
+                self.say(f"{event.name}: {count}")
         elif isinstance(event, Note):
             self.say(event.text)
         elif isinstance(event, Prepared):
@@ -87,6 +90,7 @@ class _Live:
         self.progress: Progress | None = None
         self.evaluation: Evaluation | None = None
         self.speed = 0.0
+        self.pace = _Pace()
         self.live = Live(get_renderable=self.render, console=console, refresh_per_second=4)
 
     def __enter__(self) -> _Live:
@@ -99,7 +103,8 @@ class _Live:
 
     def show(self, event: Event) -> None:
         if isinstance(event, Stage):
-            count = f"{event.done:,}" + (f" / {event.total:,}" if event.total else "")
+            self.progress = self.evaluation = None  # of a model that was trained first
+            count = self.pace.describe(event)
             self.bar.update(self.task, description=event.name, completed=event.done, total=event.total, count=count)
         elif isinstance(event, Note):
             self.console.print(event.text, markup=False)
@@ -134,6 +139,29 @@ class _Live:
                 table.add_row(Text(f"  {label:>9}", style="dim"), shown)
             parts.append(table)
         return Group(*parts)
+
+
+class _Pace:
+    """How fast a stage goes, and how long it will take; measured from where it began, or a resumed run went on."""
+
+    def __init__(self) -> None:
+        self.name, self.first, self.began = "", 0, 0.0
+
+    def describe(self, event: Stage) -> str:
+        """How far the stage is, and when it is through once some seconds can tell."""
+        now = time.monotonic()
+        if event.name != self.name:
+            self.name, self.first, self.began = event.name, event.done, now
+        count = f"{event.done:,}" + (f" / {event.total:,}" if event.total else "")
+        seconds, done = now - self.began, event.done - self.first
+        if not event.total or done <= 0 or seconds < PACE_SECONDS:
+            return count
+        left = (event.total - event.done) * seconds / done
+        return f"{count}, {done / seconds:,.1f}/s, {duration(left)} left"
+
+
+PACE_SECONDS = 2.0
+"""Of a stage, before its speed is told."""
 
 
 def introduce(event: Prepared) -> list[str]:

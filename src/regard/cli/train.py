@@ -27,7 +27,8 @@ that holds all that is needed to use it.
 --task fill       the same: a BERT that fills gaps, to be trained on for other tasks
 --task classify   FILES are .tsv, .csv or .jsonl with a label and one text or two (or words, --data.carrier word)
 
-All files may be .gz. --from MODEL starts from a model that you trained or imported."""
+All files may be .gz. --from MODEL starts from a model that you trained or imported. --back-translate mono.de learns
+from text in the target language too: a model that translates back, trained first, makes pairs of it."""
 
 
 def add(verbs: Verbs) -> None:
@@ -42,7 +43,6 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--task", default=argparse.SUPPRESS, metavar="TASK", help="translate, write, fill or classify (translate)"
     )
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="where the model goes (runs/SOURCE-TARGET, runs/TASK)")
     parser.add_argument("--from", dest="start", metavar="MODEL", help="start from this model's weights and vocabulary")
     parser.add_argument(
         "--source",
@@ -65,6 +65,24 @@ def add(verbs: Verbs) -> None:
         metavar="LIST",
         help="several directions in one model: en-de,en-fr,de-en (from source to target alone)",
     )
+    parser.add_argument(
+        "--back-translate",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="text in the target language, a sentence a line, to make more pairs of",
+    )
+    parser.add_argument(
+        "--reverse", metavar="MODEL", help="the model that makes them (one that is trained first, on FILES)"
+    )
+    parser.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run, exactly where it stopped")
+    add_run(parser, "where the model goes (runs/SOURCE-TARGET, runs/TASK)")
+    parser.set_defaults(run=run)
+
+
+def add_run(parser: argparse.ArgumentParser, output: str) -> None:
+    """The flags of every verb that trains."""
+    parser.add_argument("-o", "--output", metavar="FOLDER", help=output)
     parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="dev set, in the same forms as FILES")
     parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, scored at the end")
     parser.add_argument("--preset", default=None, help="tiny, small, base, big, modern (by corpus size)")
@@ -72,10 +90,8 @@ def add(verbs: Verbs) -> None:
         "--device", dest="training.device", default=argparse.SUPPRESS, help="auto, cpu, cuda or mps (auto)"
     )
     parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags go before it")
-    parser.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run, exactly where it stopped")
     parser.add_argument("--overwrite", action="store_true", help="replace the model in the output folder")
     add_settings(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,7 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
             overrides[name] = getattr(arguments, name)
     if arguments.resume:
         others = [
-            *(arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.output, arguments.start)
+            *(arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.output, arguments.start),
+            *(arguments.back_translate, arguments.reverse),
         ]
         if any(others) or arguments.overwrite:
             raise InputError("--resume takes all from its folder: beside it, give --training settings only")
@@ -108,13 +125,15 @@ def run(arguments: argparse.Namespace) -> int:
             settings_file=arguments.settings,
             overrides=overrides,
             start=arguments.start,
+            back_translate=arguments.back_translate,
+            reverse=arguments.reverse,
             overwrite=arguments.overwrite,
             stop=stop,
         )
     )
     with_interrupts(stop)
     finished = show_training(events)
-    return _say_what_next(finished, folder)
+    return say_what_next(finished, folder)
 
 
 def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple[dict[str, str], Path]:
@@ -156,9 +175,11 @@ def with_interrupts(stop: threading.Event) -> None:
     signal.signal(signal.SIGTERM, ask)
 
 
-def _say_what_next(finished: Finished, folder: Path) -> int:
+def say_what_next(finished: Finished, folder: Path) -> int:
+    """What to do with the folder of a run that is over; returns the exit code."""
     if not finished.complete:
-        print(f"Stopped at step {finished.step:,}, saved. Go on with: regard train --resume {folder}")
+        where = f"at step {finished.step:,}" if finished.step else "before the first step"
+        print(f"Stopped {where}, saved. Go on with: regard train --resume {folder}")
         return 130
     from regard.folder import read_settings
     from regard.training.card import example

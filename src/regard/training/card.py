@@ -35,6 +35,7 @@ def write_card(
         f"{about['examples']:,} {unit} from {', '.join(about['files'])}.",
         *(f"- {line}" for line in report.lines()),
         *(f"- {direction}: {count:,} {unit}" for direction, count in about.get("directions", {}).items()),
+        *(f"- {line}" for line in about.get("synthetic", ())),
         *(f"- label {label}: {count:,}" for label, count in sorted(about.get("balance", {}).items())),
         "",
         "## Model",

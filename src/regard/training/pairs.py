@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -36,15 +38,17 @@ from regard.training.directions import (
 )
 from regard.training.events import Note, Stage
 from regard.training.objectives import translation_loss
+from regard.training.synthetic import PAIRS, SYNTHETIC, State, is_text
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
 
 
 class _Corpus:
-    """The pairs of some files, cleaned, as often as they are asked for."""
+    """The pairs of some files, cleaned, as often as they are asked for; `swapped`, what is the target is the source."""
 
-    def __init__(self, name: str, files: Sequence[str], data: DataSettings, tell: Tell) -> None:
+    def __init__(self, name: str, files: Sequence[str], data: DataSettings, tell: Tell, swapped: bool = False) -> None:
         self.files = [Path(path) for path in files]
-        self.name, self.data, self.tell = name, data, tell
+        self.name, self.tell, self.swapped = name, tell, swapped
+        self.data = replace(data, source=data.target, target=data.source) if swapped else data
         self.report = Report()
         self.kept: Counter[str] = Counter()  # pairs of each direction, where there are several
 
@@ -56,7 +60,7 @@ class _Corpus:
             if number % 5000 == 0:
                 self.tell(Stage(doing, number, total))
             self.kept[pair.direction] += 1
-            yield pair
+            yield Pair(pair.target, pair.source, pair.where) if self.swapped else pair
 
     def accept(self) -> None:
         """Refuses a corpus without a usable pair, and tells what was left out of any other."""
@@ -76,33 +80,42 @@ class PairPreparation(Preparation):
         super().__init__(new, with_tags(request), tell)
         refuse_start(self.start, "translate", ("translate",))
         require_tags(self.settings, request)
-        self.corpus = _Corpus("train", request.files, self.data, tell)
+        made = [str(new / SYNTHETIC / PAIRS)]
+        alone = request.teacher is not None and is_text([Path(name) for name in request.files])
+        self.corpus = _Corpus("train", made if alone else request.files, self.data, tell, request.swapped)
         self.belongs: Callable[[Pair], bool] = lambda _: True  # whether a pair of the corpus is trained on
         self.total = 0
         self.sizes: Counter[str] = Counter()  # pairs of each direction that are trained on
+        self.repeats = 1  # how often the corpus is gone through in an epoch
+        self.made = _Corpus("synthetic", made, self.data, tell) if request.synthetic else None
+        self.unseen: Callable[[Pair], bool] = lambda _: True  # whether a synthetic pair is trained on
+        self.synthetic = 0
 
     def run(self) -> None:
         held_out = self.read_held_out()
         report = self.check(held_out)
         if "dev" not in held_out:
             held_out["dev"] = self.split_off()
-        settings = self.choose(self.total, **first_direction(self.data))
+        about: dict[str, Any] = {"directions": self.sizes} if self.data.directions else {}
+        if self.made is not None:
+            about["synthetic"] = self.add_synthetic(self.made, held_out)
+        settings = self.choose(self.total * min(1, self.repeats) + self.synthetic, **first_direction(self.data))
         vocabularies = self.vocabularies(
             lambda: Vocabularies.train(lambda: self.training_pairs("learning the vocabulary"), settings.tokenizer)
         )
-        pairs = self.encode("train", self.training_pairs("encoding"), self.total, vocabularies)
+        total = self.total * self.repeats + self.synthetic
+        pairs = self.encode("train", self.training_pairs("encoding"), total, vocabularies)
         self.encode("dev", iter(held_out["dev"]), len(held_out["dev"]), vocabularies)
         for name, kept in held_out.items():
             write_held_out(self.new / f"{name}.jsonl", map(record_of, kept))
-        more = {"directions": self.sizes} if self.data.directions else {}
-        self.write_about(pairs, report, {name: len(kept) for name, kept in held_out.items()}, **more)
+        self.write_about(pairs, report, {name: len(kept) for name, kept in held_out.items()}, **about)
 
     def read_held_out(self) -> dict[str, list[Pair]]:
         """The dev and test sets that were given; they fit into memory."""
         found = {}
         for name, files in (("dev", self.request.dev), ("test", self.request.test)):
             if files:
-                corpus = _Corpus(name, files, self.data, self.tell)
+                corpus = _Corpus(name, files, self.data, self.tell, self.request.swapped)
                 found[name] = list(corpus.read(f"reading the {name} set"))
                 corpus.accept()
         return found
@@ -114,7 +127,7 @@ class PairPreparation(Preparation):
         self.corpus.accept()
         self.total, self.sizes = self.corpus.report.kept, self.corpus.kept
         for name, leak in found.items():
-            if leak.leaked:
+            if leak.leaked and not self.request.teacher:  # whose student does not learn from the corpus itself
                 places = ", ".join(leak.examples)
                 share = f"{leak.leaked:,} of {leak.pairs:,} {name} sources are also in train"
                 self.tell(Note(f"{name}: {share}, which makes its scores too good ({places})"))
@@ -124,12 +137,16 @@ class PairPreparation(Preparation):
         """A dev set out of the corpus."""
         if self.data.directions:
             return self.split_off_lines()
-        pairs = self.corpus.read("splitting off a dev set", self.total)
-        held = split((pair.source for pair in pairs), self.data.dev_pairs, self.total)
-        self.belongs = lambda pair: not held.holds(pair.source)
-        dev = [pair for pair in self.corpus.read("splitting off a dev set", self.total) if held.holds(pair.source)]
+        side = "target" if self.request.swapped else "source"  # the same dev pairs in both directions
+        doing = "splitting off a dev set"
+        sources = (getattr(pair, side) for pair in self.corpus.read(doing, self.total))
+        held = split(sources, self.data.dev_pairs, self.total)
+        self.belongs = lambda pair: not held.holds(getattr(pair, side))
+        dev = [pair for pair in self.corpus.read(doing, self.total) if not self.belongs(pair)]
         self.total -= len(dev)
-        self.tell(Note(f"dev: {len(dev):,} pairs split off; their sources are not in the rest"))
+        self.tell(Note(f"dev: {len(dev):,} pairs split off; their {side}s are not in the rest"))
+        if self.made and self.made.files == self.corpus.files:
+            self.tell(Note("dev: its targets are the teacher's too, so scores tell how alike they are: see --dev"))
         return dev
 
     def split_off_lines(self) -> list[Pair]:
@@ -154,8 +171,46 @@ class PairPreparation(Preparation):
         self.total = rest
         return dev
 
+    def add_synthetic(self, made: _Corpus, held_out: dict[str, list[Pair]]) -> list[str]:
+        """Counts the synthetic pairs that no held-out set has in it, and settles the shares; returns what was done."""
+        state, request = State.load(self.new / SYNTHETIC), self.request
+        assert state is not None, "the pairs are made before the corpus is prepared"
+        kept = [pair for pairs in held_out.values() for pair in pairs]
+        sources, targets = {pair.source for pair in kept}, {pair.target for pair in kept if request.texts}
+        self.unseen = lambda pair: pair.source not in sources and pair.target not in targets
+        self.synthetic = sum(map(self.unseen, made.read("reading the synthetic pairs", state.report.kept)))
+        if not self.synthetic:
+            raise DataError(f"no synthetic pair is left to learn from: {'; '.join(state.lines())}")
+        done = []
+        if left := state.report.kept - self.synthetic:
+            done.append(f"{left:,} pairs left out: in the dev or test set")
+        if request.teacher:
+            self.repeats = 0
+        elif self.synthetic > MOST_SYNTHETIC * self.total:
+            self.repeats = math.ceil(self.synthetic / (MOST_SYNTHETIC * self.total))
+            done.append(f"each of the {self.total:,} real pairs is there {self.repeats} times, beside so many others")
+        if request.texts and not self.tags:
+            done.append(f"not tagged, since the vocabulary of {Path(request.start or '').name} has no tag for it")
+        for line in done:
+            self.tell(Note(f"synthetic: {line}"))
+        origin = request.teacher or request.reverse
+        maker = Path(origin).name if origin else "the model in training/reverse"
+        texts = ", ".join(Path(name).name for name in request.texts)
+        what = f"{texts} translated back" if texts else "the sources as translated"
+        return [f"{self.synthetic:,} synthetic pairs: {what} by {maker}", *state.lines(), *done]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What stands before a synthetic source, so that it is not taken for what people write."""
+        return (SYNTHETIC,) if self.request.texts and SYNTHETIC in self.settings.tokenizer.tags else ()
+
     def training_pairs(self, doing: str) -> Iterator[Pair]:
-        return filter(self.belongs, self.corpus.read(doing, self.total))
+        """The corpus, as often as its share asks for, and the synthetic pairs."""
+        for _ in range(self.repeats):
+            yield from filter(self.belongs, self.corpus.read(doing, self.total))
+        if self.made:
+            pairs = filter(self.unseen, self.made.read(f"{doing}: synthetic pairs", self.synthetic))
+            yield from (replace(pair, tags=self.tags) for pair in pairs)
 
     def encode(self, name: str, pairs: Iterator[Pair], total: int, vocabularies: Vocabularies) -> int:
         """Writes the tokens of the pairs that the model can take; returns how many."""
@@ -179,6 +234,10 @@ class PairPreparation(Preparation):
         if kept < total:
             self.tell(Note(f"{name}: {total - kept:,} pairs left out: more tokens than model.max_length = {longest}"))
         return kept
+
+
+MOST_SYNTHETIC = 4
+"""Synthetic pairs beside a real one; where there are more, the real ones are repeated, as Edunov et al. (2018) do."""
 
 
 class Translating(Task):

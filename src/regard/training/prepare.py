@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,14 @@ from regard.text.tokenizer import Vocabularies
 from regard.training.filling import Filling
 from regard.training.labels import Classifying, LabelPreparation
 from regard.training.pairs import PairPreparation, Translating
+from regard.training.synthetic import SYNTHETIC
 from regard.training.task import Preparation, Request, Task, Tell
 from regard.training.texts import TextPreparation
 from regard.training.writing import Writing
 
-NEW, REQUEST, READY = "training.new", "request.json", "ready"
+NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
+KEPT = (REVERSE, SYNTHETIC)
+"""What takes long to make before a corpus can be prepared: no error removes it."""
 
 TASKS: dict[str, tuple[type[Preparation], type[Task]]] = {
     "translate": (PairPreparation, Translating),
@@ -46,7 +50,7 @@ TASKS: dict[str, tuple[type[Preparation], type[Task]]] = {
 
 
 def claim(output: Path, overwrite: bool) -> None:
-    """Refuses a folder that holds a model, unless it may be overwritten."""
+    """Refuses a folder that holds a model, unless it may be overwritten; a run that is given up leaves nothing."""
     if output.exists() and not output.is_dir():
         raise ModelError(f"{output}: is a file, not a folder")
     if not overwrite and any((output / name).exists() for name in (SETTINGS, WEIGHTS, TRAINING, f"{NEW}/{REQUEST}")):
@@ -54,30 +58,42 @@ def claim(output: Path, overwrite: bool) -> None:
             f"{output}: already holds a model: go on with --resume {output}, replace it with --overwrite, "
             "or choose another folder with -o"
         )
+    shutil.rmtree(output / NEW, ignore_errors=True)
 
 
 def prepare(output: Path, request: Request, tell: Tell) -> None:
     """Fills `output`/training.new, and puts it in the place of what was there; on an error, leaves no trace."""
-    made = [folder for folder in (output, *output.parents) if not folder.exists()]
     new = output / NEW
-    try:
-        shutil.rmtree(new, ignore_errors=True)
+    with traceless(output):
+        for path in list(new.iterdir()) if new.exists() else []:
+            if path.name not in (REQUEST, *KEPT):  # left by a run that was killed
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         write_text(new / REQUEST, json.dumps(asdict(request)))
         preparation_for(new, request, tell).run()
         if request.start is not None:
             settle_steps(new, request.given.get("training", {}))
         write_text(new / READY, "")
+    install(output)
+
+
+@contextlib.contextmanager
+def traceless(output: Path) -> Iterator[None]:
+    """On an error, removes what was begun in `output`, unless something is there that took long to make."""
+    made = [folder for folder in (output, *output.parents) if not folder.exists()]
+    new = output / NEW
+    try:
+        yield
     except InterruptedError:  # somebody said stop: the request stays, so that the run can be resumed
         raise
     except (RegardError, OSError) as error:
-        shutil.rmtree(new, ignore_errors=True)
-        with contextlib.suppress(OSError):  # a folder that is not empty stays
-            for folder in made:
-                folder.rmdir()
+        if not any((new / name).exists() for name in KEPT):
+            shutil.rmtree(new, ignore_errors=True)
+            with contextlib.suppress(OSError):  # a folder that is not empty stays
+                for folder in made:
+                    folder.rmdir()
         if isinstance(error, OSError):
             raise ModelError(f"{output}: cannot be written ({reason(error)})") from None
         raise
-    install(output)
 
 
 def preparation_for(new: Path, request: Request, tell: Tell) -> Preparation:

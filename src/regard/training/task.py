@@ -39,6 +39,15 @@ class Request:
     dev: list[str] = field(default_factory=list)
     test: list[str] = field(default_factory=list)
     start: str | None = None  # the model whose weights are the first ones
+    swapped: bool = False  # whether the corpus is read the other way: its targets are the sources
+    texts: list[str] = field(default_factory=list)  # in the target language, to be translated back
+    reverse: str | None = None  # the model that translates them back; none: it is trained first
+    teacher: str | None = None  # the model whose translations of the sources are learnt
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether a model makes pairs before this one can learn from them."""
+        return bool(self.texts) or self.teacher is not None
 
 
 class Preparation(ABC):

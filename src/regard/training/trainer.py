@@ -48,6 +48,7 @@ from regard.training.machine import set_up_machine
 from regard.training.mean import RunningMean
 from regard.training.optimizer import build_optimizer, learning_rate
 from regard.training.prepare import NEW, READY, TASKS, claim, install, prepare, stored_request
+from regard.training.synthesis import synthesize, with_back_translation
 from regard.training.task import ABOUT, START, Batch, Request, Tell, require_metric
 
 SAVE_SECONDS = 300.0
@@ -63,13 +64,16 @@ def train(
     settings_file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     start: Path | str | None = None,
+    back_translate: Sequence[Path | str] = (),
+    reverse: Path | str | None = None,
     overwrite: bool = False,
     stop: threading.Event | None = None,
 ) -> Iterator[Event]:
     """Trains a model on corpus files into a model folder.
 
     `overrides` are settings by their dotted names; `task` says what the model is for. `start` is a model whose
-    weights and vocabulary are the first ones. Setting `stop` ends the run after the current update, saved.
+    weights and vocabulary are the first ones. `back_translate` is text in the target language: the model `reverse`,
+    or one that is trained first, translates it back into more pairs. Setting `stop` ends the run, saved.
     """
     given = gather(settings_file, overrides)
     first = None if start is None else read_folder(Path(start)).settings  # all of it: a damaged one is refused now
@@ -77,10 +81,11 @@ def train(
     if settings.training.adapters and start is None:
         raise SettingsError("training.adapters change a model that is there: give one with --from")
     device = choose_device(settings.training.device)
-    claim(Path(output), overwrite)
     absolute = [[str(Path(name).resolve()) for name in names] for names in (files, dev, test)]
     origin = None if start is None else str(Path(start).resolve())
     request = Request(absolute[0], given, device.type, absolute[1], absolute[2], origin)
+    request = with_back_translation(request, settings, back_translate, reverse)
+    claim(Path(output), overwrite)
     yield from run(Path(output), request, stop or threading.Event())
 
 
@@ -104,7 +109,10 @@ def resume(
 def run(folder: Path, request: Request | None, stop: threading.Event) -> Iterator[Event]:
     """Prepares what was requested, if anything was, and trains."""
     if request is not None:
-        yield from told(lambda tell: prepare(folder, request, tell), stop)
+        if request.synthetic:
+            yield from synthesize(folder, request, stop, run)
+        if not stop.is_set():
+            yield from told(lambda tell: prepare(folder, request, tell), stop)
         if stop.is_set():
             yield Finished("stopped", False, 0, 0.0, {})
             return

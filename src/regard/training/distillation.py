@@ -1,0 +1,51 @@
+"""A student that learns to say what its teacher says (sequence-level distillation; Kim & Rush, 2016)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.decoding.engine import load_as
+from regard.decoding.translator import Translator
+from regard.errors import SettingsError
+from regard.folder import choose_device
+from regard.options import merge
+from regard.settings import gather, resolve
+from regard.training.events import Event
+from regard.training.prepare import claim
+from regard.training.task import Request
+from regard.training.trainer import run
+
+
+def distill(
+    teacher: Path | str,
+    files: Sequence[Path | str],
+    output: Path | str,
+    *,
+    dev: Sequence[Path | str] = (),
+    test: Sequence[Path | str] = (),
+    settings_file: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    stop: threading.Event | None = None,
+) -> Iterator[Event]:
+    """Trains a new model on the teacher's translations of the sources; `resume` goes on with it.
+
+    `files` are one file of text or a corpus of pairs, of which the dev set is split off if none is given: it stays as
+    it is, and the student never sees what the teacher makes of it. The other arguments are those of `train`.
+    """
+    data = load_as(Translator, teacher, "cpu").settings.data  # all of it: a damaged one is refused now
+    given = merge({"data": {"source": data.source, "target": data.target}}, gather(settings_file, overrides))
+    settings = resolve(given)
+    if settings.task != "translate":
+        raise SettingsError(f"a teacher that translates cannot teach the task {settings.task}")
+    if settings.training.adapters:
+        raise SettingsError("training.adapters change a model that is there: a student starts from nothing")
+    device = choose_device(settings.training.device)
+    claim(Path(output), overwrite)
+    absolute = [[str(Path(name).resolve()) for name in names] for names in (files, dev, test)]
+    origin = str(Path(teacher).resolve())
+    request = Request(absolute[0], given, device.type, absolute[1], absolute[2], teacher=origin)
+    yield from run(Path(output), request, stop or threading.Event())
