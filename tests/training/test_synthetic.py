@@ -194,7 +194,11 @@ def corpus(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def mono(tmp_path: Path) -> Path:
-    path = tmp_path / "mono.back"
+    return write_text(tmp_path)
+
+
+def write_text(folder: Path) -> Path:
+    path = folder / "mono.back"
     path.write_text("".join(f"{row}\n" for row in rows(70, seed=5)))
     return path
 
@@ -329,6 +333,18 @@ MOMENTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "CHUNK", 20)
+        patch.setattr(synthetic, "PIECE", 8)
+        patch.setattr(synthesis, "load_as", lambda *_: Turning())
+        corpus, mono = write_reversals(folder, 120), write_text(folder)
+        finish(train(corpus, folder / "run", back_translate=[mono], overrides=BRIEF))
+    return result(folder / "run")
+
+
 def finish(events: Iterator[Event]) -> None:
     assert isinstance(list(events)[-1], Finished)
 
@@ -343,11 +359,10 @@ def result(folder: Path) -> list[bytes]:
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.usefixtures("turning")
 def test_a_run_goes_on_from_every_stage(
-    corpus: list[Path], mono: Path, tmp_path: Path, moment: str, killed: bool
+    corpus: list[Path], mono: Path, undisturbed: list[bytes], tmp_path: Path, moment: str, killed: bool
 ) -> None:
-    finish(train(corpus, tmp_path / "a", back_translate=[mono], overrides=BRIEF))
     stop, seen = threading.Event(), list[Event]()
-    for event in train(corpus, tmp_path / "b", back_translate=[mono], overrides=BRIEF, stop=stop):
+    for event in train(corpus, tmp_path / "run", back_translate=[mono], overrides=BRIEF, stop=stop):
         seen.append(event)
         if MOMENTS[moment](seen):
             if killed:
@@ -357,9 +372,9 @@ def test_a_run_goes_on_from_every_stage(
         assert isinstance(seen[-1], Finished)
         assert not seen[-1].complete
     with pytest.raises(ModelError, match="go on with --resume"):
-        finish(train(corpus, tmp_path / "b", overrides=BRIEF))
-    finish(resume(tmp_path / "b"))
-    assert result(tmp_path / "b") == result(tmp_path / "a")
+        finish(train(corpus, tmp_path / "run", overrides=BRIEF))
+    finish(resume(tmp_path / "run"))
+    assert result(tmp_path / "run") == undisturbed
 
 
 @pytest.mark.usefixtures("turning")
