@@ -257,7 +257,7 @@ def test_a_run_with_back_translation(corpus: list[Path], mono: Path, tmp_path: P
 @pytest.mark.usefixtures("turning")
 def test_both_directions_hold_out_the_same_pairs(corpus: list[Path], mono: Path, tmp_path: Path) -> None:
     events = train(corpus, tmp_path / "run", back_translate=[mono], overrides=BRIEF)
-    held = []
+    held: list[list[dict[str, str]]] = []
     for event in events:
         if isinstance(event, Prepared):
             folder = tmp_path / "run" / ("training" if held else "training.new/reverse/training")
@@ -392,7 +392,7 @@ def test_a_run_whose_text_has_changed_is_not_resumed(corpus: list[Path], mono: P
 
 
 def test_a_request_of_an_older_version_is_read() -> None:
-    old = {"files": ["a"], "given": {}, "device": "cpu", "dev": [], "test": [], "start": None}
+    old: dict[str, Any] = {"files": ["a"], "given": {}, "device": "cpu", "dev": [], "test": [], "start": None}
     assert not Request(**json.loads(json.dumps(old))).synthetic
 
 
