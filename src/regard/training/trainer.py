@@ -111,7 +111,7 @@ def run(folder: Path, request: Request | None, stop: threading.Event) -> Iterato
     if request is not None:
         if request.synthetic:
             yield from synthesize(folder, request, stop, run)
-        if not stop.is_set():
+        if not (request.synthetic and stop.is_set()):
             yield from told(lambda tell: prepare(folder, request, tell), stop)
         if stop.is_set():
             yield Finished("stopped", False, 0, 0.0, {})
