@@ -42,6 +42,8 @@ def with_back_translation(
         return request
     if settings.task != "translate":
         raise SettingsError(f"--back-translate makes pairs of sentences: the task {settings.task} has no use for them")
+    if settings.data.directions:
+        raise SettingsError("--back-translate makes pairs for one direction: train without data.directions")
     for path in map(Path, texts):
         if holds_pairs(path):
             raise DataError("text to translate back is plain text, a sentence a line (it may end in .gz)", path)
