@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
-from benchmarks.plots import course, finished, read_log, write_report
+from benchmarks.report import course, finished, read_log, write_report
 from benchmarks.training import ROOT, describe_machine
 from regard.cli.evaluate import read_text
 from regard.cli.train import with_interrupts

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import plots, quality
-from benchmarks.plots import Line, draw, read_log, ticks
+from benchmarks import quality, report
+from benchmarks.plots import Line, draw, ticks
+from benchmarks.report import read_log
 from benchmarks.training import ROOT
 
 from regard.cli import build_parser
@@ -85,7 +86,7 @@ def test_a_recipe_resolves_and_names_its_own_command(name: str) -> None:
 def test_the_page_of_recipes_names_them_all_and_scores_are_published_of_some() -> None:
     page = (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(([\w-]+)\.toml\)", page)) == set(quality.RECIPES)
-    assert set(plots.PUBLISHED) < set(quality.RECIPES)
+    assert set(report.PUBLISHED) < set(quality.RECIPES)
 
 
 @pytest.mark.skipif(not DATA, reason="the corpora are not here")
@@ -174,7 +175,7 @@ def test_a_run_goes_on_with_its_clock_is_used_again_and_can_be_adopted(
     (adopted,) = plan(data, tmp_path, "--adopt", f"multi30k-en-de={run.model}")
     assert (adopted.form, adopted.folder.name) == ("raw", "multi30k-en-de.raw.model")
     quality.measure(adopted)
-    page = plots.write_report(tmp_path / "kept", tmp_path / "quality").read_text(encoding="utf-8")
+    page = report.write_report(tmp_path / "kept", tmp_path / "quality").read_text(encoding="utf-8")
     assert re.search(r"\| model, seed 1 \| 4 \| – \| 0\.\d \|", page)
     scores = (adopted.folder / "scores.json").stat().st_mtime_ns
     monkeypatch.setattr(quality, "scores", None)  # nothing is scored twice
@@ -206,7 +207,7 @@ def test_what_is_missing_is_told_before_anything_is_trained(
 # The report
 
 
-def record(seed: int, test: float, dev: float, curve: dict[str, float], wall: float | None = 1.0) -> plots.Record:
+def record(seed: int, test: float, dev: float, curve: dict[str, float], wall: float | None = 1.0) -> report.Record:
     def clock(step: int) -> float | None:
         return None if wall is None else 70.0 * step * wall
 
@@ -247,7 +248,7 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
     for each in records:
         (tmp_path / each["name"]).mkdir()
         (tmp_path / each["name"] / "scores.json").write_text(json.dumps(each))
-    page = plots.write_report(tmp_path, tmp_path / "quality").read_text(encoding="utf-8")
+    page = report.write_report(tmp_path, tmp_path / "quality").read_text(encoding="utf-8")
     assert "| multi30k-en-de | tokenised | test | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.02 |" in page
     assert "| multi30k-en-de | seed 1 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page
     assert "| multi30k-en-de | seed 2 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page  # the final weights
@@ -258,7 +259,7 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
 
 
 def test_text_in_the_report_is_never_markdown() -> None:
-    assert plots.plain("a|b `c` [d](e) _f_ <g> & *h*") == (
+    assert report.plain("a|b `c` [d](e) _f_ <g> & *h*") == (
         "a&#124;b &#96;c&#96; &#91;d&#93;(e) &#95;f&#95; &lt;g&gt; &amp; &#42;h&#42;"
     )
 

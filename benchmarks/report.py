@@ -1,0 +1,227 @@
+"""What people read of the measured quality: from the log and the scores of each run to a page and its plots."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from benchmarks.plots import Line, draw
+from regard.errors import InputError
+
+PUBLISHED = {"multi30k-en-de": 41.02, "multi30k-en-fr": 61.80}
+MOST_PARAMETERS = 3_000_000  # of the recipes that have a published score
+INTRODUCTION = """# Quality on small data
+
+Made by `python benchmarks/quality.py`, which trains the settings in `recipes/` and scores them with sacrebleu. The
+weights of a run are chosen on the dev set alone; the test sets are translated when it is over, and nothing is chosen
+by them.
+
+- **tokenised**: trained on Multi30k's `*.lc.norm.tok.*` files and compared with them, as published scores are.
+- **raw**: trained on the text as people write it; detokenised and cased.
+- **published**: Transformer-Tiny, text only, tokenised and lower-cased, test_2016_flickr (Wu et al., 2021).
+- **minutes** pass from the start of a run, preparation and evaluations included; beside them, those **of updates**.
+"""
+
+Record = dict[str, Any]
+Groups = dict[tuple[str, str], list[Record]]
+
+
+def read_log(path: Path) -> list[Record]:
+    """The events in a log, without what a kill cut off."""
+    events = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []:
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            continue
+    return events
+
+
+def finished(log: Sequence[Record]) -> Record | None:
+    """The last word of a run that came to its end."""
+    return next((line for line in reversed(log) if line["event"] == "Finished" and line["complete"]), None)
+
+
+def course(log: Sequence[Record]) -> Record:
+    """What the log of a finished run tells: its evaluations, how long it took, and where."""
+    evaluations = {line["step"]: line for line in log if line["event"] == "Evaluation"}
+    wanted, last = ("step", "wall", "seconds", "scores", "best"), finished(log) or {}
+    session = next((line for line in log if line["event"] == "Session"), {})
+    found = {name: session.get(name) for name in ("date", "machine", "versions", "command")}
+    found |= {name: last.get(name) for name in ("step", "wall", "seconds")}
+    return found | {"evaluations": [{name: line.get(name) for name in wanted} for line in evaluations.values()]}
+
+
+# The page
+
+
+def write_report(kept: Path, base: Path) -> Path:
+    """Writes BASE.md about all runs that are scored, and the plots into images/ beside it."""
+    groups: Groups = {}
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in kept.glob("*/scores.json")]
+    if not records:
+        raise InputError(f"{kept}: nothing is measured yet: give --data, without --report-only")
+    for record in sorted(records, key=lambda each: (each["recipe"], each["form"] == "raw", each["seed"], each["name"])):
+        groups.setdefault((record["recipe"], record["form"]), []).append(record)
+    parts = [INTRODUCTION, summary(groups), runs(groups), times(groups), "## The course of training\n"]
+    for (recipe, form), its in groups.items():
+        picture = base.parent / "images" / f"{base.name}-{recipe}-{form}.svg"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        picture.write_text(plot(f"{recipe}, {form}", its, level(recipe, form)), encoding="utf-8")
+        parts.append(f"![BLEU of {recipe}, {form}, over the minutes of training](images/{picture.name})\n")
+    parts += [
+        outputs(f"{recipe}, {form}", best_on_dev(its)) for (recipe, form), its in groups.items() if not tests(its)
+    ]
+    page = base.with_name(f"{base.name}.md")
+    page.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+    return page
+
+
+def summary(groups: Groups) -> str:
+    rows = []
+    for (recipe, form), its in groups.items():
+        for name in tests(its) or [its[0]["dev"]]:
+            found = [each["sets"][name]["BLEU"]["value"] for each in its if name in each["sets"]]
+            chosen, published = best_on_dev(its)["sets"].get(name), level(recipe, form)
+            first = name == its[0]["dev"] or name == tests(its)[0]
+            spread = f"{min(found):.2f} to {max(found):.2f}" if len(found) > 1 else ""
+            rows.append([recipe, form, name, len(found), f"{chosen['BLEU']['value']:.2f}" if chosen else "–"])
+            rows[-1] += [f"{statistics.fmean(found):.2f}", spread, f"{published:.2f}" if published and first else ""]
+    heads = ["recipe", "form", "set", "runs", "BLEU of the run that is best on dev", "mean", "range", "published"]
+    return table(heads, rows)
+
+
+def runs(groups: Groups) -> str:
+    """A row for each run and set, and what the numbers are made with."""
+    rows: list[list[object]] = []
+    made: dict[str, None] = {}
+    others: list[str] = []
+    for (recipe, form), its in groups.items():
+        for each in its:
+            size = f"{each['parameters']:,}"
+            if recipe in PUBLISHED:
+                fits = each["parameters"] <= MOST_PARAMETERS
+                size += f" ({'within' if fits else '**more than**'} {MOST_PARAMETERS:,})"
+            if each["differences"]:
+                others.append(f"- {recipe}, {form}, {label(each)} has {plain('; '.join(each['differences']))}")
+            for name, found in each["sets"].items():
+                rows.append(
+                    [recipe, form, label(each), f"{each['step']:,}", minutes(each["wall"]), minutes(each["seconds"])]
+                )
+                rows[-1] += [size, name, *(f"{found[m]['value']:.2f}" if m in found else "" for m in ("BLEU", "chrF"))]
+                search = f"beam {each['decoding']['beam']}, length penalty {each['decoding']['length_penalty']:g}"
+                signatures = ", ".join(f"{metric} `{score['signature']}`" for metric, score in found.items())
+                made[f"- {recipe}, {form}: {signatures}; {search}"] = None
+    heads = ["recipe", "form", "run", "updates", "minutes", "of updates", "parameters", "set", "BLEU", "chrF"]
+    return "\n".join(["## Every run\n", table(heads, rows), *made, "", *machines(groups), *others, ""])
+
+
+def machines(groups: Groups) -> list[str]:
+    found: dict[str, None] = {}
+    for each in (each for its in groups.values() for each in its):
+        if each["machine"]:
+            packages = ", ".join(f"{name} {number}" for name, number in each["versions"].items())
+            found[f"{each['machine']['processor']}, {each['machine']['cores']} cores; {packages}"] = None
+    return [f"Machine: {machine}.\n" for machine in found]
+
+
+def times(groups: Groups) -> str:
+    """When the published score was passed, on the dev set and on the test set."""
+    rows = []
+    for (recipe, form), its in groups.items():
+        goal = round(level(recipe, form) or 0.0, 1)
+        for each in its if goal else []:
+            whole = {str(e["step"]) for e in each["evaluations"] if e["best"]} == set(each["curve"])
+            on_test = first_above(goal, test_course(each)) if whole and each["tests"] else "not kept (`--curve`)"
+            rows.append([recipe, label(each), goal, first_above(goal, dev_course(each)), on_test])
+    if not rows:
+        return ""
+    note = """The dev set is translated greedily while training and scored with sacrebleu's 13a tokenizer, on as many
+pairs as `training.evaluate_pairs` says. The test set is translated afterwards, with the search of the final model, by
+the weights that were best on the dev set at each moment, and by the final ones.
+"""
+    heads = ["recipe", "run", "BLEU", "minutes (of updates) until dev is there", "until test is there"]
+    return "\n".join(["## Time to the published score\n", note, table(heads, rows)])
+
+
+Course = list[tuple[float | None, float | None, float]]  # seconds since the start, of updates, and BLEU then
+
+
+def dev_course(record: Record) -> Course:
+    return [(each["wall"], each["seconds"], each["scores"]["bleu"]) for each in record["evaluations"]]
+
+
+def test_course(record: Record) -> Course:
+    """The test scores of the weights that were kept along the way, and of the final ones."""
+    if not record["curve"]:
+        return []
+    when = {str(each["step"]): (each["wall"], each["seconds"]) for each in record["evaluations"]}
+    kept = sorted(record["curve"], key=int)
+    final = record["sets"][record["tests"][0]]["BLEU"]["value"]
+    return [*((*when[step], record["curve"][step]) for step in kept), (record["wall"], record["seconds"], final)]
+
+
+def first_above(goal: float, course: Course) -> str:
+    for wall, seconds, value in course:
+        if value >= goal:
+            return f"{minutes(wall)} ({minutes(seconds)})"
+    return "not reached"
+
+
+def plot(title: str, its: Sequence[Record], published: float | None) -> str:
+    """BLEU over time: a colour for each run, solid on the test set, dashed on the dev set."""
+    clock = all(each["wall"] is not None for each in its)
+    lines = []
+    for number, each in enumerate(its):
+        for what, course in ((each["tests"][:1], test_course(each)), (["dev, greedy"], dev_course(each))):
+            found = [(wall if clock else seconds, value) for wall, seconds, value in course]
+            points = [(passed / 60, value) for passed, value in found if passed is not None]
+            if points:
+                lines.append(Line(f"{label(each)}, {what[0]}", points, number, dashed=what != each["tests"][:1]))
+    across = "minutes since the start" if clock else "minutes of updates"
+    return draw(
+        f"{title}: BLEU", across, "BLEU", lines, (f"published: {published:.2f}", published) if published else None
+    )
+
+
+def outputs(title: str, record: Record) -> str:
+    heads = ["source", "output", "reference"]
+    rows = [[plain(text) for text in lines] for lines in record["samples"]]
+    note = f"Of the run that is best on dev ({label(record)}), evenly spaced over {record['dev']}."
+    return f"## Outputs: {title}\n\n{note}\n\n{table(heads, rows)}"
+
+
+def best_on_dev(its: Sequence[Record]) -> Record:
+    return max(its, key=lambda each: each["sets"][each["dev"]]["BLEU"]["value"])
+
+
+def tests(its: Sequence[Record]) -> list[str]:
+    return sorted({name for each in its for name in each["tests"]})
+
+
+def level(recipe: str, form: str) -> float | None:
+    return PUBLISHED.get(recipe) if form == "tokenised" else None
+
+
+def label(record: Record) -> str:
+    own = f"seed {record['seed']}"
+    return f"{record['name'].split('.', 2)[2]}, {own}" if record["adopted"] else own
+
+
+def minutes(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds / 60:.1f}"
+
+
+def plain(text: str) -> str:
+    """Text that Markdown takes as it is."""
+    return re.sub(r"[\\`*_\[\]|~]", lambda found: f"&#{ord(found[0])};", escape(text, quote=False))
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
