@@ -56,7 +56,7 @@ def test_dropout_of_embeddings_is_that_of_sublayers_unless_told(given: float | N
     assert Embedding(settings, 10).dropout.rate == expected
 
 
-@pytest.mark.parametrize("length", [8, 70])  # below and above SHORT scores
+@pytest.mark.parametrize("length", [8, 70])
 def test_dropped_attention_keeps_its_mean(length: int) -> None:
     """What is left is scaled up: on average over many draws, attention is as without dropout."""
     query, key, value = torch.randn(3, 1, 2, length, 4)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -301,10 +302,11 @@ def test_the_causal_mask_lets_each_position_see_itself_and_what_came_before(leng
     width=st.sampled_from([1, 4, 8]),
     value_width=st.sampled_from([1, 4, 8]),
     masked=st.sampled_from(["nothing", "padding", "future", "causal"]),
+    short=st.sampled_from([0, 64 * 64]),
     seed=seeds,
 )
 def test_fast_attention_equals_the_readable_one(
-    batch: int, heads: int, length: int, memory: int, width: int, value_width: int, masked: str, seed: int
+    batch: int, heads: int, length: int, memory: int, width: int, value_width: int, masked: str, short: int, seed: int
 ) -> None:
     """Above and below SHORT scores, values and gradients."""
     generator = torch.Generator().manual_seed(seed)
@@ -325,7 +327,8 @@ def test_fast_attention_equals_the_readable_one(
         "future": mask_bias(torch.ones(1, 1, length, memory).tril(memory - length) > 0, torch.float64),
     }
     bias = biases[masked]
-    fast, readable = attend(query, key, value, bias), attend_readably(query, key, value, bias)
+    with mock.patch("regard.model.attention.SHORT", short):
+        fast, readable = attend(query, key, value, bias), attend_readably(query, key, value, bias)
     assert same(fast, readable)
     direction = torch.randn(fast.shape, generator=generator, dtype=torch.float64)
     gradients = [torch.autograd.grad(x, (query, key, value), direction) for x in (fast, readable)]
@@ -342,6 +345,7 @@ def test_long_texts_take_the_fused_path(length: int, fused: bool, monkeypatch: p
         return torch.zeros(1, 1, length, 4)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr("regard.model.attention.SHORT", 64 * 64)
     x = torch.randn(1, 1, length, 4)
     attend(x, x, x, None)
     assert bool(calls) == fused

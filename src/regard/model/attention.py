@@ -83,7 +83,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float
         context = attend_readably(query, key, value, bias)
         if edited():
             return context
-    long = query.shape[2] * key.shape[2] > SHORT
+    long = query.shape[2] > 1 and query.shape[2] * key.shape[2] > SHORT
     if query.device.type != "cpu" or (long and not dropout):
         if isinstance(bias, str):
             return F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
@@ -101,8 +101,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float
     return torch.bmm(weights, value).unflatten(0, (batch, heads))
 
 
-SHORT = 64 * 64
-"""Up to so many scores in a head, two batched products are faster on a CPU than PyTorch's fused attention."""
+SHORT = 0 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 64 * 64
+"""Up to so many scores in a head, two batched products beat PyTorch's fused attention, which depends on the CPU."""
 
 
 def attend_readably(query: Tensor, key: Tensor, value: Tensor, bias: Bias) -> Tensor:
