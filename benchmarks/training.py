@@ -128,19 +128,18 @@ def main() -> int:
     return 0
 
 
-DATA = ("data/multi30k", "../shared/data/multi30k")
+DATA = Path("data/multi30k")
 
 
 def parse_arguments() -> argparse.Namespace:
     peers = [name for name in SYSTEMS if name != REGARD]
     parser = argparse.ArgumentParser(description="Training speed of regard and of its peers, in one run.")
-    known = [folder for folder in map(Path, DATA) if folder.is_dir()]
     parser.add_argument(
         "--data",
         type=Path,
-        required=not known,
-        default=known[0] if known else None,
-        help=f"folder with Multi30k's train.en and train.de; default: the first there is of {', '.join(DATA)}",
+        required=not DATA.is_dir(),
+        default=DATA,
+        help=f"folder with Multi30k's train.en and train.de; default: {DATA}, if it is there",
     )
     parser.add_argument("--models", type=names_from(MODELS), default=list(MODELS), help="default: tiny,base")
     parser.add_argument("--peers", type=names_from(peers), default=peers, help=f"default: {','.join(peers)}")
