@@ -354,7 +354,6 @@ def result(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in names]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "killed"),  # what prepares runs in a thread, which outlives a generator that is given up
     [(moment, killed) for moment in MOMENTS for killed in (False, True) if not (killed and "preparing" in moment)],
@@ -379,7 +378,6 @@ def test_a_run_goes_on_from_every_stage(
     assert result(tmp_path / "run") == undisturbed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("moment", [1, 3, 6, 9, 12, 13])
 @pytest.mark.usefixtures("turning")
 def test_killed_while_preparing_nothing_is_made_again(
