@@ -50,7 +50,6 @@ def test_hugging_face_reads_the_tag_in_the_text(folder: Path, tmp_path: Path) ->
 
 
 def test_the_page_of_onnx_translates_as_regard(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
     assert onnx.export_model(folder, tmp_path / "out") == [NOTE]
     assert (tmp_path / "out" / "README.md").read_text(encoding="utf-8").startswith("# en → de, en → fr, for ONNX")
     contents = read_folder(folder)

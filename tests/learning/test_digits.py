@@ -10,6 +10,8 @@ import pytest
 import regard
 from regard.training.trainer import train
 
+from .test_tasks import PAPER
+
 SETTINGS = {
     "tokenizer.vocabulary": 300,
     "model.width": 64,
@@ -19,12 +21,7 @@ SETTINGS = {
     "model.decoder_layers": 2,
     "model.dropout": 0.0,
     "model.max_length": 32,
-    "model.norm": "pre",
-    "model.norm_kind": "layer",
-    "model.positions": "sinusoidal",
-    "model.activation": "relu",
-    "training.ema": 0.0,
-    "training.subword_sampling": 0.0,
+    **PAPER,
     "training.batch_tokens": 1024,
     "training.steps": 700,
     "training.learning_rate": 3e-3,

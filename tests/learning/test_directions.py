@@ -10,7 +10,7 @@ import pytest
 import regard
 from regard.training.trainer import train
 
-from .test_tasks import SHAPE
+from .test_tasks import PAPER, SHAPE
 
 WORDS = {
     "num": "0 1 2 3 4 5 6 7 8 9".split(),  # noqa: SIM905
@@ -38,12 +38,7 @@ def test_one_model_follows_the_tag(tmp_path: Path) -> None:
         **SHAPE,
         "data.directions": DIRECTIONS,
         "tokenizer.vocabulary": 380,
-        "model.norm": "pre",
-        "model.norm_kind": "layer",
-        "model.positions": "sinusoidal",
-        "model.activation": "relu",
-        "training.ema": 0.0,
-        "training.subword_sampling": 0.0,
+        **PAPER,
         "training.steps": 250,
         "training.evaluate_every": 250,
         "training.evaluate_pairs": 20,

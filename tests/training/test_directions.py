@@ -180,3 +180,17 @@ def test_a_model_that_starts_from_it_keeps_its_directions(trained: tuple[Path, l
         list(train(files[:2], tmp_path / "fewer", overrides=brief, start=trained[0]))
     with pytest.raises(SettingsError, match=r"to translate into es by a tag: it has de, fr, en"):
         list(train(files, tmp_path / "none", overrides={**brief, "data.directions": "en-es"}, start=trained[0]))
+
+
+def test_synthetic_pairs_are_for_one_direction(tmp_path: Path) -> None:
+    text = tmp_path / "mono.de"
+    text.write_text("ein Hund\n")
+    with pytest.raises(SettingsError, match="--back-translate makes pairs for one direction"):
+        next(train([text, text], tmp_path / "run", back_translate=[text], overrides={"data.directions": "en-de,de-en"}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_teacher_of_several_directions_is_refused(trained: tuple[Path, list[Event]], tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="translates in several directions, a student learns one"):
+        next(regard.distill(trained[0], [tmp_path / "text.txt"], tmp_path / "student"))
+    assert not (tmp_path / "student").exists()

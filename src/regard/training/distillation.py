@@ -37,6 +37,8 @@ def distill(
     it is, and the student never sees what the teacher makes of it. The other arguments are those of `train`.
     """
     data = load_as(Translator, teacher, "cpu").settings.data  # all of it: a damaged one is refused now
+    if data.directions:
+        raise SettingsError(f"{teacher}: translates in several directions, a student learns one: give another teacher")
     given = merge({"data": {"source": data.source, "target": data.target}}, gather(settings_file, overrides))
     settings = resolve(given)
     if settings.task != "translate":
