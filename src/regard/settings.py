@@ -166,6 +166,10 @@ class TrainingSettings(Section):
     steps: Annotated[int, "most updates of the weights", at_least(1)] = 20_000
     batch_tokens: Annotated[int, "target tokens of a batch, padding included", at_least(1)] = 4096
     accumulate: Annotated[int, "batches whose gradients are summed for one update", at_least(1)] = 1
+    optimizer: Annotated[
+        Literal["adam", "muon"],
+        "Adam, or Muon (Jordan et al., 2024) for the matrices of the layers, which learns more from an update and costs a little more",
+    ] = "adam"
     learning_rate: Annotated[float, "highest learning rate", at_least(0)] = 1e-3
     schedule: Annotated[
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],

@@ -109,6 +109,10 @@ def build_norm(settings: ModelSettings) -> nn.Module:
     return kind(settings.width, eps=settings.norm_epsilon)
 
 
+TABLES = ("tokens.weight", "segments.weight", "positions.table", "logits.weight")
+"""Ends of the names of parameters that hold a vector for each token, segment or position."""
+
+
 def initialize(model: nn.Module, settings: ModelSettings) -> None:
     """Random weights to start from.
 
@@ -124,6 +128,6 @@ def initialize(model: nn.Module, settings: ModelSettings) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     for name, parameter in model.named_parameters():
-        if name.endswith(("tokens.weight", "segments.weight", "positions.table", "logits.weight")):
+        if name.endswith(TABLES):
             with torch.no_grad():
                 parameter.normal_(0.0, deviation)

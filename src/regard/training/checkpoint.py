@@ -20,7 +20,7 @@ from regard.folder import assign, parameters, read_tensors, write_tensors
 from regard.training.mean import RunningMean
 
 STATE = "state.safetensors"
-MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means
+MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means; Muon has the first alone
 
 
 @dataclass
@@ -79,7 +79,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer,
                 continue
             optimizer.state[parameter] = {
                 "step": torch.tensor(float(state.step), device=parameter.device),
-                **{moment: groups[moment][name].to(parameter.device) for moment in MOMENTS},
+                **{m: groups[m][name].to(parameter.device) for m in MOMENTS if name in groups[m]},
             }
     return state
 

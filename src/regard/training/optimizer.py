@@ -1,4 +1,4 @@
-"""Adam and the course of its learning rate."""
+"""What moves the weights, and the course of its learning rate."""
 
 from __future__ import annotations
 
@@ -8,28 +8,36 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.model.layers import TABLES
 from regard.settings import TrainingSettings
+from regard.training.muon import Muon
 
 
 def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Adam (Kingma & Ba, 2015); its weight decay, if any, is decoupled (Loshchilov & Hutter, 2019).
+    """Adam (Kingma & Ba, 2015), or Muon for the matrices of the layers and Adam for the rest.
 
-    Only matrices and tables decay: a bias, or the factor of a norm, is not the smaller the better.
+    Weight decay, if any, is decoupled (Loshchilov & Hutter, 2019). Only matrices and tables decay: a bias, or the factor
+    of a norm, is not the smaller the better.
     """
-    beta1, beta2 = settings.betas
-    learning = [p for p in model.parameters() if p.requires_grad]
+    learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    matrices = [p for name, p in learning.items() if p.dim() == 2 and not name.endswith(TABLES)]
+    if settings.optimizer == "adam":
+        matrices = []
+    taken = {id(p) for p in matrices}
+    rest = [p for p in learning.values() if id(p) not in taken]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in learning if p.dim() > 1]},
-        {"params": [p for p in learning if p.dim() <= 1], "weight_decay": 0.0},
+        {"params": [p for p in rest if p.dim() > 1]},
+        {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
-        groups,
-        lr=0.0,  # set before each update
-        betas=(beta1, beta2),
-        eps=settings.epsilon,
-        weight_decay=settings.weight_decay,
-        fused=True,
-    )
+    beta1, beta2 = settings.betas
+    adam: dict[str, Any] = {
+        "lr": 0.0,  # set before each update
+        "betas": (beta1, beta2),
+        "eps": settings.epsilon,
+        "weight_decay": settings.weight_decay,
+        "fused": True,
+    }
+    return Muon(matrices, groups, **adam) if matrices else torch.optim.AdamW(groups, **adam)
 
 
 def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:

@@ -1,0 +1,122 @@
+// What Python calls: load a packed model, search, let go. No exception leaves it, and no lock of Python is held.
+#include "search.h"
+
+namespace regard {
+namespace {
+
+struct Loaded {
+    Model model;
+    const Kernels* kernels;
+};
+
+const Kernels* choose(const std::string& name) {  // "" is the best that this machine has
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (avx512 && (name.empty() || name == "avx512")) return avx512_kernels();
+    if (avx2 && (name.empty() || name == "avx2")) return avx2_kernels();
+#endif
+    return name.empty() || name == "portable" ? portable_kernels() : nullptr;
+}
+
+void tell(char* error, int64_t size, const char* text) {
+    std::strncpy(error, text, size_t(size - 1));
+    error[size - 1] = 0;
+}
+
+const char* wrong(const Model& model, const Request& r) {
+    const Shape& s = model.shape;
+    const int vocabulary = s.decoder_only ? s.target_vocabulary : s.source_vocabulary;
+    if (r.count < 0 || r.beam < 0 || r.rows < 1 || r.best < 1 || r.lanes < 1 || r.workers < 1) return "a number is negative or zero";
+    if (r.begin < 0 || r.begin >= s.target_vocabulary) return "the begin is not in the vocabulary";
+    for (int64_t i = 0; i < r.count; ++i) {
+        const int64_t length = r.offsets[i + 1] - r.offsets[i];
+        if (length < 1 || length > s.max_length) return "a source is empty or longer than the model's positions";
+        if (r.limits[i] < 1 || (!s.decoder_only && r.limits[i] > s.max_length)) return "a limit is longer than the model's positions";
+        for (int64_t j = r.offsets[i]; j < r.offsets[i + 1]; ++j)
+            if (r.sources[j] < 0 || r.sources[j] >= vocabulary) return "a token is not in the vocabulary";
+    }
+    return nullptr;
+}
+
+}  // namespace
+}  // namespace regard
+
+struct Result {  // search.py has the same list; the arrays are those of all outputs, one after the other
+    const int32_t* counts;  // outputs of each sentence
+    const int32_t* tokens;
+    const int32_t* token_counts;  // of each output
+    const float* gains;
+    const int32_t* gain_counts;
+    const double* scores;
+    const int32_t* finished;
+    std::vector<int32_t> counts_, tokens_, token_counts_, gain_counts_, finished_;
+    std::vector<float> gains_;
+    std::vector<double> scores_;
+
+    explicit Result(const std::vector<std::vector<regard::Output>>& outputs) {
+        for (const auto& found : outputs) {
+            counts_.push_back(int32_t(found.size()));
+            for (const regard::Output& o : found) {
+                tokens_.insert(tokens_.end(), o.tokens.begin(), o.tokens.end());
+                gains_.insert(gains_.end(), o.gains.begin(), o.gains.end());
+                token_counts_.push_back(int32_t(o.tokens.size()));
+                gain_counts_.push_back(int32_t(o.gains.size()));
+                scores_.push_back(o.score);
+                finished_.push_back(o.finished);
+            }
+        }
+        counts = counts_.data(), tokens = tokens_.data(), token_counts = token_counts_.data(), gains = gains_.data();
+        gain_counts = gain_counts_.data(), scores = scores_.data(), finished = finished_.data();
+    }
+};
+
+extern "C" {
+
+const char* regard_kernels(const char* name) {
+    const regard::Kernels* found = regard::choose(name);
+    return found ? found->name : "";
+}
+
+void* regard_load(const char* path, const char* kernels, char* error, int64_t size) {
+    try {
+        const regard::Kernels* chosen = regard::choose(kernels);
+        if (!chosen) throw std::runtime_error("needs instructions that this machine does not have");
+        return new regard::Loaded{regard::Model(path), chosen};
+    } catch (const std::exception& problem) {
+        regard::tell(error, size, problem.what());
+        return nullptr;
+    }
+}
+
+void regard_unload(void* loaded) { delete static_cast<regard::Loaded*>(loaded); }
+
+Result* regard_search(void* loaded, const regard::Request* request, char* error, int64_t size) {
+    const auto& [model, kernels] = *static_cast<regard::Loaded*>(loaded);
+    if (const char* problem = regard::wrong(model, *request)) {
+        regard::tell(error, size, problem);
+        return nullptr;
+    }
+    try {
+        regard::Job job(*request);
+        std::vector<std::unique_ptr<regard::Worker>> workers;
+        for (int i = 0; i < request->workers; ++i) workers.push_back(std::make_unique<regard::Worker>(model, *kernels, job));
+        std::vector<std::thread> threads;
+        for (int i = 0; i < request->workers * request->lanes; ++i)
+            if (i) threads.emplace_back([&, i] { workers[size_t(i / request->lanes)]->run(i % request->lanes); });
+        workers[0]->run(0);
+        for (std::thread& thread : threads) thread.join();
+        if (job.failed) throw std::bad_alloc();
+        return new Result(job.outputs);
+    } catch (const std::bad_alloc&) {
+        regard::tell(error, size, "there is not enough memory");
+    } catch (const std::exception& problem) {
+        regard::tell(error, size, problem.what());
+    }
+    return nullptr;
+}
+
+void regard_release(Result* result) { delete result; }
+}

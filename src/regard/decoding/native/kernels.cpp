@@ -1,0 +1,360 @@
+// Compiled once for each set of instructions, with REGARD_KERNELS as the name of its table (see setup.py). Numbers are
+// handled LANES at once by the vector types of GCC and Clang; only the products of int8 need instructions by name.
+//
+// Every sum over the depth is made one product after the other, whatever the tile: a sentence gets the same numbers in
+// any company.
+#include "kernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace regard {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, REGISTERS = 24, MOST_ROWS = 12;
+#elif defined(__AVX2__)
+constexpr int LANES = 8, REGISTERS = 12, MOST_ROWS = 6;
+#else
+constexpr int LANES = 4, REGISTERS = 12, MOST_ROWS = 3;
+#endif
+constexpr int VECTORS = PANEL / LANES;  // in a panel
+#define INLINE inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef float Vec __attribute__((vector_size(LANES * 4)));
+typedef int32_t Int __attribute__((vector_size(LANES * 4)));
+
+INLINE Vec load(const float* p) { Vec v; std::memcpy(&v, p, sizeof v); return v; }
+INLINE Int load(const int32_t* p) { Int v; std::memcpy(&v, p, sizeof v); return v; }
+INLINE void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+INLINE Vec splat(float x) { return x - Vec{}; }
+INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
+
+template <class Fold> INLINE float fold(Vec v, Fold two) {
+    float x[LANES];
+    std::memcpy(x, &v, sizeof v);
+    for (int n = LANES / 2; n; n /= 2)
+        for (int i = 0; i < n; ++i) x[i] = two(x[i], x[i + n]);
+    return x[0];
+}
+INLINE float total(Vec v) { return fold(v, [](float a, float b) { return a + b; }); }
+INLINE float highest(Vec v) { return fold(v, [](float a, float b) { return a > b ? a : b; }); }
+
+// e^x for x <= 88, to two units in the last place; what would be smaller than 1e-38 becomes that
+INLINE Vec exponential(Vec x) {
+    x = larger(x, splat(-87.0f));
+    const Vec shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the lowest bits are round(x / ln 2)
+    const Vec n = shifted - 12582912.0f;
+    const Vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    Vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + (r + 1.0f);
+    return (Vec)((Int)p + ((Int)shifted << 23));
+}
+
+// Products of float32: ROWS rows and PANELS panels at once, their sums in registers
+
+template <int ROWS, int PANELS>
+void tile(const float* a, long stride, const float* weights, long depth, const float* bias, float* out, long out_stride,
+          bool add) {
+    Vec sum[ROWS][PANELS * VECTORS];
+    UNROLL for (int i = 0; i < ROWS; ++i)
+        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = Vec{};
+    for (long k = 0; k < depth; ++k) {
+        Vec b[PANELS * VECTORS];
+        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j)
+            b[j] = load(weights + (j / VECTORS * depth + k) * PANEL + j % VECTORS * LANES);
+        UNROLL for (int i = 0; i < ROWS; ++i) {
+            const Vec x = splat(a[i * stride + k]);
+            UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] += x * b[j];
+        }
+    }
+    UNROLL for (int i = 0; i < ROWS; ++i)
+        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) {
+            float* place = out + i * out_stride + j * LANES;
+            Vec v = sum[i][j] + load(bias + j * LANES);
+            store(place, add ? v + load(place) : v);
+        }
+}
+
+// Products of int8. Rows and weights lie in -127 ... 127, so that no sum of two products overflows 16 bits, and all
+// sets of instructions give the same integers.
+
+#if defined(__AVX512VNNI__)
+constexpr int ZERO = 128;  // bytes of rows are x + 128, as VPDPBUSD multiplies unsigned by signed ones
+INLINE Int multiply_add(Int sum, int32_t four, Int weights) {
+    return (Int)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), (__m512i)weights);
+}
+#elif defined(__AVX2__)
+constexpr int ZERO = 0;
+INLINE Int multiply_add(Int sum, int32_t four, Int weights) {
+    const __m256i x = _mm256_set1_epi32(four);
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8((__m256i)weights, x));
+    return sum + (Int)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+#else
+constexpr int ZERO = 0;
+INLINE Int multiply_add(Int sum, int32_t four, Int weights) {
+    int8_t x[4], w[LANES * 4];
+    std::memcpy(x, &four, sizeof x);
+    std::memcpy(w, &weights, sizeof w);
+    for (int i = 0; i < LANES; ++i)
+        for (int k = 0; k < 4; ++k) sum[i] += x[k] * w[4 * i + k];
+    return sum;
+}
+#endif
+
+template <int ROWS, int PANELS>
+void tile_int8(const uint8_t* a, long stride, const float* row_scales, const Matrix& m, int panel, float* out,
+               long out_stride, bool add) {
+    const long deep = m.deep();
+    const int8_t* weights = m.integers + panel * deep * PANEL;
+    Int sum[ROWS][PANELS * VECTORS];
+    UNROLL for (int i = 0; i < ROWS; ++i)
+        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = Int{};
+    for (long k = 0; k < deep; k += 4) {
+        Int b[PANELS * VECTORS];
+        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j)
+            std::memcpy(&b[j], weights + (j / VECTORS * deep + k) * PANEL + j % VECTORS * LANES * 4, sizeof(Int));
+        UNROLL for (int i = 0; i < ROWS; ++i) {
+            int32_t four;
+            std::memcpy(&four, a + i * stride + k, 4);
+            UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = multiply_add(sum[i][j], four, b[j]);
+        }
+    }
+    UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) {
+        const long column = long(panel) * PANEL + j * LANES;
+        const Vec scale = load(m.scales + column), bias = load(m.bias + column);
+        const Int excess = load(m.sums + column) * ZERO;
+        UNROLL for (int i = 0; i < ROWS; ++i) {
+            float* place = out + i * out_stride + j * LANES;
+            const Vec v = __builtin_convertvector(sum[i][j] - excess, Vec) * (scale * row_scales[i]) + bias;
+            store(place, add ? v + load(place) : v);
+        }
+    }
+}
+
+// Which tile for how many rows: as many panels as the registers hold
+
+constexpr int panels_at_once(int rows) {
+    int panels = 8;
+    while (panels > 1 && rows * panels * VECTORS > REGISTERS) panels /= 2;
+    return panels;
+}
+
+using Tile = decltype(&tile<1, 1>);
+using TileInt8 = decltype(&tile_int8<1, 1>);
+
+template <int ROWS> INLINE Tile pick(int panels) {
+    constexpr int MOST = panels_at_once(ROWS);
+    if (MOST >= 8 && panels == 8) return tile<ROWS, MOST >= 8 ? 8 : 1>;
+    if (MOST >= 4 && panels == 4) return tile<ROWS, MOST >= 4 ? 4 : 1>;
+    return panels == 2 ? tile<ROWS, MOST >= 2 ? 2 : 1> : tile<ROWS, 1>;
+}
+template <int ROWS> INLINE TileInt8 pick_int8(int panels) {
+    constexpr int MOST = panels_at_once(ROWS);
+    if (MOST >= 8 && panels == 8) return tile_int8<ROWS, MOST >= 8 ? 8 : 1>;
+    if (MOST >= 4 && panels == 4) return tile_int8<ROWS, MOST >= 4 ? 4 : 1>;
+    return panels == 2 ? tile_int8<ROWS, MOST >= 2 ? 2 : 1> : tile_int8<ROWS, 1>;
+}
+template <int... I> Tile tile_of(int rows, int panels, std::integer_sequence<int, I...>) {
+    Tile found = nullptr;
+    ((rows == I + 1 ? void(found = pick<I + 1>(panels)) : void()), ...);
+    return found;
+}
+template <int... I> TileInt8 tile_int8_of(int rows, int panels, std::integer_sequence<int, I...>) {
+    TileInt8 found = nullptr;
+    ((rows == I + 1 ? void(found = pick_int8<I + 1>(panels)) : void()), ...);
+    return found;
+}
+constexpr auto EVERY_ROW_COUNT = std::make_integer_sequence<int, MOST_ROWS>{};
+
+// Calls run(tile of `rows` and `panels`, first row, rows, panel) until all rows have met all panels; the rows are cut
+// into blocks of equal height, and a few panels meet all of them before the next are fetched.
+template <class Find, class Run> INLINE void sweep(int rows, int first, int last, Find find, Run run) {
+    if (rows <= 0) return;
+    const int blocks = (rows + MOST_ROWS - 1) / MOST_ROWS, high = (rows + blocks - 1) / blocks;
+    const int rest = rows - (rows - 1) / high * high;
+    for (int panel = first, panels = panels_at_once(high); panel < last; panel += panels) {
+        while (panel + panels > last) panels /= 2;
+        const auto whole = find(high, panels), end = find(rest, panels);
+        int row = 0;
+        for (; row + high < rows; row += high) run(whole, row, panel);
+        run(end, row, panel);
+    }
+}
+
+void multiply(const Rows& rows, const Matrix& m, int first, int last, float* out, long stride, bool add) {
+    const float* a = static_cast<const float*>(rows.data);
+    sweep(
+        rows.count, first, last, [](int r, int p) { return tile_of(r, p, EVERY_ROW_COUNT); },
+        [&](Tile t, int row, int panel) {
+            t(a + row * rows.stride, rows.stride, m.weights + long(panel) * m.depth * PANEL, m.depth,
+              m.bias + panel * PANEL, out + row * stride + (panel - first) * PANEL, stride, add);
+        });
+}
+
+void multiply_int8(const Rows& rows, const Matrix& m, int first, int last, float* out, long stride, bool add) {
+    const uint8_t* a = static_cast<const uint8_t*>(rows.data);
+    sweep(
+        rows.count, first, last, [](int r, int p) { return tile_int8_of(r, p, EVERY_ROW_COUNT); },
+        [&](TileInt8 t, int row, int panel) {
+            t(a + row * rows.stride, rows.stride, rows.scales + row, m, panel,
+              out + row * stride + (panel - first) * PANEL, stride, add);
+        });
+}
+
+// Rows of states. They are padded with zeros to whole panels, and stay so.
+
+float quantize(const float* row, int count, uint8_t* out) {
+    Vec most = Vec{};
+    for (long i = 0; i < round_up(count, PANEL); i += LANES) {
+        const Vec v = load(row + i);
+        most = larger(most, larger(v, -v));
+    }
+    const float peak = highest(most), scale = peak > 1e-30f ? peak / 127.0f : 1.0f, factor = 1.0f / scale;
+    for (long i = 0; i < round_up(count, PANEL); i += LANES) {  // rounds to the nearest, like the sum in `exponential`
+        const Int bits = (Int)(load(row + i) * factor + 12582912.0f);
+        for (int j = 0; j < LANES; ++j) out[i + j] = uint8_t(bits[j] + ZERO);
+    }
+    return scale;
+}
+
+void normalize(const float* row, const float* gain, const float* bias, int count, float epsilon, bool rms, float* out) {
+    const int whole = count / LANES * LANES;
+    float mean = 0.0f;
+    if (!rms) {
+        Vec sum = Vec{};
+        for (int i = 0; i < round_up(count, PANEL); i += LANES) sum += load(row + i);
+        mean = total(sum) / float(count);
+    }
+    Vec squares = Vec{};
+    for (int i = 0; i < whole; i += LANES) {
+        const Vec v = load(row + i) - mean;
+        squares += v * v;
+    }
+    float variance = total(squares);
+    for (int i = whole; i < count; ++i) variance += (row[i] - mean) * (row[i] - mean);
+    const float factor = 1.0f / std::sqrt(variance / float(count) + epsilon);
+    for (int i = 0; i < round_up(count, PANEL); i += LANES)
+        store(out + i, (load(row + i) - mean) * factor * load(gain + i) + load(bias + i));
+}
+
+INLINE Vec sigmoid(Vec x) { return 1.0f / (1.0f + exponential(x < splat(-88.0f) ? splat(88.0f) : -x)); }
+
+INLINE Vec error_function(Vec x) {  // Abramowitz & Stegun 7.1.26, to 1.5e-7
+    const Vec size = larger(x, -x), t = 1.0f / (1.0f + 0.3275911f * size);
+    Vec p = 1.061405429f * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    const Vec y = 1.0f - p * t * exponential(-size * size);
+    return x < Vec{} ? -y : y;
+}
+
+INLINE Vec apply(Vec x, Activation kind) {
+    switch (kind) {
+        case Activation::relu: return larger(x, Vec{});
+        case Activation::gelu: return 0.5f * x * (1.0f + error_function(x * 0.70710678f));
+        case Activation::gelu_tanh: return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
+        case Activation::silu: return x * sigmoid(x);
+        default: return x;
+    }
+}
+
+void activate(float* row, const float* gate, int count, Activation kind) {
+    for (int i = 0; i < count; i += LANES) {
+        const Vec v = load(row + i);
+        store(row + i, gate ? apply(load(gate + i), kind) * v : apply(v, kind));
+    }
+}
+
+template <int KEYS> INLINE void score(const float* query, const float* const* keys, long offset, int width, float* out) {
+    Vec sum[KEYS];
+    UNROLL for (int j = 0; j < KEYS; ++j) sum[j] = Vec{};
+    int i = 0;
+    for (; i + LANES <= width; i += LANES) {
+        const Vec q = load(query + i);
+        UNROLL for (int j = 0; j < KEYS; ++j) sum[j] += q * load(keys[j] + offset + i);
+    }
+    UNROLL for (int j = 0; j < KEYS; ++j) {
+        out[j] = total(sum[j]);
+        for (int k = i; k < width; ++k) out[j] += query[k] * keys[j][offset + k];
+    }
+}
+
+void attend(const float* query, const float* const* entries, int count, long key, long value, int key_width,
+            int value_width, float scale, float* weights, float* out) {
+    int j = 0;
+    for (; j + 4 <= count; j += 4) score<4>(query, entries + j, key, key_width, weights + j);
+    for (; j < count; ++j) score<1>(query, entries + j, key, key_width, weights + j);
+    float most = weights[0];
+    for (j = 1; j < count; ++j) most = weights[j] > most ? weights[j] : most;
+    for (; j % LANES; ++j) weights[j] = -INFINITY;
+    Vec sum = Vec{};
+    for (j = 0; j < count; j += LANES) {
+        const Vec e = exponential((load(weights + j) - most) * scale);
+        store(weights + j, e);
+        sum += e;
+    }
+    for (; j > count; --j) sum[(j - 1) % LANES] -= weights[j - 1];  // what is not there was counted as 1e-38: nothing
+    const float factor = 1.0f / total(sum);
+    for (j = 0; j < count; ++j) weights[j] *= factor;
+    int i = 0;
+    for (; i + LANES <= value_width; i += LANES) {
+        Vec mix = Vec{};
+        for (j = 0; j < count; ++j) mix += weights[j] * load(entries[j] + value + i);
+        store(out + i, mix);
+    }
+    for (; i < value_width; ++i) {
+        out[i] = 0.0f;
+        for (j = 0; j < count; ++j) out[i] += weights[j] * entries[j][value + i];
+    }
+}
+
+void sum_exp(const float* row, int count, float* high, double* sum) {
+    Vec most = splat(-INFINITY);
+    int i = 0;
+    for (; i + LANES <= count; i += LANES) most = larger(load(row + i), most);
+    float peak = highest(most);
+    for (; i < count; ++i) peak = row[i] > peak ? row[i] : peak;
+    if (peak > *high) {
+        *sum *= std::exp(double(*high) - peak);
+        *high = peak;
+    }
+    Vec part = Vec{};
+    for (i = 0; i + LANES <= count; i += LANES) part += exponential(load(row + i) - *high);
+    *sum += total(part);
+    for (; i < count; ++i) *sum += std::exp(row[i] - *high);
+}
+
+int above(const float* row, int begin, int count, float least) {
+    int i = begin;
+    for (; i + PANEL <= count; i += PANEL) {
+        int any = 0;
+        for (int j = 0; j < PANEL; ++j) any |= row[i + j] > least;
+        if (any) break;
+    }
+    while (i < count && !(row[i] > least)) ++i;
+    return i;
+}
+
+#define QUOTE_(x) #x
+#define QUOTE(x) QUOTE_(x)
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+const Kernels TABLE = {QUOTE(REGARD_KERNELS), multiply, multiply_int8, quantize, normalize, activate, attend, sum_exp, above};
+
+}  // namespace
+
+const Kernels* JOIN(REGARD_KERNELS, _kernels)() { return &TABLE; }
+
+}  // namespace regard

@@ -1,0 +1,57 @@
+// The arithmetic of decoding, as a table of functions: one table for each set of instructions, the same results.
+#pragma once
+#include <cstdint>
+
+namespace regard {
+
+// Output columns lie in panels of 16, so that one step along the depth reads 16 neighbours: of float32, the panel of
+// columns 16 p ... 16 p + 15 is [depth][16]; of int8, whose products take four steps at once, [depth / 4][16][4].
+constexpr int PANEL = 16;
+
+constexpr long round_up(long n, long multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+struct Matrix {  // [columns, depth], which maps a row of `depth` numbers to one of `columns`
+    int columns = 0, depth = 0;
+    const float* weights = nullptr;    // float32, or
+    const int8_t* integers = nullptr;  // int8: weight = integer * scale of its column
+    const float* scales = nullptr;
+    const int32_t* sums = nullptr;  // of a column's integers
+    const float* bias = nullptr;
+
+    int panels() const { return int(round_up(columns, PANEL) / PANEL); }
+    long deep() const { return round_up(depth, 4); }  // of int8
+};
+
+enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
+
+struct Rows {  // of numbers, or of bytes
+    const void* data;
+    long stride;
+    int count;
+    const float* scales = nullptr;  // of a row, where it is int8
+};
+
+struct Kernels {
+    const char* name;
+    // out[row, column] = (add ? what is there : 0) + bias + row * column, for the columns of panels first ... last - 1,
+    // the first of which goes to out[row, 0]
+    void (*multiply)(const Rows& rows, const Matrix& matrix, int first, int last, float* out, long stride, bool add);
+    void (*multiply_int8)(const Rows& rows, const Matrix& matrix, int first, int last, float* out, long stride, bool add);
+    // a row as bytes, in the form that multiply_int8 wants; returns its scale
+    float (*quantize)(const float* row, int count, uint8_t* out);
+    void (*normalize)(const float* row, const float* gain, const float* bias, int count, float epsilon, bool rms, float* out);
+    void (*activate)(float* row, const float* gate, int count, Activation kind);  // row = kind(row), or kind(gate) * row
+    // softmax(query · keys * scale) · values, of one head; entry j has its key and value at these offsets
+    void (*attend)(const float* query, const float* const* entries, int count, long key, long value, int key_width,
+                   int value_width, float scale, float* weights, float* out);
+    void (*sum_exp)(const float* row, int count, float* highest, double* sum);  // sum of exp(x - highest), both updated
+    int (*above)(const float* row, int begin, int count, float least);  // the first index from `begin` on that is above
+};
+
+const Kernels* portable_kernels();
+#if defined(__x86_64__)
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+#endif
+
+}  // namespace regard

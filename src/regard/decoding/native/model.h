@@ -1,0 +1,166 @@
+// The weights of a model folder as packing.py lays them out in one file, mapped into memory and never copied.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels.h"
+
+namespace regard {
+
+struct Shape {  // the first bytes of the file; packing.py has the same list
+    char magic[8];
+    int64_t size;  // of the file
+    int32_t decoder_only, width, heads, groups, key_width, value_width, hidden, encoder_layers, decoder_layers;
+    int32_t pre_norm, rms, activation, gated, rotary, positions, source_vocabulary, target_vocabulary, int8;
+    int32_t embedding_norm, one_source_table, one_target_table, max_length;
+    float epsilon, rotary_base, embedding_scale;
+};
+
+struct Norm {
+    const float *gain, *bias;
+};
+
+struct Layer {
+    Norm self_norm, cross_norm, feed_forward_norm;
+    Matrix query_key_value, self_output, cross_query, cross_output, rise, fall;  // rise: of a gated layer, gate and rise
+};
+
+class Model {
+public:
+    Shape shape;
+    Matrix source_embedding, target_embedding, logits;
+    const float *source_positions = nullptr, *target_positions = nullptr;  // [max_length, padded width], or none
+    Norm source_norm, target_norm, encoder_norm, decoder_norm;
+    std::vector<Layer> encoder, decoder;
+    Matrix memory;  // states of the encoder to keys and values of all layers of the decoder
+    std::vector<float> cosines, sines;  // [max_length, key_width / 2]
+
+    explicit Model(const char* path) {
+        const int file = open(path, O_RDONLY | O_CLOEXEC);
+        struct stat status;
+        if (file < 0 || fstat(file, &status) != 0) throw std::runtime_error("cannot be opened");
+        size_ = size_t(status.st_size);
+        void* place = size_ >= sizeof(Shape) ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+        close(file);
+        if (place == MAP_FAILED) throw std::runtime_error("cannot be mapped into memory");
+        data_ = static_cast<const char*>(place);
+        try {
+            read();
+        } catch (...) {
+            munmap(place, size_);
+            throw;
+        }
+    }
+    ~Model() { munmap(const_cast<char*>(data_), size_); }
+    Model(const Model&) = delete;
+
+    int width() const { return int(round_up(shape.width, PANEL)); }  // padded
+    int keys() const { return shape.groups * shape.key_width; }      // of one layer
+    int values() const { return shape.groups * shape.value_width; }
+    int entry() const { return keys() + values(); }
+    int hidden() const { return int(round_up(shape.hidden, PANEL)); }
+    bool int8() const { return shape.int8 != 0; }
+
+    // One row of a table that is stored as a matrix, times `factor`
+    void look_up(const Matrix& table, int token, float factor, float* out) const {
+        const long panel = token / PANEL, place = token % PANEL;
+        if (int8()) {
+            const int8_t* p = table.integers + panel * table.deep() * PANEL + place * 4;
+            const float scale = table.scales[token] * factor;
+            for (int k = 0; k < table.depth; ++k) out[k] = float(p[k / 4 * 4 * PANEL + k % 4]) * scale;
+        } else {
+            const float* p = table.weights + panel * table.depth * PANEL + place;
+            for (int k = 0; k < table.depth; ++k) out[k] = p[k * PANEL] * factor;
+        }
+    }
+
+private:
+    const char* data_ = nullptr;
+    size_t size_ = 0, at_ = 0;
+
+    template <class T> const T* take(size_t count) {
+        at_ = size_t(round_up(long(at_), 64));
+        if (count * sizeof(T) > size_ || at_ > size_ - count * sizeof(T)) throw std::runtime_error("is cut short");
+        const T* found = reinterpret_cast<const T*>(data_ + at_);
+        at_ += count * sizeof(T);
+        return found;
+    }
+
+    Norm norm() {
+        const float* gain = take<float>(size_t(width()));
+        return {gain, take<float>(size_t(width()))};
+    }
+
+    Matrix matrix(int columns, int depth) {
+        Matrix m;
+        m.columns = columns, m.depth = depth;
+        const size_t padded = size_t(m.panels()) * PANEL;
+        if (int8()) {
+            m.integers = take<int8_t>(padded * size_t(m.deep()));
+            m.scales = take<float>(padded);
+            m.sums = take<int32_t>(padded);
+        } else {
+            m.weights = take<float>(padded * size_t(depth));
+        }
+        m.bias = take<float>(padded);
+        return m;
+    }
+
+    Layer layer(bool cross) {
+        const Shape& s = shape;
+        Layer l;
+        l.self_norm = norm();
+        l.query_key_value = matrix(s.heads * s.key_width + entry(), s.width);
+        l.self_output = matrix(s.width, s.heads * s.value_width);
+        if (cross) {
+            l.cross_norm = norm();
+            l.cross_query = matrix(s.heads * s.key_width, s.width);
+            l.cross_output = matrix(s.width, s.heads * s.value_width);
+        }
+        l.feed_forward_norm = norm();
+        l.rise = matrix(s.gated ? 2 * hidden() : s.hidden, s.width);
+        l.fall = matrix(s.width, s.hidden);
+        return l;
+    }
+
+    void read() {
+        std::memcpy(&shape, take<char>(sizeof(Shape)), sizeof(Shape));
+        const Shape& s = shape;
+        if (std::memcmp(s.magic, "regard-1", 8) != 0) throw std::runtime_error("is not packed for this version");
+        if (s.size != int64_t(size_)) throw std::runtime_error("is cut short");
+        const int32_t sizes[] = {s.width, s.heads, s.groups, s.key_width, s.value_width, s.hidden, s.target_vocabulary, s.max_length};
+        for (int32_t n : sizes)
+            if (n < 1 || n > 1 << 24) throw std::runtime_error("has impossible sizes");
+        logits = matrix(s.target_vocabulary, s.width);
+        target_embedding = s.one_target_table ? logits : matrix(s.target_vocabulary, s.width);
+        if (s.positions) target_positions = take<float>(size_t(s.max_length) * size_t(width()));
+        if (!s.decoder_only) {
+            if (s.positions) source_positions = take<float>(size_t(s.max_length) * size_t(width()));
+            source_embedding = s.one_source_table ? target_embedding : matrix(s.source_vocabulary, s.width);
+            if (s.embedding_norm) source_norm = norm();
+            for (int i = 0; i < s.encoder_layers; ++i) encoder.push_back(layer(false));
+            if (s.pre_norm) encoder_norm = norm();
+            memory = matrix(s.decoder_layers * entry(), s.width);
+        }
+        if (s.embedding_norm) target_norm = norm();
+        for (int i = 0; i < s.decoder_layers; ++i) decoder.push_back(layer(!s.decoder_only));
+        if (s.pre_norm) decoder_norm = norm();
+        if (s.rotary)
+            for (int p = 0; p < s.max_length; ++p)
+                for (int i = 0; i < s.key_width; i += 2) {
+                    const double angle = p * std::pow(double(s.rotary_base), -double(i) / s.key_width);
+                    cosines.push_back(float(std::cos(angle)));
+                    sines.push_back(float(std::sin(angle)));
+                }
+    }
+};
+
+}  // namespace regard

@@ -1,0 +1,187 @@
+"""Lays the weights of a model out as the C++ engine reads them, in one file that is mapped into memory.
+
+The order of the parts is that of model.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.settings import ModelSettings
+
+Array = NDArray[Any]
+MAGIC = b"regard-1"
+PANEL, ALIGNMENT = 16, 64
+ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
+
+
+def pack(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> Iterator[bytes]:
+    """The bytes of the file, part by part; `weights` are by the names of weights.safetensors."""
+    parts = list(_Parts(weights, model, decoder_only=decoder_only, int8=int8))
+    header = _header(weights, model, decoder_only=decoder_only, int8=int8)
+    at = size = len(MAGIC) + 8 + len(header)
+    for part in parts:
+        size = _aligned(size) + part.nbytes
+    yield MAGIC + struct.pack("<q", size) + header
+    for part in parts:
+        yield bytes(_aligned(at) - at)
+        yield part.tobytes()
+        at = _aligned(at) + part.nbytes
+
+
+def quantize(matrix: Array) -> tuple[Array, Array]:
+    """[N, K] -> integers from -127 to 127 [N, K] and the scale of each row [N]; row = integers * scale."""
+    scales = np.abs(matrix).max(1).astype(np.float32) / np.float32(127)
+    scales[scales == 0] = 1
+    return np.rint(matrix / scales[:, None]).clip(-127, 127).astype(np.int8), scales
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _header(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> bytes:
+    names = _Names(model, decoder_only=decoder_only)
+    integers = [
+        decoder_only,
+        model.width,
+        model.heads,
+        model.query_groups,
+        model.head_width,
+        model.head_value_width,
+        model.hidden,
+        0 if decoder_only else model.encoder_layers,
+        model.decoder_layers,
+        model.norm == "pre",
+        model.norm_kind == "rms",
+        ACTIVATIONS[model.activation],
+        model.activation == "swiglu",
+        model.positions == "rotary",
+        model.positions not in ("rotary", "none"),
+        0 if decoder_only else len(weights[names.source]),
+        len(weights[names.target]),
+        int8,
+        model.embedding_norm,
+        names.source == names.target,
+        names.target == names.output,
+        model.max_length,
+    ]
+    scale = model.width**0.5 if model.scale_embedding else 1.0
+    return struct.pack(f"<{len(integers)}i3f", *map(int, integers), model.norm_epsilon, model.rotary_base, scale)
+
+
+class _Names:
+    """The tables of tokens: which are one, a file has once."""
+
+    def __init__(self, model: ModelSettings, *, decoder_only: bool) -> None:
+        self.target = "embedding.tokens.weight"
+        self.source = "source_embedding.tokens.weight"
+        if not decoder_only:
+            self.target = self.source if model.tie in ("all", "inputs") else "target_embedding.tokens.weight"
+        self.output = self.target if model.tie in ("all", "output") else "logits.weight"
+
+
+class _Parts:
+    """The arrays of the file, in its order."""
+
+    def __init__(
+        self, weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool
+    ) -> None:
+        self.weights, self.model, self.decoder_only, self.int8 = weights, model, decoder_only, int8
+
+    def __iter__(self) -> Iterator[Array]:
+        model, names = self.model, _Names(self.model, decoder_only=self.decoder_only)
+        target = "embedding" if self.decoder_only else "target_embedding"
+        yield from self._table(names.output, "logits.bias")
+        if names.target != names.output:
+            yield from self._table(names.target)
+        yield from self._positions(target)
+        if not self.decoder_only:
+            yield from self._positions("source_embedding")
+            if names.source != names.target:
+                yield from self._table(names.source)
+            if model.embedding_norm:
+                yield from self._norm("source_embedding.norm")
+            for i in range(model.encoder_layers):
+                yield from self._layer(f"encoder.layers.{i}", cross=False)
+            if model.norm == "pre":
+                yield from self._norm("encoder.norm")
+            attentions = [f"decoder.layers.{i}.cross_attention" for i in range(model.decoder_layers)]
+            yield from self._linear(*(f"{name}.{part}" for name in attentions for part in ("key", "value")))
+        if model.embedding_norm:
+            yield from self._norm(f"{target}.norm")
+        for i in range(model.decoder_layers):
+            yield from self._layer(f"decoder.layers.{i}", cross=not self.decoder_only)
+        if model.norm == "pre":
+            yield from self._norm("decoder.norm")
+
+    def _layer(self, name: str, *, cross: bool) -> Iterator[Array]:
+        yield from self._norm(f"{name}.self_residual.norm")
+        yield from self._linear(*(f"{name}.self_attention.{part}" for part in ("query", "key", "value")))
+        yield from self._linear(f"{name}.self_attention.output")
+        if cross:
+            yield from self._norm(f"{name}.cross_residual.norm")
+            yield from self._linear(f"{name}.cross_attention.query")
+            yield from self._linear(f"{name}.cross_attention.output")
+        yield from self._norm(f"{name}.feed_forward_residual.norm")
+        gates = ("gate", "rise") if self.model.activation == "swiglu" else ("rise",)
+        yield from self._linear(*(f"{name}.feed_forward.{part}" for part in gates), padded=len(gates) > 1)
+        yield from self._linear(f"{name}.feed_forward.fall")
+
+    def _linear(self, *names: str, padded: bool = False) -> Iterator[Array]:
+        """Some linear maps of one input as one; `padded`: each to whole panels."""
+        matrices, biases = [], []
+        for name in names:
+            matrix = self.weights[f"{name}.weight"]
+            bias = self.weights.get(f"{name}.bias", np.zeros(len(matrix), np.float32))
+            rest = -len(matrix) % PANEL if padded else 0
+            matrices.append(np.pad(matrix, ((0, rest), (0, 0))))
+            biases.append(np.pad(bias, (0, rest)))
+        return self._matrix(np.concatenate(matrices), np.concatenate(biases))
+
+    def _table(self, name: str, bias: str | None = None) -> Iterator[Array]:
+        matrix = self.weights[name]
+        return self._matrix(matrix, self.weights.get(bias or "", np.zeros(len(matrix), np.float32)))
+
+    def _matrix(self, matrix: Array, bias: Array) -> Iterator[Array]:
+        """[N, K] in panels of 16 rows (see kernels.h), and what belongs to it."""
+        rows, rest = matrix.shape[0], -matrix.shape[0] % PANEL
+        if self.int8:
+            integers, scales = quantize(matrix)
+            integers = np.pad(integers, ((0, rest), (0, -matrix.shape[1] % 4)))
+            panels = integers.reshape(-1, PANEL, integers.shape[1] // 4, 4)
+            yield np.ascontiguousarray(panels.transpose(0, 2, 1, 3))
+            yield np.pad(scales, (0, rest))
+            yield integers.sum(1, dtype=np.int32)
+        else:
+            panels = np.pad(matrix.astype(np.float32), ((0, rest), (0, 0))).reshape(-1, PANEL, matrix.shape[1])
+            yield np.ascontiguousarray(panels.transpose(0, 2, 1))
+        yield np.pad(bias.astype(np.float32), (0, rows + rest - len(bias)))
+
+    def _norm(self, name: str) -> Iterator[Array]:
+        gain = self.weights[f"{name}.weight"]
+        for vector in (gain, self.weights.get(f"{name}.bias", np.zeros_like(gain))):
+            yield np.pad(vector.astype(np.float32), (0, -len(vector) % PANEL))
+
+    def _positions(self, name: str) -> Iterator[Array]:
+        """[max_length, padded width]"""
+        kind, width = self.model.positions, self.model.width
+        if kind in ("rotary", "none"):
+            return
+        if kind == "learned":
+            table = self.weights[f"{name}.positions.table"].astype(np.float32)
+        else:
+            table = sinusoids(self.model.max_length, width, halves=kind == "sinusoidal-halves")
+        yield np.pad(table, ((0, 0), (0, -width % PANEL)))
+
+
+def sinusoids(length: int, width: int, *, halves: bool) -> Array:
+    """[T, D], the numbers of model/positions.py, without torch."""
+    angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
+    waves = [np.sin(angles), np.cos(angles)]
+    return (np.concatenate(waves, -1) if halves else np.stack(waves, -1).reshape(length, width)).astype(np.float32)

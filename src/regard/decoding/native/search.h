@@ -1,0 +1,473 @@
+// Search over a network: sentences join when others leave, so that the products stay full. The rules are those of
+// decoding/search.py, which is the reference.
+#pragma once
+#include <limits>
+#include <memory>
+
+#include "network.h"
+
+namespace regard {
+
+constexpr float NEVER = -std::numeric_limits<float>::infinity();
+
+struct Request {  // search.py has the same list
+    int64_t count;             // of sentences
+    const int32_t* sources;    // what the encoder reads, or what a decoder goes on from
+    const int64_t* offsets;    // [count + 1] into `sources`
+    const int32_t* limits;     // [count] most tokens of an output, its end included
+    const double* luck;        // [rows * limit] of each sentence, where tokens are drawn
+    const int64_t* luck_offsets;
+    const int32_t* unspeakable;
+    int32_t unspeakable_count, begin, end;
+    int32_t beam;   // hypotheses kept at each step; 0: none, each token is chosen as soon as it is scored
+    int32_t rows;   // outputs of a sentence, where there is no beam
+    int32_t best;   // outputs that are returned
+    int32_t top_k, power_penalty;
+    int32_t workers, lanes, rows_at_once;
+    double length_penalty, temperature, top_p, min_p;  // temperature 0: the most probable token
+    const int32_t* stop;                               // set while it runs: end at once
+    int32_t (*told)(int32_t sentence, int32_t row, int32_t token);  // of each token that was chosen; not 0: enough
+};
+
+struct Output {
+    std::vector<int32_t> tokens;
+    std::vector<float> gains;  // log-probabilities, of the tokens and of the end if it was reached
+    double total = 0.0, score = 0.0;
+    bool finished = false;
+};
+
+struct Hypothesis {
+    Output output;
+    std::vector<const float*> path;  // keys and values of what was read
+    std::vector<int32_t> unread;
+    int row = 0;
+};
+
+class Entries {  // room for keys and values, given out one by one and taken back all at once
+public:
+    float* next(size_t size) {
+        if (used_ == blocks_.size() * BLOCK) blocks_.emplace_back(new float[BLOCK * size]);
+        const size_t i = used_++;
+        return blocks_[i / BLOCK].get() + i % BLOCK * size;
+    }
+    void clear() { used_ = 0; }
+
+private:
+    static constexpr size_t BLOCK = 32;
+    std::vector<std::unique_ptr<float[]>> blocks_;
+    size_t used_ = 0;
+};
+
+struct Memory {  // what the decoder looks at
+    long sentence = -1;
+    std::vector<float> values;
+    std::vector<const float*> rows;
+};
+
+struct Sentence {  // one that is being written
+    Memory memory;
+    Entries entries;
+    std::vector<Hypothesis> alive;
+    std::vector<Output> found;
+    int first_row = 0;  // of its states in this step
+    bool free() const { return memory.sentence < 0; }
+};
+
+struct Scores {  // of one hypothesis, over the part of the vocabulary that a lane has seen
+    float highest;
+    double sum;
+    std::vector<std::pair<float, int32_t>> best;  // logits, highest first
+
+    void clear() { highest = NEVER, sum = 0.0, best.clear(); }
+    void add(float logit, int32_t token, size_t most) {
+        if (best.size() == most) best.pop_back();
+        auto place = best.end();
+        while (place != best.begin() && (place - 1)->first < logit) --place;
+        best.insert(place, {logit, token});
+    }
+};
+
+class Job {  // a request and what was found
+public:
+    const Request& request;
+    std::vector<int64_t> order;  // longest first
+    std::vector<std::vector<Output>> outputs;
+    std::atomic<int64_t> next{0};
+    std::atomic<bool> failed{false};
+
+    explicit Job(const Request& r) : request(r), order(size_t(r.count)), outputs(size_t(r.count)) {
+        for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
+    }
+    long length(int64_t i) const { return long(request.offsets[i + 1] - request.offsets[i]); }
+    double penalty(size_t length) const {
+        const double n = double(length), alpha = request.length_penalty;
+        return request.power_penalty ? std::pow(n, alpha) : std::pow((5.0 + n) / 6.0, alpha);
+    }
+    bool stopped() const { return failed || (request.stop && __atomic_load_n(request.stop, __ATOMIC_RELAXED)); }
+};
+
+class Worker {  // a team with sentences of its own
+public:
+    Worker(const Model& model, const Kernels& kernels, Job& job)
+        : team_(job.request.lanes), network_(model, kernels, team_), model_(model), kernels_(kernels), job_(job), request_(job.request),
+          buffers_(size_t(team_.lanes)) {
+        const int rows = request_.beam ? request_.beam : request_.rows;
+        sentences_.resize(size_t(std::max(1, request_.rows_at_once / rows)));
+        most_ = request_.beam ? 2 * size_t(request_.beam) : 1;
+    }
+
+    void run(int lane) {
+        for (;;) {
+            by_one(lane, [&] { plan(); });
+            if (job_.stopped()) return;
+            if (!pending_.empty()) {
+                network_.encode(lane, pending_tokens_.data(), starts_, encoded_.data(), stride_);
+                by_one(lane, [&] { keep_encoded(); });
+                continue;
+            }
+            if (read_.empty()) return;
+            const float* states = network_.decode(lane, read_);
+            by_one(lane, [&] { gather(states); });
+            if (job_.stopped()) return;
+            guard([&] { score(lane); });
+            team_.wait();
+            if (job_.stopped()) return;
+            const Range mine = team_.share(lane, long(sentences_.size()));
+            guard([&] {
+                for (long i = mine.begin; i < mine.end; ++i)
+                    if (!sentences_[size_t(i)].free()) advance(sentences_[size_t(i)]);
+            });
+            team_.wait();
+        }
+    }
+
+private:
+    Team team_;
+    Network network_;
+    const Model& model_;
+    const Kernels& kernels_;
+    Job& job_;
+    const Request& request_;
+    std::vector<Sentence> sentences_;
+    std::vector<Memory> ready_;
+    size_t most_;  // continuations of a hypothesis that are looked at
+    std::vector<int64_t> pending_;
+    std::vector<int32_t> pending_tokens_;
+    std::vector<int> starts_;
+    Buffer<float> encoded_;
+    long stride_ = 0;
+    std::vector<Position> read_;
+    std::vector<int> wanted_;  // rows of `read_` after which a token is due
+    Buffer<float> states_;
+    std::vector<std::vector<float>> buffers_;     // logits of a lane
+    std::vector<std::vector<Scores>> scores_;     // of a lane, a hypothesis
+    std::vector<float> all_;                      // logits of all tokens, where they are drawn
+
+    template <class Work> void guard(Work work) {
+        try {
+            work();
+        } catch (...) {  // no memory: there is nothing else to throw
+            job_.failed = true;
+        }
+    }
+    template <class Work> void by_one(int lane, Work work) {
+        if (lane == 0) guard(work);
+        team_.wait();
+    }
+
+    // What to do next: read sources if there is room for them, else one more token of each sentence
+    void plan() {
+        pending_.clear(), read_.clear();
+        size_t room = 0;
+        for (Sentence& s : sentences_) {
+            if (!s.free()) continue;
+            if (model_.shape.decoder_only) {
+                const int64_t i = job_.next.fetch_add(1);
+                if (i < request_.count) begin(s, Memory{job_.order[size_t(i)], {}, {}});
+            } else if (!ready_.empty()) {
+                begin(s, std::move(ready_.back()));
+                ready_.pop_back();
+            } else {
+                ++room;
+            }
+        }
+        const size_t some = std::min<size_t>(16, (sentences_.size() + 3) / 4);  // a product of few rows costs as much as one of many
+        const bool idle = room == sentences_.size();
+        if (!model_.shape.decoder_only && (room >= some || idle) && job_.next.load() < request_.count) take_sources(std::min<size_t>(room, 32));
+        if (pending_.empty()) list_unread();
+    }
+
+    void take_sources(size_t most) {
+        pending_tokens_.clear();
+        starts_.assign(1, 0);
+        long longest = 0;
+        while (pending_.size() < most && (pending_.empty() || pending_tokens_.size() < 1024)) {
+            const int64_t place = job_.next.fetch_add(1);
+            if (place >= request_.count) break;
+            const int64_t i = job_.order[size_t(place)];
+            pending_.push_back(i);
+            pending_tokens_.insert(pending_tokens_.end(), request_.sources + request_.offsets[i], request_.sources + request_.offsets[i + 1]);
+            starts_.push_back(int(pending_tokens_.size()));
+            longest = std::max(longest, job_.length(i));
+        }
+        if (pending_.empty()) return;
+        stride_ = long(model_.memory.panels()) * PANEL;
+        encoded_.get(pending_tokens_.size() * size_t(stride_));
+        network_.reserve(int(pending_tokens_.size()), int(longest));
+    }
+
+    void keep_encoded() {
+        for (size_t i = pending_.size(); i-- > 0;) {
+            const float *first = encoded_.data() + starts_[i] * stride_, *last = encoded_.data() + starts_[i + 1] * stride_;
+            Memory m{pending_[i], std::vector<float>(first, last), {}};
+            ready_.push_back(std::move(m));
+        }
+    }
+
+    void begin(Sentence& s, Memory memory) {
+        s.memory = std::move(memory);
+        s.memory.rows.clear();
+        for (size_t at = 0; at < s.memory.values.size(); at += size_t(stride_)) s.memory.rows.push_back(s.memory.values.data() + at);
+        s.entries.clear();
+        s.found.clear();
+        s.alive.assign(1, {});
+        if (model_.shape.decoder_only)
+            s.alive[0].unread.assign(request_.sources + request_.offsets[s.memory.sentence], request_.sources + request_.offsets[s.memory.sentence + 1]);
+        else
+            s.alive[0].unread.assign(1, request_.begin);
+    }
+
+    void list_unread() {
+        int longest = 1;
+        wanted_.clear();
+        for (Sentence& s : sentences_) {
+            if (s.free()) continue;
+            s.first_row = int(wanted_.size());
+            forget(s);
+            for (Hypothesis& h : s.alive) {
+                const size_t before = h.path.size();
+                for (size_t i = 0; i < h.unread.size(); ++i) h.path.push_back(s.entries.next(size_t(model_.shape.decoder_layers * model_.entry())));
+                for (size_t i = 0; i < h.unread.size(); ++i) {
+                    const int place = int(before + i);
+                    float* entry = const_cast<float*>(h.path[size_t(place)]);
+                    read_.push_back({h.unread[i], place, entry, h.path.data(), s.memory.rows.data(), int(s.memory.rows.size())});
+                }
+                longest = std::max({longest, int(h.path.size()), int(s.memory.rows.size())});
+                wanted_.push_back(int(read_.size()) - 1);
+            }
+        }
+        network_.reserve(int(read_.size()), longest);
+        states_.get(wanted_.size() * size_t(network_.width()));
+        scores_.resize(size_t(team_.lanes));
+        for (auto& rows : scores_) rows.resize(std::max(rows.size(), wanted_.size()));
+        if (request_.temperature > 0) all_.resize(wanted_.size() * size_t(model_.logits.columns));
+    }
+
+    // A decoder that has used up its positions forgets the older half of the text and reads what is left again
+    void forget(Sentence& s) {
+        const size_t longest = size_t(model_.shape.max_length);
+        if (!model_.shape.decoder_only || s.alive[0].path.size() + s.alive[0].unread.size() <= longest) return;
+        s.entries.clear();
+        const int64_t i = s.memory.sentence;
+        for (Hypothesis& h : s.alive) {
+            std::vector<int32_t> text(request_.sources + request_.offsets[i], request_.sources + request_.offsets[i + 1]);
+            text.insert(text.end(), h.output.tokens.begin(), h.output.tokens.end());
+            h.unread.assign(text.end() - long(std::min(text.size(), std::max<size_t>(1, longest / 2))), text.end());
+            h.path.clear();
+        }
+    }
+
+    void gather(const float* states) {
+        const long width = network_.width();
+        for (size_t i = 0; i < wanted_.size(); ++i) std::copy_n(states + wanted_[i] * width, width, states_.data() + long(i) * width);
+    }
+
+    void score(int lane) {
+        const int rows = int(wanted_.size());
+        std::vector<Scores>& scores = scores_[size_t(lane)];
+        for (int row = 0; row < rows; ++row) scores[size_t(row)].clear();
+        network_.logits(lane, states_.data(), rows, buffers_[size_t(lane)], [&](int first, int columns, float* logits, long stride) {
+            for (int row = 0; row < rows; ++row) {
+                float* part = logits + row * stride;
+                Scores& s = scores[size_t(row)];
+                kernels_.sum_exp(part, columns, &s.highest, &s.sum);
+                for (int i = 0; i < request_.unspeakable_count; ++i) {
+                    const int column = request_.unspeakable[i] - first;
+                    if (column >= 0 && column < columns) part[column] = NEVER;
+                }
+                if (request_.temperature > 0) {
+                    std::copy_n(part, columns, all_.begin() + long(row) * model_.logits.columns + first);
+                    continue;
+                }
+                for (int i = -1;;) {
+                    i = kernels_.above(part, i + 1, columns, s.best.size() == most_ ? s.best.back().first : NEVER);
+                    if (i >= columns) break;
+                    s.add(part[i], first + i, most_);
+                }
+            }
+        });
+    }
+
+    // log of the sum over the vocabulary of exp(logit)
+    double normalizer(int row) const {
+        float high = NEVER;
+        for (int lane = 0; lane < team_.lanes; ++lane) high = std::max(high, scores_[size_t(lane)][size_t(row)].highest);
+        double sum = 0.0;
+        for (int lane = 0; lane < team_.lanes; ++lane) {
+            const Scores& s = scores_[size_t(lane)][size_t(row)];
+            if (s.sum > 0) sum += s.sum * std::exp(double(s.highest) - high);
+        }
+        return high + std::log(sum);
+    }
+
+    void advance(Sentence& s) {
+        if (request_.beam) widen(s);
+        else follow(s);
+        if (!s.alive.empty()) return;
+        std::stable_sort(s.found.begin(), s.found.end(), [](const Output& a, const Output& b) { return a.score > b.score; });
+        if (s.found.size() > size_t(request_.best)) s.found.resize(size_t(request_.best));
+        job_.outputs[size_t(s.memory.sentence)] = std::move(s.found);
+        s.memory.sentence = -1;
+    }
+
+    static Hypothesis extended(const Hypothesis& h, int32_t token, float gain) {
+        Hypothesis next = h;
+        next.output.tokens.push_back(token);
+        next.output.gains.push_back(gain);
+        next.output.total += gain;
+        next.unread.assign(1, token);
+        return next;
+    }
+
+    void find(Sentence& s, Output output, bool finished) const {
+        output.finished = finished;
+        output.score = output.total / job_.penalty(output.gains.size());
+        s.found.push_back(std::move(output));
+    }
+
+    // Beam search: those of the first `beam` continuations that end are found, the first `beam` that do not end live on
+    void widen(Sentence& s) {
+        struct Candidate {
+            double total;
+            size_t parent;
+            int32_t token;
+            float gain;
+        };
+        std::vector<Candidate> candidates;
+        for (size_t parent = 0; parent < s.alive.size(); ++parent) {
+            const int row = s.first_row + int(parent);
+            const double all = normalizer(row);
+            for (int lane = 0; lane < team_.lanes; ++lane)
+                for (const auto& [logit, token] : scores_[size_t(lane)][size_t(row)].best) {
+                    const float gain = float(logit - all);
+                    if (gain > NEVER) candidates.push_back({s.alive[parent].output.total + gain, parent, token, gain});
+                }
+        }
+        std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.total > b.total; });
+        if (candidates.size() > most_) candidates.resize(most_);
+        const size_t beam = size_t(request_.beam);
+        std::vector<Hypothesis> before = std::move(s.alive);
+        s.alive.clear();
+        for (size_t rank = 0; rank < candidates.size(); ++rank) {
+            const Candidate& c = candidates[rank];
+            if (c.token != request_.end) {
+                if (s.alive.size() < beam) s.alive.push_back(extended(before[c.parent], c.token, c.gain));
+            } else if (rank < beam) {
+                Output output = before[c.parent].output;
+                output.gains.push_back(c.gain);
+                output.total += c.gain;
+                find(s, std::move(output), true);
+            }
+        }
+        const size_t limit = size_t(request_.limits[s.memory.sentence]);
+        const bool full = !s.alive.empty() && s.alive[0].output.gains.size() >= limit;
+        if (full)
+            for (const Hypothesis& h : s.alive) find(s, h.output, false);
+        if (full || settled(s, limit)) s.alive.clear();
+    }
+
+    // Whether no hypothesis alive can still score higher than the worst of the `beam` best found
+    bool settled(const Sentence& s, size_t limit) const {
+        const size_t beam = size_t(request_.beam);
+        if (s.found.size() < beam) return false;
+        double most = -std::numeric_limits<double>::infinity();
+        for (const Hypothesis& h : s.alive) most = std::max(most, h.output.total);
+        std::vector<double> scores;
+        for (const Output& f : s.found) scores.push_back(f.score);
+        std::nth_element(scores.begin(), scores.begin() + long(beam) - 1, scores.end(), std::greater<double>());
+        return scores[beam - 1] >= most / job_.penalty(limit);
+    }
+
+    // Each token is chosen as soon as it is scored: the most probable, or drawn
+    void follow(Sentence& s) {
+        if (s.alive[0].output.gains.empty()) {  // the first token of every output has the same scores
+            for (int row = 1; row < request_.rows; ++row) s.alive.push_back(s.alive[0]);
+            for (int row = 0; row < request_.rows; ++row) s.alive[size_t(row)].row = row;
+        }
+        const bool shared = s.alive[0].output.gains.empty();
+        const int64_t sentence = s.memory.sentence;
+        const size_t limit = size_t(request_.limits[sentence]);
+        std::vector<Hypothesis> going_on;
+        for (size_t i = 0; i < s.alive.size(); ++i) {
+            Hypothesis& h = s.alive[i];
+            const int row = s.first_row + (shared ? 0 : int(i));
+            const auto [token, logit] = request_.temperature > 0 ? draw(h, sentence, row, limit) : most_probable(row);
+            const float gain = float(logit - normalizer(row));
+            if (token < 0 || token == request_.end) {
+                h.output.gains.push_back(gain), h.output.total += gain;
+                find(s, std::move(h.output), token >= 0);
+                continue;
+            }
+            Hypothesis next = extended(h, token, gain);
+            const bool enough = request_.told && request_.told(int32_t(sentence), next.row, token);
+            if (enough || next.output.gains.size() >= limit) find(s, std::move(next.output), false);
+            else going_on.push_back(std::move(next));
+        }
+        s.alive = std::move(going_on);
+    }
+
+    std::pair<int32_t, float> most_probable(int row) const {
+        std::pair<int32_t, float> found{-1, NEVER};
+        for (int lane = 0; lane < team_.lanes; ++lane)
+            for (const auto& [logit, token] : scores_[size_t(lane)][size_t(row)].best)
+                if (found.first < 0 || logit > found.second) found = {token, logit};
+        return found;
+    }
+
+    // The tokens lie side by side, the most probable first, each as wide as its probability; luck is a point on that line
+    std::pair<int32_t, float> draw(const Hypothesis& h, int64_t sentence, int row, size_t limit) const {
+        const int vocabulary = model_.logits.columns;
+        const float* logits = all_.data() + long(row) * vocabulary;
+        const float highest = *std::max_element(logits, logits + vocabulary);
+        if (!(highest > NEVER)) return {-1, NEVER};
+        std::vector<std::pair<double, int32_t>> heap;  // of equals, the first token comes first
+        double sum = 0.0;
+        for (int i = 0; i < vocabulary; ++i) {
+            const double p = std::exp((double(logits[i]) - highest) / request_.temperature);
+            if (p > 0) heap.push_back({p, -i}), sum += p;
+        }
+        std::make_heap(heap.begin(), heap.end());
+        std::vector<std::pair<double, int32_t>> kept;
+        double start = 0.0;
+        const double luck = request_.luck[request_.luck_offsets[sentence] + int64_t(h.row) * int64_t(limit) + int64_t(h.output.gains.size())];
+        const bool whole = request_.top_k == 0 && request_.top_p >= 1.0 && request_.min_p <= 0.0;
+        while (!heap.empty()) {
+            const auto [p, token] = heap.front();
+            const bool out = !kept.empty() && (start >= request_.top_p * sum || p < request_.min_p * kept.front().first);
+            if (out || (request_.top_k && int(kept.size()) == request_.top_k)) break;
+            kept.push_back({p, -token});
+            start += p;
+            if (whole && start > luck * sum) break;  // nobody asks for what comes after
+            std::pop_heap(heap.begin(), heap.end());
+            heap.pop_back();
+        }
+        const double place = luck * (whole ? sum : start);
+        double end = 0.0;
+        for (const auto& [p, token] : kept)
+            if ((end += p) > place) return {token, logits[token]};
+        return {kept.back().second, logits[kept.back().second]};
+    }
+};
+
+}  // namespace regard

@@ -1,0 +1,149 @@
+"""The search of the native engine, from Python."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import random
+import tempfile
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.native.library import Packed, Request, Result, Told
+from regard.settings import DecodingSettings
+from regard.text.tokenizer import Specials
+
+ROWS_AT_ONCE = 128
+"""Hypotheses of a worker that are read together: enough for the products, few enough for the caches."""
+A_TEAM_EACH = 4
+"""From so many sentences a thread on, every thread works on sentences of its own."""
+
+
+class NativeSearch:
+    """Searches with a packed model; safe to call from several threads."""
+
+    def __init__(self, packed: Packed, specials: Specials, *, decoder_only: bool, threads: int | None = None) -> None:
+        self.packed, self.specials, self.decoder_only = packed, specials, decoder_only
+        self.threads = threads or available_threads()
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        settings: DecodingSettings,
+        told: Callable[[int, int, int], bool] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each source, best first; `told` of a sentence's output's new token may end it."""
+        if not sources:
+            return []
+        end = [] if self.decoder_only else [self.specials.end]
+        rows = [[*ids, *end] for ids in sources]
+        flat = np.fromiter((i for row in rows for i in row), np.int32)
+        arrays: list[NDArray[Any]] = [flat, offsets(map(len, rows)), np.array(limits, np.int32)]
+        arrays += luck(sources, limits, settings) if settings.temperature else [np.zeros(0), np.zeros(1, np.int64)]
+        arrays.append(np.array(self.specials.unspeakable, np.int32))
+        stop = ctypes.c_int32(0)
+        request = Request(len(rows), *(array.ctypes.data for array in arrays))
+        request.unspeakable_count = len(arrays[-1])
+        request.begin, request.end = self.specials.begin, self.specials.end
+        drawn = settings.temperature > 0
+        request.beam = 0 if drawn or settings.beam == 1 else settings.beam
+        request.rows = settings.alternatives + 1 if drawn else 1
+        request.best = settings.alternatives + 1
+        request.top_k, request.top_p, request.min_p = settings.top_k, settings.top_p, settings.min_p
+        request.temperature = settings.temperature
+        request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
+        request.workers, request.lanes = share(len(rows), self.threads)
+        request.rows_at_once = ROWS_AT_ONCE
+        request.stop = ctypes.addressof(stop)
+        if told is not None:
+            request.told = Told(told)
+        try:
+            return self.packed.search(request, lambda found: hypotheses(found, len(rows)))
+        finally:
+            stop.value = 1
+
+    def tokens(self, source: Sequence[int], limit: int, settings: DecodingSettings) -> Iterator[int]:
+        """The tokens of one output, greedy or drawn, as they come; the end is not among them."""
+        found: queue.SimpleQueue[int | BaseException | None] = queue.SimpleQueue()
+        enough = threading.Event()
+
+        def told(_sentence: int, _row: int, token: int) -> bool:
+            found.put(token)
+            return enough.is_set()
+
+        def work() -> None:
+            try:
+                self.search([source], [limit], settings, told)
+                found.put(None)
+            except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+                found.put(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            while (item := found.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            enough.set()
+            thread.join()
+
+
+def share(sentences: int, threads: int) -> tuple[int, int]:
+    """Workers, each with sentences of its own, and the threads of each."""
+    return (threads, 1) if sentences >= A_TEAM_EACH * threads else (1, threads)
+
+
+def available_threads() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def offsets(lengths: Any) -> NDArray[np.int64]:
+    """[n] lengths -> [n + 1] places where each begins, and the end."""
+    return np.fromiter(accumulate(lengths, initial=0), np.int64)
+
+
+def luck(
+    sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
+) -> list[NDArray[Any]]:
+    """The random numbers of each output, the same as the reference's (`lucky` of step.py)."""
+    rows = settings.alternatives + 1
+    numbers: list[float] = []
+    for ids, limit in zip(sources, limits, strict=True):
+        for k in range(rows):
+            die = random.Random(zlib.crc32(repr((settings.seed, k, list(ids))).encode()))
+            numbers += [die.random() for _ in range(limit)]
+    return [np.array(numbers), offsets(rows * limit for limit in limits)]
+
+
+def hypotheses(found: Result, sentences: int) -> list[list[Hypothesis]]:
+    """The arrays of the library as objects."""
+    counts = found.counts[:sentences]
+    outputs = sum(counts)
+    token_counts, gain_counts = found.token_counts[:outputs], found.gain_counts[:outputs]
+    scores, finished = found.scores[:outputs], found.finished[:outputs]
+    tokens, gains = found.tokens[: sum(token_counts)], found.gains[: sum(gain_counts)]
+    results: list[list[Hypothesis]] = []
+    output = token = gain = 0
+    for count in counts:
+        results.append([])
+        for _ in range(count):
+            ends = token + token_counts[output], gain + gain_counts[output]
+            each = Hypothesis(
+                tuple(tokens[token : ends[0]]), tuple(gains[gain : ends[1]]), scores[output], bool(finished[output])
+            )
+            results[-1].append(each)
+            (token, gain), output = ends, output + 1
+    return results
