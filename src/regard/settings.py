@@ -249,6 +249,11 @@ class DecodingSettings(Section):
         Literal["google", "power"],
         "form of the length penalty: ((5 + length) / 6) ^ alpha (Wu et al., 2016), or length ^ alpha (Marian, Hugging Face)",
     ] = "google"
+    patience: Annotated[
+        float,
+        "a beam search ends when it has found so many times `beam` outputs (Kasai et al., 2022); 0: when no better one can come",
+        at_least(0),
+    ] = 1.0
     alternatives: Annotated[int, "further translations given beside the best", at_least(0)] = 0
     temperature: Annotated[
         float, "0: search for the most probable; above: draw, the higher the wilder", at_least(0)

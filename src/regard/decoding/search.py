@@ -64,15 +64,18 @@ def beam_search(
     end: int,
     width: int,
     penalty: Penalty,
+    patience: float = 1.0,
     best: int = 1,
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """The `best` highest-scored outputs of each sentence, best first; sentence i ends by `limits[i]` tokens.
 
     At each step the 2 * width best continuations of a sentence are looked at: those among the first `width`
-    that end are found, the first `width` that do not end live on. `watch` is told of all of them.
+    that end are found, the first `width` that do not end live on. A sentence is done when `patience` times `width`
+    are found (Kasai et al., 2022), or when none that lives can still be among the best. `watch` is told of all.
     """
-    sentences = [_Sentence(i, limit) for i, limit in enumerate(limits)]
+    enough = max(best, round(patience * width)) if patience else math.inf
+    sentences = [_Sentence(i, limit, enough) for i, limit in enumerate(limits)]
     results: list[list[Hypothesis]] = [[] for _ in limits]
     scores = step.start()[:, None, :]  # [B, W, V]: at first one hypothesis a sentence
     totals = torch.zeros(len(limits), 1, device=scores.device)
@@ -125,8 +128,8 @@ The parent of a candidate is its place among those that were left alive one step
 class _Sentence:
     """One sentence of a beam search: the hypotheses that live, and those found."""
 
-    def __init__(self, index: int, limit: int) -> None:
-        self.index, self.limit = index, limit
+    def __init__(self, index: int, limit: int, enough: float) -> None:
+        self.index, self.limit, self.enough = index, limit, enough
         self.alive = [_Partial()]
         self.parents: list[int] = []  # of each hypothesis alive, its place among those before the last step
         self.found: list[Hypothesis] = []
@@ -152,7 +155,9 @@ class _Sentence:
         return fates
 
     def settled(self, width: int, penalty: Penalty) -> bool:
-        """Whether no hypothesis alive can still score higher than the worst of the `width` best found."""
+        """Whether enough is found, or none alive can still score higher than the worst of the `width` best found."""
+        if len(self.found) >= self.enough:
+            return True
         attainable = max(sum(h.gains) for h in self.alive) / penalty(self.limit)
         scores = sorted((h.score for h in self.found), reverse=True)[:width]
         return len(scores) == width and scores[-1] >= attainable

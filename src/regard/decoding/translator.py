@@ -157,7 +157,7 @@ class Translator:
             return follow(step, limits, end=end, penalty=penalty, choose=choose, rows=count)
         if settings.beam == 1:
             return follow(step, limits, end=end, penalty=penalty, choose=highest)
-        return beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, best=count)
+        return beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, patience=settings.patience, best=count)
 
     @torch.inference_mode()  # around each step: in a `with`, it would hold for the caller between two pieces
     def _stream_part(self, ids: Sequence[int], settings: DecodingSettings) -> Iterator[str]:

@@ -141,7 +141,7 @@ class Writer:
         elif settings.beam == 1:
             found = follow(step, limits, end=end, penalty=penalty, choose=highest, enough=stopped)
         else:
-            found = beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, best=count)
+            found = beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, patience=settings.patience, best=count)
         return [self._joined(row, hypotheses, stop) for row, hypotheses in zip(rows, found, strict=True)]
 
     def _joined(self, row: Sequence[int], hypotheses: Sequence[Hypothesis], stop: Sequence[str]) -> Writing:

@@ -42,8 +42,12 @@ template <class Fold> INLINE float fold(Vec v, Fold two) {
         for (int i = 0; i < n; ++i) x[i] = two(x[i], x[i + n]);
     return x[0];
 }
-INLINE float total(Vec v) { return fold(v, [](float a, float b) { return a + b; }); }
 INLINE float highest(Vec v) { return fold(v, [](float a, float b) { return a > b ? a : b; }); }
+#if defined(__AVX512F__)
+INLINE float total(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
+#else
+INLINE float total(Vec v) { return fold(v, [](float a, float b) { return a + b; }); }
+#endif
 
 // e^x for x <= 88, to two units in the last place; what would be smaller than 1e-38 becomes that
 INLINE Vec exponential(Vec x) {
@@ -63,8 +67,8 @@ INLINE Vec exponential(Vec x) {
 // Products of float32: ROWS rows and PANELS panels at once, their sums in registers
 
 template <int ROWS, int PANELS>
-void tile(const float* a, long stride, const float* weights, long depth, const float* bias, float* out, long out_stride,
-          bool add) {
+void tile(const float* a, long stride, const float* weights, long ahead, long depth, const float* bias, float* out,
+          long out_stride, bool add) {
     Vec sum[ROWS][PANELS * VECTORS];
     UNROLL for (int i = 0; i < ROWS; ++i)
         UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = Vec{};
@@ -72,6 +76,7 @@ void tile(const float* a, long stride, const float* weights, long depth, const f
         Vec b[PANELS * VECTORS];
         UNROLL for (int j = 0; j < PANELS * VECTORS; ++j)
             b[j] = load(weights + (j / VECTORS * depth + k) * PANEL + j % VECTORS * LANES);
+        UNROLL for (int j = 0; j < PANELS; ++j) __builtin_prefetch(weights + (ahead * PANELS + j) * depth * PANEL + k * PANEL, 0, 2);
         UNROLL for (int i = 0; i < ROWS; ++i) {
             const Vec x = splat(a[i * stride + k]);
             UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] += x * b[j];
@@ -113,7 +118,7 @@ INLINE Int multiply_add(Int sum, int32_t four, Int weights) {
 #endif
 
 template <int ROWS, int PANELS>
-void tile_int8(const uint8_t* a, long stride, const float* row_scales, const Matrix& m, int panel, float* out,
+void tile_int8(const uint8_t* a, long stride, const float* row_scales, const Matrix& m, int panel, long ahead, float* out,
                long out_stride, bool add) {
     const long deep = m.deep();
     const int8_t* weights = m.integers + panel * deep * PANEL;
@@ -124,6 +129,7 @@ void tile_int8(const uint8_t* a, long stride, const float* row_scales, const Mat
         Int b[PANELS * VECTORS];
         UNROLL for (int j = 0; j < PANELS * VECTORS; ++j)
             std::memcpy(&b[j], weights + (j / VECTORS * deep + k) * PANEL + j % VECTORS * LANES * 4, sizeof(Int));
+        UNROLL for (int j = 0; j < PANELS; ++j) __builtin_prefetch(weights + ((ahead * PANELS + j) * deep + k) * PANEL, 0, 2);
         UNROLL for (int i = 0; i < ROWS; ++i) {
             int32_t four;
             std::memcpy(&four, a + i * stride + k, 4);
@@ -177,8 +183,8 @@ template <int... I> TileInt8 tile_int8_of(int rows, int panels, std::integer_seq
 }
 constexpr auto EVERY_ROW_COUNT = std::make_integer_sequence<int, MOST_ROWS>{};
 
-// Calls run(tile of `rows` and `panels`, first row, rows, panel) until all rows have met all panels; the rows are cut
-// into blocks of equal height, and a few panels meet all of them before the next are fetched.
+// Calls run(tile, first row, panel, whether to fetch the next panels meanwhile) until all rows have met all panels: the
+// rows are cut into blocks of equal height, and a few panels meet all of them before the next.
 template <class Find, class Run> INLINE void sweep(int rows, int first, int last, Find find, Run run) {
     if (rows <= 0) return;
     const int blocks = (rows + MOST_ROWS - 1) / MOST_ROWS, high = (rows + blocks - 1) / blocks;
@@ -187,8 +193,8 @@ template <class Find, class Run> INLINE void sweep(int rows, int first, int last
         while (panel + panels > last) panels /= 2;
         const auto whole = find(high, panels), end = find(rest, panels);
         int row = 0;
-        for (; row + high < rows; row += high) run(whole, row, panel);
-        run(end, row, panel);
+        for (; row + high < rows; row += high) run(whole, row, panel, row == 0);
+        run(end, row, panel, row == 0);
     }
 }
 
@@ -196,8 +202,8 @@ void multiply(const Rows& rows, const Matrix& m, int first, int last, float* out
     const float* a = static_cast<const float*>(rows.data);
     sweep(
         rows.count, first, last, [](int r, int p) { return tile_of(r, p, EVERY_ROW_COUNT); },
-        [&](Tile t, int row, int panel) {
-            t(a + row * rows.stride, rows.stride, m.weights + long(panel) * m.depth * PANEL, m.depth,
+        [&](Tile t, int row, int panel, bool ahead) {
+            t(a + row * rows.stride, rows.stride, m.weights + long(panel) * m.depth * PANEL, ahead, m.depth,
               m.bias + panel * PANEL, out + row * stride + (panel - first) * PANEL, stride, add);
         });
 }
@@ -206,8 +212,8 @@ void multiply_int8(const Rows& rows, const Matrix& m, int first, int last, float
     const uint8_t* a = static_cast<const uint8_t*>(rows.data);
     sweep(
         rows.count, first, last, [](int r, int p) { return tile_int8_of(r, p, EVERY_ROW_COUNT); },
-        [&](TileInt8 t, int row, int panel) {
-            t(a + row * rows.stride, rows.stride, rows.scales + row, m, panel,
+        [&](TileInt8 t, int row, int panel, bool ahead) {
+            t(a + row * rows.stride, rows.stride, rows.scales + row, m, panel, ahead,
               out + row * stride + (panel - first) * PANEL, stride, add);
         });
 }
@@ -291,9 +297,19 @@ template <int KEYS> INLINE void score(const float* query, const float* const* ke
     }
 }
 
+template <int WIDE> INLINE void mix(const float* const* entries, int count, long offset, const float* weights, float* out) {
+    Vec sum[WIDE];
+    UNROLL for (int i = 0; i < WIDE; ++i) sum[i] = Vec{};
+    for (int j = 0; j < count; ++j)
+        UNROLL for (int i = 0; i < WIDE; ++i) sum[i] += weights[j] * load(entries[j] + offset + i * LANES);
+    UNROLL for (int i = 0; i < WIDE; ++i) store(out + i * LANES, sum[i]);
+}
+
 void attend(const float* query, const float* const* entries, int count, long key, long value, int key_width,
             int value_width, float scale, float* weights, float* out) {
     int j = 0;
+    for (int i = 0; i < count; ++i)
+        for (int k = 0; k < value_width; k += PANEL) __builtin_prefetch(entries[i] + value + k, 0, 3);
     for (; j + 4 <= count; j += 4) score<4>(query, entries + j, key, key_width, weights + j);
     for (; j < count; ++j) score<1>(query, entries + j, key, key_width, weights + j);
     float most = weights[0];
@@ -309,11 +325,8 @@ void attend(const float* query, const float* const* entries, int count, long key
     const float factor = 1.0f / total(sum);
     for (j = 0; j < count; ++j) weights[j] *= factor;
     int i = 0;
-    for (; i + LANES <= value_width; i += LANES) {
-        Vec mix = Vec{};
-        for (j = 0; j < count; ++j) mix += weights[j] * load(entries[j] + value + i);
-        store(out + i, mix);
-    }
+    for (; i + 4 * LANES <= value_width; i += 4 * LANES) mix<4>(entries, count, value + i, weights, out + i);
+    for (; i + LANES <= value_width; i += LANES) mix<1>(entries, count, value + i, weights, out + i);
     for (; i < value_width; ++i) {
         out[i] = 0.0f;
         for (j = 0; j < count; ++j) out[i] += weights[j] * entries[j][value + i];

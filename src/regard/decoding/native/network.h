@@ -42,10 +42,11 @@ private:
 
 struct Position {  // a token that is read now
     int token, place;
-    float* entry;                // where its keys and values go, [layers][keys, values]
+    float* entry;                // where its keys and values go; those of layer l `path_step` * l further on
     const float* const* path;    // entries of the tokens up to and with it
     const float* const* memory;  // keys and values of the source, of the same form
     int memory_count;
+    long path_step, memory_step;
 };
 
 template <class T> class Buffer {  // grows, and is zero where nobody has written
@@ -93,7 +94,7 @@ public:
             sources_[size_t(row)] = wide_rows_.data() + row * wide_;
         });
         const Shape& s = model.shape;
-        const long key = s.heads * s.key_width, value = key + model.keys();
+        const long key = s.heads * s.key_width;
         for (const Layer& layer : model.encoder) {
             sublayer(lane, rows, layer.self_norm, layer.query_key_value, layer.self_output, context_rows_.data(), context_, [&] {
                 if (s.rotary)
@@ -101,7 +102,7 @@ public:
                         for_rows(lane, starts[i + 1] - starts[i], [&](long p) { turn(wide_rows_.data() + (starts[i] + p) * wide_, int(p)); });
                 for_heads(lane, rows, [&](long row, int head, float* weights) {
                     const auto next = std::upper_bound(starts.begin(), starts.end(), int(row));
-                    attend(wide_rows_.data() + row * wide_, row, head, sources_.data() + *(next - 1), *next - *(next - 1), key, value, weights);
+                    attend(wide_rows_.data() + row * wide_, row, head, sources_.data() + *(next - 1), *next - *(next - 1), key, weights);
                 });
             });
             feed_forward(lane, rows, layer);
@@ -117,28 +118,28 @@ public:
             const Position& p = read[size_t(row)];
             embed(model.target_embedding, model.target_positions, model.target_norm, p.token, p.place, x_.data() + row * width_);
         });
-        long offset = 0;
+        long number = 0;
         for (const Layer& layer : model.decoder) {
             sublayer(lane, rows, layer.self_norm, layer.query_key_value, layer.self_output, context_rows_.data(), context_, [&] {
                 for_rows(lane, rows, [&](long row) {
                     float* wide = wide_rows_.data() + row * wide_;
                     if (s.rotary) turn(wide, read[size_t(row)].place);
-                    std::copy_n(wide + s.heads * s.key_width, model.entry(), read[size_t(row)].entry + offset);
+                    std::copy_n(wide + s.heads * s.key_width, model.entry(), read[size_t(row)].entry + number * read[size_t(row)].path_step);
                 });
                 for_heads(lane, rows, [&](long row, int head, float* weights) {
                     const Position& p = read[size_t(row)];
-                    attend(wide_rows_.data() + row * wide_, row, head, p.path, p.place + 1, offset, offset + model.keys(), weights);
+                    attend(wide_rows_.data() + row * wide_, row, head, p.path, p.place + 1, number * p.path_step, weights);
                 });
             });
             if (!s.decoder_only)
                 sublayer(lane, rows, layer.cross_norm, layer.cross_query, layer.cross_output, context_rows_.data(), context_, [&] {
                     for_heads(lane, rows, [&](long row, int head, float* weights) {
                         const Position& p = read[size_t(row)];
-                        attend(wide_rows_.data() + row * wide_, row, head, p.memory, p.memory_count, offset, offset + model.keys(), weights);
+                        attend(wide_rows_.data() + row * wide_, row, head, p.memory, p.memory_count, number * p.memory_step, weights);
                     });
                 });
             feed_forward(lane, rows, layer);
-            offset += model.entry();
+            ++number;
         }
         return normalized(lane, rows, model.decoder_norm);
     }
@@ -203,10 +204,10 @@ private:
             }
     }
 
-    void attend(const float* queries, long row, int head, const float* const* entries, int count, long key, long value, float* weights) {
+    void attend(const float* queries, long row, int head, const float* const* entries, int count, long key, float* weights) {
         const Shape& s = model.shape;
         const long group = head / (s.heads / s.groups);
-        kernels.attend(queries + head * s.key_width, entries, count, key + group * s.key_width, value + group * s.value_width,
+        kernels.attend(queries + head * s.key_width, entries, count, key + group * s.key_width, key + model.keys() + group * s.value_width,
                        s.key_width, s.value_width, 1.0f / std::sqrt(float(s.key_width)), weights,
                        context_rows_.data() + row * context_ + head * s.value_width);
     }

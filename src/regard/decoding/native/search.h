@@ -24,7 +24,7 @@ struct Request {  // search.py has the same list
     int32_t best;   // outputs that are returned
     int32_t top_k, power_penalty;
     int32_t workers, lanes, rows_at_once;
-    double length_penalty, temperature, top_p, min_p;  // temperature 0: the most probable token
+    double length_penalty, patience, temperature, top_p, min_p;  // temperature 0: the most probable token
     const int32_t* stop;                               // set while it runs: end at once
     int32_t (*told)(int32_t sentence, int32_t row, int32_t token);  // of each token that was chosen; not 0: enough
 };
@@ -45,22 +45,23 @@ struct Hypothesis {
 
 class Entries {  // room for keys and values, given out one by one and taken back all at once
 public:
-    float* next(size_t size) {
-        if (used_ == blocks_.size() * BLOCK) blocks_.emplace_back(new float[BLOCK * size]);
-        const size_t i = used_++;
-        return blocks_[i / BLOCK].get() + i % BLOCK * size;
+    static constexpr long BLOCK = 32;  // entries that lie side by side, layer by layer
+
+    float* next(long entry, long layers) {
+        if (used_ == long(blocks_.size()) * BLOCK) blocks_.emplace_back(new float[size_t(BLOCK * entry * layers)]);
+        const long i = used_++;
+        return blocks_[size_t(i / BLOCK)].get() + i % BLOCK * entry;
     }
     void clear() { used_ = 0; }
 
 private:
-    static constexpr size_t BLOCK = 32;
     std::vector<std::unique_ptr<float[]>> blocks_;
-    size_t used_ = 0;
+    long used_ = 0;
 };
 
 struct Memory {  // what the decoder looks at
     long sentence = -1;
-    std::vector<float> values;
+    std::vector<float> values;  // [layers][positions][keys, values]
     std::vector<const float*> rows;
 };
 
@@ -219,8 +220,12 @@ private:
 
     void keep_encoded() {
         for (size_t i = pending_.size(); i-- > 0;) {
-            const float *first = encoded_.data() + starts_[i] * stride_, *last = encoded_.data() + starts_[i + 1] * stride_;
-            Memory m{pending_[i], std::vector<float>(first, last), {}};
+            Memory m{pending_[i], {}, {}};
+            for (long layer = 0; layer < model_.shape.decoder_layers; ++layer)
+                for (int row = starts_[i]; row < starts_[i + 1]; ++row) {
+                    const float* first = encoded_.data() + row * stride_ + layer * model_.entry();
+                    m.values.insert(m.values.end(), first, first + model_.entry());
+                }
             ready_.push_back(std::move(m));
         }
     }
@@ -228,7 +233,8 @@ private:
     void begin(Sentence& s, Memory memory) {
         s.memory = std::move(memory);
         s.memory.rows.clear();
-        for (size_t at = 0; at < s.memory.values.size(); at += size_t(stride_)) s.memory.rows.push_back(s.memory.values.data() + at);
+        const size_t positions = s.memory.values.size() / size_t(model_.shape.decoder_layers * model_.entry());
+        for (size_t i = 0; i < positions; ++i) s.memory.rows.push_back(s.memory.values.data() + i * size_t(model_.entry()));
         s.entries.clear();
         s.found.clear();
         s.alive.assign(1, {});
@@ -247,11 +253,12 @@ private:
             forget(s);
             for (Hypothesis& h : s.alive) {
                 const size_t before = h.path.size();
-                for (size_t i = 0; i < h.unread.size(); ++i) h.path.push_back(s.entries.next(size_t(model_.shape.decoder_layers * model_.entry())));
+                for (size_t i = 0; i < h.unread.size(); ++i) h.path.push_back(s.entries.next(model_.entry(), model_.shape.decoder_layers));
                 for (size_t i = 0; i < h.unread.size(); ++i) {
                     const int place = int(before + i);
                     float* entry = const_cast<float*>(h.path[size_t(place)]);
-                    read_.push_back({h.unread[i], place, entry, h.path.data(), s.memory.rows.data(), int(s.memory.rows.size())});
+                    read_.push_back({h.unread[i], place, entry, h.path.data(), s.memory.rows.data(), int(s.memory.rows.size()),
+                                     Entries::BLOCK * model_.entry(), long(s.memory.rows.size()) * model_.entry()});
                 }
                 longest = std::max({longest, int(h.path.size()), int(s.memory.rows.size())});
                 wanted_.push_back(int(read_.size()) - 1);
@@ -331,8 +338,7 @@ private:
         s.memory.sentence = -1;
     }
 
-    static Hypothesis extended(const Hypothesis& h, int32_t token, float gain) {
-        Hypothesis next = h;
+    static Hypothesis extended(Hypothesis next, int32_t token, float gain) {
         next.output.tokens.push_back(token);
         next.output.gains.push_back(gain);
         next.output.total += gain;
@@ -387,9 +393,11 @@ private:
         if (full || settled(s, limit)) s.alive.clear();
     }
 
-    // Whether no hypothesis alive can still score higher than the worst of the `beam` best found
+    // Whether enough is found, or none alive can still score higher than the worst of the `beam` best found
     bool settled(const Sentence& s, size_t limit) const {
         const size_t beam = size_t(request_.beam);
+        const double enough = std::max(double(request_.best), std::nearbyint(request_.patience * double(beam)));
+        if (request_.patience > 0 && double(s.found.size()) >= enough) return true;
         if (s.found.size() < beam) return false;
         double most = -std::numeric_limits<double>::infinity();
         for (const Hypothesis& h : s.alive) most = std::max(most, h.output.total);
@@ -419,7 +427,7 @@ private:
                 find(s, std::move(h.output), token >= 0);
                 continue;
             }
-            Hypothesis next = extended(h, token, gain);
+            Hypothesis next = extended(std::move(h), token, gain);
             const bool enough = request_.told && request_.told(int32_t(sentence), next.row, token);
             if (enough || next.output.gains.size() >= limit) find(s, std::move(next.output), false);
             else going_on.push_back(std::move(next));

@@ -62,6 +62,7 @@ class NativeSearch:
         request.top_k, request.top_p, request.min_p = settings.top_k, settings.top_p, settings.min_p
         request.temperature = settings.temperature
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
+        request.patience = settings.patience
         request.workers, request.lanes = share(len(rows), self.threads)
         request.rows_at_once = ROWS_AT_ONCE
         request.stop = ctypes.addressof(stop)
