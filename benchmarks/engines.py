@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from regard.decoding.reader import Embedder, Row
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
-from regard.folder import Contents, read_folder
 from regard.interop import ctranslate2 as to_ctranslate2, onnx as to_onnx
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import ModelSettings
 from regard.text.tokenizer import Tokenizer
+from regard.weights import Contents, read_folder
 
 BEAM, ALPHA = 5, 1.0
 PATIENCE = 1000  # CTranslate2 stops when it has found so many times BEAM; Regard when nothing better can come

@@ -24,8 +24,8 @@ from regard.cli.look import listen
 from regard.explorer.ablation import ablate
 from regard.explorer.app import create_app
 from regard.explorer.trace import Explorer
-from regard.folder import Contents, build_model, read_folder
 from regard.settings import resolve
+from regard.weights import Contents, build_model, read_folder
 
 TEXT = "The animal didn't cross the street because it was too tired and the old man was very sad."
 REQUESTS = """performance.getEntriesByType("resource").filter(e => e.name.includes("/api/run"))

@@ -290,7 +290,8 @@ def measure(run: Run) -> None:
     import torch
 
     from regard.decoding.translator import Translator
-    from regard.folder import SETTINGS, WEIGHTS, assign, choose_device, read_folder, read_tensors, write_text
+    from regard.folder import SETTINGS, WEIGHTS, write_text
+    from regard.weights import assign, choose_device, read_folder, read_tensors
 
     torch.set_num_threads(run.threads or torch.get_num_threads())
     contents = read_folder(run.model, choose_device("auto"))

@@ -20,6 +20,7 @@ LEVELS = [  # each may import those above it in this list
     ["settings", "text"],
     ["model"],
     ["folder"],
+    ["weights"],
     ["decoding", "training", "evaluation", "interop"],
     ["demo", "explorer"],
     ["serving"],
@@ -28,7 +29,7 @@ LEVELS = [  # each may import those above it in this list
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SIDEWAYS = {("text", "settings"), ("training", "decoding"), ("training", "evaluation")}
-WITHOUT_TORCH = ["errors", "options", "settings", "text", "evaluation"]
+WITHOUT_TORCH = ["errors", "options", "settings", "text", "folder", "evaluation"]
 TORCH_WHEN_NEEDED = ["cli", "__init__"]  # `regard --help` and `import regard` are quick too
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400
 

@@ -14,19 +14,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor, nn
+from safetensors import SafetensorError
 
-from regard.errors import InputError, ModelError, RegardError
-from regard.model.transformer import Decoder, Encoder, EncoderDecoder
+from regard.errors import ModelError, RegardError
 from regard.settings import Settings, recorded
-from regard.text.tokenizer import Vocabularies
 
 SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, HISTORY, TRAINING = (
     "model.toml",
@@ -39,32 +33,8 @@ SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, HISTORY, TRAINING = (
 )
 
 
-Model = EncoderDecoder | Decoder | Encoder
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What a model folder holds, read."""
-
-    settings: Settings
-    vocabularies: Vocabularies
-    model: Model
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is the first of CUDA, MPS and CPU that is there."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError):  # ImportError: the device of a library that is not installed
-        raise InputError(f"the device {name} is not there: use auto, cpu, cuda or mps") from None
-    return device
-
-
-def read_folder(path: Path, device: torch.device | str = "cpu") -> Contents:
-    """The model in a folder, ready to use."""
+def check_folder(path: Path) -> None:
+    """Refuses a folder without a model in it that is ready to use."""
     if not path.is_dir():
         raise ModelError(f"{path}: no such folder")
     if not (path / SETTINGS).is_file():
@@ -73,12 +43,6 @@ def read_folder(path: Path, device: torch.device | str = "cpu") -> Contents:
         raise ModelError(
             f"{path}: has no {WEIGHTS} yet: is it still training, or go on with regard train --resume {path}"
         )
-    settings = read_settings(path)
-    vocabularies = Vocabularies.load(path / TOKENIZER)
-    model = build_model(settings, vocabularies)
-    tensors, _ = read_tensors(path / WEIGHTS)
-    assign(model, tensors, path / WEIGHTS)
-    return Contents(settings, vocabularies, model.to(device).eval())
 
 
 def read_settings(path: Path) -> Settings:
@@ -87,58 +51,6 @@ def read_settings(path: Path) -> Settings:
         return recorded(path / SETTINGS)
     except RegardError as error:
         raise ModelError(f"{path}: damaged, or written by another version of Regard: {error}") from None
-
-
-def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
-    """A model of this shape, for this task, with random weights."""
-    shape, size = settings.model, vocabularies.target.size
-    match settings.task:
-        case "translate":
-            return EncoderDecoder(shape, vocabularies.source.size, size)
-        case "write":
-            return Decoder(shape, size)
-        case "fill":
-            return Encoder(shape, size, fills=True)
-        case "classify":
-            return Encoder(shape, size, labels=len(settings.data.labels))
-        case "embed":
-            return Encoder(shape, size)
-
-
-def parameters(model: nn.Module) -> dict[str, Tensor]:
-    """The weights by name; a table that is used in two places is there once."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
-
-
-def assign(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Puts the tensors of a file into the model, refusing a missing, unexpected or misshapen one by name."""
-    wanted = parameters(model)
-    for name in (*wanted, *tensors):
-        if name not in tensors:
-            raise ModelError(f"{path}: the tensor {name} is missing")
-        if name not in wanted:
-            raise ModelError(f"{path}: has the tensor {name}, which this model does not have")
-        if wanted[name].shape != tensors[name].shape:
-            shapes = f"{tuple(tensors[name].shape)} instead of {tuple(wanted[name].shape)}"
-            raise ModelError(f"{path}: the tensor {name} has the shape {shapes}")
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            wanted[name].copy_(tensor)
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file."""
-    try:
-        with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: damaged or unreadable ({error})") from None
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes a safetensors file atomically."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, lambda temporary: save_file(plain, temporary, dict(metadata or {})))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -10,9 +10,9 @@ import torch
 
 from regard.demo.grammar import splits
 from regard.explorer.trace import Explorer
-from regard.folder import Contents, build_model
 from regard.settings import TokenizerSettings, resolve
 from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.weights import Contents, build_model
 
 SHAPE = {"width": 16, "heads": 2, "hidden": 32, "encoder_layers": 2, "decoder_layers": 2, "max_length": 200}
 LLAMA = {"norm_kind": "rms", "positions": "rotary", "activation": "swiglu", "bias": False, "key_value_heads": 1}

@@ -9,13 +9,14 @@ from torch.nn import functional as F
 
 from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
-from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, build_model, parameters, write_tensors, write_text
+from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.model.transformer import EncoderDecoder
 from regard.options import dump
 from regard.settings import DataSettings, ModelSettings, Settings, TokenizerSettings
 from regard.text.formats import Pair, Place
 from regard.text.tokenizer import Vocabularies
 from regard.text.vocabulary import BOS, EOS, PAD
+from regard.weights import build_model, parameters, write_tensors
 
 torch.set_num_threads(1)  # toys are too small to share; two threads would wait for each other
 

@@ -9,10 +9,10 @@ import torch
 
 from regard.decoding.translator import Translator
 from regard.errors import InputError, ModelError
-from regard.folder import Contents, build_model
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings
 from regard.text.formats import Pair, Place
 from regard.text.tokenizer import Vocabularies
+from regard.weights import Contents, build_model
 
 from .conftest import CORPUS
 

@@ -19,17 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from regard.decoding.engine import load
 from regard.errors import ModelError
-from regard.folder import (
-    SETTINGS,
-    TOKENIZER,
-    WEIGHTS,
-    parameters,
-    read_folder,
-    read_tensors,
-    write_atomically,
-    write_tensors,
-    write_text,
-)
+from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_atomically, write_text
+from regard.weights import parameters, read_folder, read_tensors, write_tensors
 
 NAME = "encoder.layers.0.self_attention.query.weight"
 FULL = "the disk is full: free some space and try again"
@@ -287,7 +278,8 @@ LIMITED = """
 import resource, sys, torch
 from pathlib import Path
 from regard.errors import ModelError
-from regard.folder import write_tensors, write_text
+from regard.folder import write_text
+from regard.weights import write_tensors
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 for write in (lambda: write_text(Path(sys.argv[1]), "x" * 20_000),
               lambda: write_tensors(Path(sys.argv[1]), {"a": torch.ones(20_000)})):

@@ -18,10 +18,11 @@ from regard.decoding.reader import Classifier, Embedder, Filler, Reader, Row, Te
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
-from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, Contents, parameters, write_tensors, write_text
+from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.options import dump
 from regard.text.tokenizer import Specials, Tokenizer
 from regard.text.vocabulary import BOS, EOS, MASK, PAD
+from regard.weights import Contents, parameters, write_tensors
 
 from .toys import TOKENIZER as VOCABULARY, toy
 

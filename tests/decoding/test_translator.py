@@ -20,11 +20,11 @@ from regard.decoding.search import Hypothesis, beam_search, google_penalty
 from regard.decoding.step import NextToken, TranslationStep, lucky
 from regard.decoding.translator import BREAKS, Translation, Translator, split_lines, split_text
 from regard.errors import InputError, SettingsError
-from regard.folder import Contents, choose_device, read_folder
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DecodingSettings, ModelSettings
 from regard.text.tokenizer import Specials
 from regard.text.vocabulary import BOS, EOS, RESERVED, SPECIALS
+from regard.weights import Contents, choose_device, read_folder
 
 from .conftest import CORPUS
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from regard.folder import Contents, build_model
 from regard.model.transformer import Encoder
 from regard.settings import Settings, TokenizerSettings, resolve
 from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.weights import Contents, build_model
 
 from .conftest import CORPUS
 

@@ -9,7 +9,7 @@ import torch
 
 from regard.demo.glass import GLASS
 from regard.demo.pronoun import TIRED, WIDE, HeadEffect, find_pronoun_heads, silence, swap
-from regard.folder import Contents, build_model, read_folder
+from regard.weights import Contents, build_model, read_folder
 
 
 def require_a_head(effects: list[HeadEffect]) -> None:

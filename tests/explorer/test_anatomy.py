@@ -8,7 +8,7 @@ import pytest
 
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.trace import Explorer
-from regard.folder import parameters
+from regard.weights import parameters
 
 from .toys import TASKS, contents
 

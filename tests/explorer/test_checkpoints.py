@@ -10,8 +10,9 @@ import torch
 
 from regard.explorer.requests import MissingError
 from regard.explorer.trace import Explorer
-from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, parameters, write_tensors, write_text
+from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.options import dump
+from regard.weights import parameters, write_tensors
 
 from .toys import TASKS, TEXT, close, contents, explorer
 

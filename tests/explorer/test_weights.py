@@ -8,7 +8,7 @@ import torch
 from regard.errors import InputError
 from regard.explorer import weights
 from regard.explorer.requests import MissingError, TooBigError
-from regard.folder import parameters
+from regard.weights import parameters
 
 from .toys import SHAPES, TEXT, close, explorer
 

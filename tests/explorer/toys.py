@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from regard.explorer.trace import Explorer, Run
-from regard.folder import Contents, build_model
 from regard.settings import TokenizerSettings, resolve
 from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.weights import Contents, build_model
 
 torch.set_num_threads(1)  # toys are too small to share; two threads would wait for each other
 

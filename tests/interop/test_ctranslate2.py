@@ -17,12 +17,12 @@ import torch
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
-from regard.folder import read_folder
 from regard.interop import ctranslate2 as module
 from regard.interop.ctranslate2 import export_model, source_vocabulary
 from regard.model.transformer import Decoder, Encoder
 from regard.settings import EmbeddingSettings
 from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.weights import read_folder
 
 from .toys import SHAPES, SOURCES, run_snippet, settings_of, talkative, write_foreign, write_model
 

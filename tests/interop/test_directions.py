@@ -10,8 +10,8 @@ import pytest
 import tokenizers
 
 from regard.decoding.translator import Translator
-from regard.folder import Contents, read_folder
 from regard.interop import ctranslate2, huggingface, onnx
+from regard.weights import Contents, read_folder
 
 from .toys import run_snippet, settings_of, write_model
 

@@ -14,13 +14,14 @@ from regard.decoding.engine import load
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import ModelError
-from regard.folder import build_model, parameters, read_folder, write_tensors, write_text
+from regard.folder import write_text
 from regard.interop.configs import halve_sinusoids
 from regard.interop.huggingface import export_model, import_model
 from regard.options import dump
 from regard.settings import Settings, resolve
 from regard.text.formats import Pair, Place
 from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.weights import build_model, parameters, read_folder, write_tensors
 
 from .published import FOREIGN, LINES, TEXTS, their_tokenizer, theirs
 

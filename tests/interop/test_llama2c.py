@@ -14,8 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from regard.decoding.engine import load
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
-from regard.folder import read_folder
 from regard.interop.llama2c import import_model
+from regard.weights import read_folder
 
 from .published import LINES, LLAMA, train_pieces
 

@@ -17,11 +17,11 @@ from regard.decoding.reader import Embedder
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
-from regard.folder import Contents, read_folder
 from regard.interop import graph, onnx as module
 from regard.interop.onnx import export_model
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings
+from regard.weights import Contents, read_folder
 
 from .toys import SHAPES, run_snippet, settings_of, write_foreign, write_model
 

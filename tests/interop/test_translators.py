@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from regard.decoding.engine import load
 from regard.decoding.translator import Translator
 from regard.errors import ModelError
-from regard.folder import Contents, read_folder
 from regard.interop.huggingface import export_model, import_model
 from regard.model.positions import sinusoids
 from regard.model.transformer import EncoderDecoder
+from regard.weights import Contents, read_folder
 
 from .published import FOREIGN, LINES, save_marian, their_tokenizer, theirs
 

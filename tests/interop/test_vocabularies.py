@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from transformers import BertTokenizer
 
-from regard.folder import read_folder
 from regard.interop.huggingface import import_model
 from regard.interop.vocabularies import byte_level, read_tokenizer, word_pieces
+from regard.weights import read_folder
 
 from .published import LINES, TEXTS, save_bert, save_gpt2, save_roberta, their_tokenizer
 

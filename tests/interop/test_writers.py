@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from regard.decoding.engine import load
 from regard.decoding.writer import Writer
 from regard.errors import ModelError
-from regard.folder import Contents, read_folder
 from regard.interop.huggingface import export_model, import_model
 from regard.model.observe import observe
+from regard.weights import Contents, read_folder
 
 from .published import TEXTS, byte_level, save_gpt2, save_llama, their_tokenizer, theirs
 

@@ -12,23 +12,14 @@ from typing import Any
 import tokenizers
 import torch
 
-from regard.folder import (
-    SETTINGS,
-    TOKENIZER,
-    WEIGHTS,
-    Contents,
-    build_model,
-    parameters,
-    read_folder,
-    write_tensors,
-    write_text,
-)
+from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.options import dump
 from regard.settings import DataSettings, EmbeddingSettings, ModelSettings, Settings, TokenizerSettings
 from regard.text.formats import Pair, Place
 from regard.text.imported import ImportedTokenizer
 from regard.text.tokenizer import Specials, Vocabularies
+from regard.weights import Contents, build_model, parameters, read_folder, write_tensors
 
 torch.set_num_threads(1)
 

@@ -13,12 +13,12 @@ from hypothesis import given, strategies as st
 from torch.nn import functional as F
 
 from regard.errors import SettingsError
-from regard.folder import Contents, build_model
 from regard.model.transformer import Encoder
 from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.text.vocabulary import BOS, EOS, MASK, PAD
 from regard.training.batches import IGNORE
 from regard.training.filling import Filling, GapBatch
+from regard.weights import Contents, build_model
 
 from .toys import TOKENIZER, VOCABULARIES, WORDS, settings_for, write_streams
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from regard.folder import HISTORY, TRAINING, WEIGHTS, assign, build_model, parameters, read_folder, read_tensors
+from regard.folder import HISTORY, TRAINING, WEIGHTS
 from regard.training.checkpoint import STATE, snapshot_path
 from regard.training.events import Progress
 from regard.training.history import moments
 from regard.training.trainer import resume, train
+from regard.weights import assign, build_model, parameters, read_folder, read_tensors
 
 from .corpora import SMALL, write_reversals
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from regard.decoding.reader import Classifier
 from regard.errors import DataError
-from regard.folder import TOKENIZER, Contents, build_model, read_settings
+from regard.folder import TOKENIZER, read_settings
 from regard.model.transformer import Encoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
@@ -22,6 +22,7 @@ from regard.training.batches import IGNORE
 from regard.training.events import Event, Note
 from regard.training.labels import Classifying, LabelBatch, LabelPreparation, find_labels, fitting
 from regard.training.task import ABOUT, Request
+from regard.weights import Contents, build_model
 
 from .toys import SHAPE, write_labels, write_words
 

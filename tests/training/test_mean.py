@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.folder import WEIGHTS, read_tensors
+from regard.folder import WEIGHTS
 from regard.training.mean import RunningMean
 from regard.training.trainer import Trainer, train
+from regard.weights import read_tensors
 
 from .corpora import SMALL, write_reversals
 

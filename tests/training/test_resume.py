@@ -26,12 +26,12 @@ def die() -> None:
 
 def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
     """Trains or resumes in `folder`, and kills itself at the given moment."""
-    from regard import folder as folder_module
+    from regard import weights
     from regard.training.events import Progress
     from regard.training.trainer import resume, train
 
     count = 0
-    real_fsync, real_save = os.fsync, vars(folder_module)["save_file"]
+    real_fsync, real_save = os.fsync, vars(weights)["save_file"]
 
     def fsync(handle: Any) -> None:
         nonlocal count
@@ -51,7 +51,7 @@ def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
     if kind == "write":
         os.fsync = fsync  # type: ignore[assignment]
     if kind == "half a file":
-        vars(folder_module)["save_file"] = save_file
+        vars(weights)["save_file"] = save_file
     # killed before anything was on disk, there is nothing to resume, and nothing in the way either
     started = (folder / "training.new" / "request.json").exists() or (folder / "training").exists()
     for event in resume(folder) if started else train(corpus, folder, overrides=GIVEN):

@@ -20,10 +20,11 @@ from regard.decoding.engine import load_as
 from regard.decoding.reader import Classifier, Embedder, Filler
 from regard.decoding.writer import Writer
 from regard.errors import DataError, ModelError, RegardError, SettingsError
-from regard.folder import TRAINING, read_folder, read_settings, read_tensors
+from regard.folder import TRAINING, read_settings
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
 from regard.training.prepare import TASKS
 from regard.training.trainer import resume, train
+from regard.weights import read_folder, read_tensors
 
 from .toys import TINY, write_labels, write_text, write_words
 

@@ -13,11 +13,11 @@ import torch
 
 import regard
 from regard.errors import DataError, ModelError, SettingsError
-from regard.folder import read_folder, read_tensors
 from regard.training.checkpoint import State, average, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
 from regard.training.task import Batch
 from regard.training.trainer import Trainer, resume, train
+from regard.weights import read_folder, read_tensors
 
 from .corpora import SMALL, write_reversals
 

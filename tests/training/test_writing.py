@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.decoding.writer import Writer
-from regard.folder import Contents, build_model
 from regard.model.transformer import Decoder
 from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.text.vocabulary import BOS, EOS
 from regard.training.batches import IGNORE
 from regard.training.writing import TextBatch, Writing, stream_surprise
+from regard.weights import Contents, build_model
 
 from .toys import TOKENIZER, VOCABULARIES, settings_for, write_streams
 

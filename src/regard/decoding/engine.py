@@ -9,7 +9,8 @@ from regard.decoding.reader import Classifier, Embedder, Filler
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError
-from regard.folder import SETTINGS, choose_device, read_folder, read_settings
+from regard.folder import SETTINGS, read_settings
+from regard.weights import choose_device, read_folder
 
 Engine = Translator | Writer | Filler | Classifier | Embedder
 E = TypeVar("E", Translator, Writer, Filler, Classifier, Embedder)

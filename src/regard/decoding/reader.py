@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.folder import Contents
 from regard.model.heads import mean_state
 from regard.model.transformer import Encoder
 from regard.text.tokenizer import Tokenizer
+from regard.weights import Contents
 
 MASKED = re.compile(r" ?\[MASK\]| ?<mask>")
 BATCH_TOKENS = 8192

@@ -13,12 +13,12 @@ import torch
 from regard.decoding.search import Hypothesis, beam_search, follow, generate, highest, length_penalty
 from regard.decoding.step import NextToken, TranslationStep, lucky
 from regard.errors import InputError, ModelError
-from regard.folder import Contents
 from regard.model.transformer import EncoderDecoder
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
 from regard.text.directions import Direction, choose
 from regard.text.doctor import tidy
+from regard.weights import Contents
 
 WINDOW = 2000
 """Texts that are sorted by length together; what `translate_stream` holds in memory."""

@@ -14,9 +14,9 @@ from regard.decoding.search import Hypothesis, beam_search, follow, generate, hi
 from regard.decoding.step import NextToken, WritingStep, lucky
 from regard.decoding.translator import with_options
 from regard.errors import InputError
-from regard.folder import Contents
 from regard.model.transformer import Decoder
 from regard.settings import DecodingSettings
+from regard.weights import Contents
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from regard.decoding.translator import Translator
-from regard.folder import Contents
 from regard.model.attention import Attention
 from regard.model.observe import Edit, Seen, Trace, observe
 from regard.model.transformer import EncoderDecoder
+from regard.weights import Contents
 
 
 class Example(NamedTuple):

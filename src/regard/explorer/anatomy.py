@@ -10,10 +10,10 @@ from torch import nn
 
 from regard.explorer.requests import LIMITS
 from regard.explorer.texts import Lexicon
-from regard.folder import Contents, parameters
 from regard.model.attention import Attention
 from regard.model.layers import Layer
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
+from regard.weights import Contents, parameters
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import torch
 
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.requests import MissingError
-from regard.folder import LOG, TRAINING, Contents, assign, build_model, read_tensors
+from regard.folder import LOG, TRAINING
+from regard.weights import Contents, assign, build_model, read_tensors
 
 HISTORY = "history"
 STEP = re.compile(r"step-(\d{8,})\.safetensors")

@@ -18,7 +18,7 @@ from regard.errors import InputError, ModelError
 from regard.explorer import space, weights
 from regard.explorer.ablation import ablate
 from regard.explorer.requests import LIMITS
-from regard.folder import parameters
+from regard.weights import parameters
 
 if TYPE_CHECKING:
     from regard.explorer.trace import Run

@@ -32,10 +32,11 @@ from regard.explorer.passes import Pass
 from regard.explorer.requests import LIMITS, MissingError, Request, read_request
 from regard.explorer.source import find_source
 from regard.explorer.tasks import Made, run_task
-from regard.folder import Contents, choose_device, read_folder, write_atomically, write_text
+from regard.folder import write_atomically, write_text
 from regard.model.observe import Seen
 from regard.text.directions import Direction, choose, directions_of
 from regard.text.tokenizer import Vocabularies
+from regard.weights import Contents, choose_device, read_folder
 
 
 class Explorer:

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.requests import LIMITS, MissingError, TooBigError
-from regard.folder import parameters
+from regard.weights import parameters
 
 CIRCUIT = re.compile(r"(?P<site>.+)\.(?P<head>\d+)\.(?P<kind>qk|ov)")
 BARS, SINGULAR = 40, 64

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.folder import read_tensors
+from regard.weights import read_tensors
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"

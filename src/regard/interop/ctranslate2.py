@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.errors import ModelError
-from regard.folder import Contents, Model, read_folder, write_text
+from regard.folder import write_text
 from regard.interop.output import README, TOKENIZERS, layers_of, require, tag_notes, whole_folder, write_tokenizers
 from regard.model.attention import Attention
 from regard.model.layers import FeedForward
@@ -22,6 +22,7 @@ from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder
 from regard.settings import ModelSettings
 from regard.text.directions import arrows, targets_of
 from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.weights import Contents, Model, read_folder
 
 FILES = (
     "model.bin",

@@ -12,19 +12,7 @@ from torch import Tensor
 
 import regard
 from regard.errors import ModelError
-from regard.folder import (
-    CARD,
-    LOG,
-    SETTINGS,
-    TOKENIZER,
-    TRAINING,
-    WEIGHTS,
-    build_model,
-    parameters,
-    read_folder,
-    write_tensors,
-    write_text,
-)
+from regard.folder import CARD, LOG, SETTINGS, TOKENIZER, TRAINING, WEIGHTS, write_text
 from regard.interop.checkpoints import CONFIG, GENERATION, SAFE, read_json, read_json_if_there, read_weights
 from regard.interop.configs import describe
 from regard.interop.families import Config, Tables, build_settings, choose_family
@@ -34,6 +22,7 @@ from regard.interop.vocabularies import ABOUT, SPECIAL, TARGET, read_vocabularie
 from regard.options import dump
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
+from regard.weights import build_model, parameters, read_folder, write_tensors
 
 OURS = (SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, TRAINING)
 MODULES, POOLING, NORMALIZE = "modules.json", "1_Pooling", "2_Normalize"

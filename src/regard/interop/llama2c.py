@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, ModelError
-from regard.folder import build_model
 from regard.interop import sentencepiece
 from regard.interop.families import Config, build_settings
 from regard.interop.huggingface import OURS, write_card, write_model
@@ -24,6 +23,7 @@ from regard.interop.vocabularies import put_around
 from regard.settings import Settings
 from regard.text.imported import ImportedTokenizer
 from regard.text.tokenizer import Specials, Vocabularies
+from regard.weights import build_model
 
 HEADER = struct.Struct("<7i")
 BEGIN, END = "<s>", "</s>"

@@ -19,12 +19,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.folder import Contents, read_folder, write_text
+from regard.folder import write_text
 from regard.interop.graph import Graph, Place, Sight, activate, embed, length_of, linear, norm, split_heads, stack
 from regard.interop.output import README, TOKENIZERS, layers_of, require, tag_notes, whole_folder, write_tokenizers
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings, Settings
 from regard.text.directions import arrows, targets_of
+from regard.weights import Contents, read_folder
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")
 FILES = (*GRAPHS, *(f"{name}.data" for name in GRAPHS), *TOKENIZERS, README)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import ModelError
-from regard.folder import assign, parameters, read_tensors, write_tensors
 from regard.training.mean import RunningMean
+from regard.weights import assign, parameters, read_tensors, write_tensors
 
 STATE = "state.safetensors"
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means; Muon has the first alone

@@ -10,13 +10,13 @@ from typing import Any
 from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
-from regard.folder import choose_device
 from regard.options import merge
 from regard.settings import gather, resolve
 from regard.training.events import Event
 from regard.training.prepare import claim
 from regard.training.task import Request
 from regard.training.trainer import run
+from regard.weights import choose_device
 
 
 def distill(

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.errors import SettingsError
-from regard.folder import Contents, Model
 from regard.model.transformer import Encoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
@@ -22,6 +21,7 @@ from regard.training.batches import IGNORE, Rows, in_lengths
 from regard.training.objectives import token_loss
 from regard.training.streams import Stream
 from regard.training.task import Assessment, Batch, Loss, Task
+from regard.weights import Contents, Model
 
 HIDDEN, RANDOM = 0.8, 0.1
 """Of the tokens to guess, so many are hidden and so many replaced by any token; the rest stay as they are."""

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from torch import nn
 
-from regard.folder import HISTORY, write_tensors
+from regard.folder import HISTORY
 from regard.settings import TrainingSettings
 from regard.training.adapters import merged
 from regard.training.checkpoint import snapshot_path
+from regard.weights import write_tensors
 
 FIRST = 0.01
 """The share of a run that is over at the first moment after step 0; from there each is the same factor later."""

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from regard.decoding.reader import Classifier, Text, shorten
 from regard.errors import DataError
 from regard.evaluation.labels import Quality, judge
-from regard.folder import Contents, Model
 from regard.model.transformer import Encoder
 from regard.settings import Settings
 from regard.text.corpus import split
@@ -26,6 +25,7 @@ from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import IGNORE, Examples, Rows, write_examples
 from regard.training.events import Note, Stage
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
+from regard.weights import Contents, Model
 
 MOST_LABELS = 1000
 

@@ -17,7 +17,6 @@ import torch
 from regard.decoding.translator import Translator
 from regard.errors import DataError
 from regard.evaluation.scores import quick, score
-from regard.folder import Contents, Model
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DataSettings, Settings
 from regard.text.corpus import Pair, read_pairs, split, split_each
@@ -40,6 +39,7 @@ from regard.training.events import Note, Stage
 from regard.training.objectives import translation_loss
 from regard.training.synthetic import PAIRS, SYNTHETIC, State, is_text
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
+from regard.weights import Contents, Model
 
 
 class _Corpus:

@@ -18,7 +18,7 @@ from typing import Any
 from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
 from regard.errors import DataError, InputError, SettingsError
-from regard.folder import CARD, TRAINING, choose_device, read_settings, write_text
+from regard.folder import CARD, TRAINING, read_settings, write_text
 from regard.options import merge
 from regard.settings import Settings, resolve
 from regard.text.doctor import Report, require_some
@@ -27,6 +27,7 @@ from regard.training.machine import set_up_machine
 from regard.training.prepare import NEW, READY, REQUEST, REVERSE, install, traceless
 from regard.training.synthetic import SYNTHETIC, Making, State, holds_pairs, read_sentences
 from regard.training.task import ABOUT, Request
+from regard.weights import choose_device
 
 Run = Callable[[Path, Request | None, threading.Event], Iterator[Event]]
 """Prepares and trains in a folder; without a request, goes on there."""

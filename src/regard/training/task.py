@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import SettingsError
-from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, Contents, Model, read_settings, write_text
+from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, read_settings, write_text
 from regard.options import dump
 from regard.presets import choose_preset
 from regard.settings import Settings, resolve
@@ -22,6 +22,7 @@ from regard.text.doctor import Report
 from regard.text.tokenizer import Vocabularies
 from regard.training.batches import Rows
 from regard.training.events import Event
+from regard.weights import Contents, Model
 
 ABOUT, START = "about.json", "start.safetensors"
 

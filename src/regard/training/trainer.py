@@ -17,22 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ModelError, SettingsError
-from regard.folder import (
-    CARD,
-    LOG,
-    SETTINGS,
-    TOKENIZER,
-    TRAINING,
-    WEIGHTS,
-    Contents,
-    assign,
-    build_model,
-    choose_device,
-    read_folder,
-    read_settings,
-    write_tensors,
-    write_text,
-)
+from regard.folder import CARD, LOG, SETTINGS, TOKENIZER, TRAINING, WEIGHTS, read_settings, write_text
 from regard.model.dropout import masks_from
 from regard.options import dump
 from regard.settings import gather, resolve
@@ -50,6 +35,7 @@ from regard.training.optimizer import build_optimizer, learning_rate
 from regard.training.prepare import NEW, READY, TASKS, claim, install, prepare, stored_request
 from regard.training.synthesis import synthesize, with_back_translation
 from regard.training.task import ABOUT, START, Batch, Request, Tell, require_metric
+from regard.weights import Contents, assign, build_model, choose_device, read_folder, write_tensors
 
 SAVE_SECONDS = 300.0
 """A run is saved at least this often, so that a kill costs no more."""

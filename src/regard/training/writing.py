@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from regard.decoding.writer import Writer, windows
-from regard.folder import Contents, Model
 from regard.model.transformer import Decoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
@@ -20,6 +19,7 @@ from regard.training.batches import IGNORE, Rows
 from regard.training.objectives import token_loss
 from regard.training.streams import Stream
 from regard.training.task import Assessment, Batch, Loss, Task
+from regard.weights import Contents, Model
 
 PROMPT, SAMPLE = 8, 60  # tokens of the dev text that a sample goes on from, and tokens that it adds
 
