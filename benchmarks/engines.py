@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.decoding.reader import Embedder, Row
+from regard.decoding.reference import translator_of
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.interop import ctranslate2 as to_ctranslate2, onnx as to_onnx
@@ -98,7 +99,7 @@ def never(tokenizer: Tokenizer) -> list[list[str]]:
 
 def compare_translators(contents: Contents, texts: Sequence[str], first: Path, second: Path) -> bool:
     """Greedy with both engines, and beam search with CTranslate2."""
-    translator = Translator(contents)
+    translator = translator_of(contents)
     longest = contents.settings.model.max_length
     sources = [ids for ids in translator.source.encode_batch(texts) if 0 < len(ids) < longest]
     limits = [int(min(2 * len(ids) + 20, longest)) for ids in sources]

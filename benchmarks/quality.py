@@ -289,13 +289,13 @@ def measure(run: Run) -> None:
     """Scores a finished model; what was scored before stays, as long as the weights are the same."""
     import torch
 
-    from regard.decoding.translator import Translator
+    from regard.decoding.reference import translator_of
     from regard.folder import SETTINGS, WEIGHTS, write_text
     from regard.weights import assign, choose_device, read_folder, read_tensors
 
     torch.set_num_threads(run.threads or torch.get_num_threads())
     contents = read_folder(run.model, choose_device("auto"))
-    translator, kept = Translator(contents), run.folder / "scores.json"
+    translator, kept = translator_of(contents), run.folder / "scores.json"
     weights = hashlib.sha256((run.model / WEIGHTS).read_bytes() + (run.model / SETTINGS).read_bytes()).hexdigest()
     record = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
     if record.get("weights") != weights:

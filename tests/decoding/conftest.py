@@ -16,7 +16,7 @@ from regard.settings import DataSettings, ModelSettings, Settings, TokenizerSett
 from regard.text.formats import Pair, Place
 from regard.text.tokenizer import Vocabularies
 from regard.text.vocabulary import BOS, EOS, PAD
-from regard.weights import build_model, parameters, write_tensors
+from regard.weights import build_model, parameters, read_folder, write_tensors
 
 torch.set_num_threads(1)  # toys are too small to share; two threads would wait for each other
 
@@ -67,6 +67,13 @@ def learn_a_little(model: EncoderDecoder, vocabularies: Vocabularies) -> None:
 def padded(rows: list[list[int]]) -> torch.Tensor:
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
+
+
+@pytest.fixture(scope="session")
+def model(folder: Path) -> EncoderDecoder:
+    found = read_folder(folder).model
+    assert isinstance(found, EncoderDecoder)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from regard.decoding.search import Penalty
+from regard.decoding.hypothesis import Penalty
 
 END = 0
 Prefix = tuple[int, ...]

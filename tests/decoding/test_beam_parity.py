@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from regard.decoding.search import Hypothesis, beam_search, follow, highest, power_penalty
+from regard.decoding.hypothesis import Hypothesis, power_penalty
+from regard.decoding.search import beam_search, follow, highest
 from regard.decoding.step import NextToken, TranslationStep
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings

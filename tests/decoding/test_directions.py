@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from regard.decoding.reference import translator_of
 from regard.decoding.translator import Translator
 from regard.errors import InputError, ModelError
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings
@@ -29,7 +30,7 @@ def make(directions: tuple[str, ...], tags: tuple[str, ...]) -> Translator:
     pairs = [Pair(source, target, Place("corpus", 1)) for source, target in CORPUS]
     vocabularies = Vocabularies.train(lambda: pairs, settings.tokenizer)
     torch.manual_seed(3)
-    return Translator(Contents(settings, vocabularies, build_model(settings, vocabularies).eval()))
+    return translator_of(Contents(settings, vocabularies, build_model(settings, vocabularies).eval()))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import regard
 from regard.decoding import reader
-from regard.decoding.engine import ENGINES, load, load_as
+from regard.decoding.engine import VERBS, load, load_as
 from regard.decoding.reader import Classifier, Embedder, Filler, Reader, Row, Text, nearest, shorten
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
@@ -26,6 +26,13 @@ from regard.weights import Contents, parameters, write_tensors
 
 from .toys import TOKENIZER as VOCABULARY, toy
 
+ENGINES: dict[str, Any] = {
+    "translate": Translator,
+    "write": Writer,
+    "fill": Filler,
+    "classify": Classifier,
+    "embed": Embedder,
+}
 FILLER = Filler(toy("fill"))
 CLASSIFIER = Classifier(toy("classify", data={"labels": ["good", "bad", "so-so"]}))
 LABELLER = Classifier(toy("classify", data={"labels": ["O", "B-x", "I-x"], "carrier": "word"}))
@@ -321,16 +328,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_a_folder_becomes_what_it_is_for(folders: dict[str, Path]) -> None:
-    engines: dict[str, Any] = dict(ENGINES)
-    for task, engine in engines.items():
+    assert list(ENGINES) == list(VERBS.values())
+    for task, engine in ENGINES.items():
         assert type(load(folders[task], "cpu")) is engine
         assert type(load_as(engine, folders[task], "cpu")) is engine
     assert regard.load(folders["fill"])("A [MASK]") == FILLER("A [MASK]")
 
 
 def test_an_engine_refuses_a_model_for_something_else(folders: dict[str, Path]) -> None:
-    engines: dict[str, Any] = dict(ENGINES)
-    for verb, engine in engines.items():
+    for verb, engine in ENGINES.items():
         for task, folder in folders.items():
             if task == verb or (verb == "embed" and task in ("fill", "classify")):
                 continue

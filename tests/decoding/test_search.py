@@ -14,17 +14,8 @@ import torch
 from hypothesis import assume, given, settings, strategies as st
 from torch import Tensor
 
-from regard.decoding.search import (
-    Hypothesis,
-    Penalty,
-    beam_search,
-    draw,
-    follow,
-    generate,
-    google_penalty,
-    highest,
-    power_penalty,
-)
+from regard.decoding.hypothesis import Hypothesis, Penalty, google_penalty, power_penalty
+from regard.decoding.search import beam_search, draw, follow, generate, highest
 
 from .tables import END, Table, every_output, patient_beam
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,15 +18,18 @@ from torch import Tensor
 import regard
 from regard.decoding import translator as engine
 from regard.decoding.engine import load
-from regard.decoding.search import Hypothesis, beam_search, google_penalty
+from regard.decoding.hypothesis import Hypothesis, google_penalty
+from regard.decoding.reference import TorchSearch
+from regard.decoding.search import beam_search
 from regard.decoding.step import NextToken, TranslationStep, lucky
 from regard.decoding.translator import BREAKS, Translation, Translator, split_lines, split_text
 from regard.errors import InputError, SettingsError
+from regard.folder import TOKENIZER, read_settings
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DecodingSettings, ModelSettings
-from regard.text.tokenizer import Specials
+from regard.text.tokenizer import Specials, Vocabularies
 from regard.text.vocabulary import BOS, EOS, RESERVED, SPECIALS
-from regard.weights import Contents, choose_device, read_folder
+from regard.weights import choose_device
 
 from .conftest import CORPUS
 
@@ -39,24 +44,36 @@ MODES: dict[str, dict[str, Any]] = {
 modes = pytest.mark.parametrize("mode", MODES)
 
 
-class Parrot(Translator):
+class Parrot:
     """Says what it hears: its hypotheses are the source tokens, which the shared vocabulary spells the same."""
 
-    def search(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
+    def __init__(self) -> None:
+        self.heard: list[list[int]] = []
+
+    def search(
+        self, sources: Sequence[Sequence[int]], _limits: Sequence[int], _settings: DecodingSettings
+    ) -> list[list[Hypothesis]]:
         self.heard = [list(ids) for ids in sources]
         return [[Hypothesis(tuple(ids), (0.0,) * (len(ids) + 1), 0.0, True)] for ids in sources]
 
-
-@pytest.fixture(scope="module")
-def parrot(folder: Path) -> Parrot:
-    return Parrot(read_folder(folder))
+    def tokens(self, source: Sequence[int], _settings: DecodingSettings) -> Iterator[int]:
+        yield from (*source, EOS)
 
 
 @pytest.fixture(scope="module")
-def chinese_parrot(folder: Path) -> Parrot:
-    contents = read_folder(folder)
-    data = replace(contents.settings.data, target="zh")
-    return Parrot(Contents(replace(contents.settings, data=data), contents.vocabularies, contents.model))
+def heard() -> Parrot:
+    return Parrot()
+
+
+@pytest.fixture(scope="module")
+def parrot(folder: Path, heard: Parrot) -> Translator:
+    return Translator(read_settings(folder), Vocabularies.load(folder / TOKENIZER), heard)
+
+
+@pytest.fixture(scope="module")
+def chinese_parrot(parrot: Translator) -> Translator:
+    settings = replace(parrot.settings, data=replace(parrot.settings.data, target="zh"))
+    return Translator(settings, Vocabularies(parrot.source, parrot.target), Parrot())
 
 
 def assert_close(ours: Translation, theirs: Translation) -> None:
@@ -77,15 +94,15 @@ def test_a_folder_becomes_a_translator(folder: Path) -> None:
     assert found[0].text != found[1].text
 
 
-def test_the_model_is_ready_for_use(translator: Translator) -> None:
-    assert not translator.model.training
-    assert translator.device == torch.device("cpu")
+def test_the_model_is_ready_for_use(model: EncoderDecoder) -> None:
+    assert not model.training
+    assert next(model.parameters()).device == torch.device("cpu")
 
 
-def test_options_go_on_top_of_the_models_own(folder: Path) -> None:
-    contents = read_folder(folder)
+def test_options_go_on_top_of_the_models_own(parrot: Translator) -> None:
     own = DecodingSettings(beam=3, length_penalty=0.2)
-    translator = Translator(Contents(replace(contents.settings, decoding=own), contents.vocabularies, contents.model))
+    settings = replace(parrot.settings, decoding=own)
+    translator = Translator(settings, Vocabularies(parrot.source, parrot.target), Parrot())
     assert translator.decoding({}) == own
     assert translator.decoding({"beam": 2}) == replace(own, beam=2)
     assert translator.decoding({"beam": "2"}) == replace(own, beam=2)  # as a flag spells it
@@ -143,6 +160,32 @@ def test_auto_is_a_device_that_is_there() -> None:
     assert choose_device("cpu") == torch.device("cpu")
 
 
+WITHOUT_TORCH = """
+import sys
+from pathlib import Path
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.translator import Translator
+from regard.folder import TOKENIZER, check_folder, read_settings
+from regard.text.tokenizer import Vocabularies
+
+class Parrot:
+    def search(self, sources, limits, settings):
+        return [[Hypothesis(tuple(ids), (0.0,), 0.0, True)] for ids in sources]
+
+folder = Path(sys.argv[1])
+check_folder(folder)
+translator = Translator(read_settings(folder), Vocabularies.load(folder / TOKENIZER), Parrot())
+print(translator("A dog.\\nShe sings."))
+sys.exit("torch" in sys.modules)
+"""
+
+
+def test_a_search_without_torch_is_enough(folder: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "A dog.\nShe sings.\n", "")
+
+
 # The same text gives the same output
 
 
@@ -172,19 +215,26 @@ def test_the_order_of_the_inputs_is_kept_across_windows(
 
 @modes
 @pytest.mark.parametrize("alternatives", [0, 2])
-def test_batches_keep_to_their_budget(folder: Path, mode: str, alternatives: int) -> None:
+def test_batches_keep_to_their_budget(
+    translator: Translator, model: EncoderDecoder, mode: str, alternatives: int
+) -> None:
     """Rows are hypotheses, each as long as the longest source and its end."""
     batches = []
 
-    class Watched(Translator):
-        def _search_batch(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
-            found = super()._search_batch(sources, settings)
+    class Watched(TorchSearch):
+        def _search_batch(
+            self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
+        ) -> list[list[Hypothesis]]:
+            found = super()._search_batch(sources, limits, settings)
             rows = settings.alternatives + 1 if settings.temperature else settings.beam
             batches.append((len(sources), len(sources) * rows * (max(map(len, sources)) + 1)))
             return found
 
-    watched = Watched(read_folder(folder))
-    watched.translate(SOURCES, **MODES[mode], alternatives=alternatives, batch_tokens=200)
+    watched = Watched(model, translator.target.specials)
+    vocabularies = Vocabularies(translator.source, translator.target)
+    Translator(translator.settings, vocabularies, watched).translate(
+        SOURCES, **MODES[mode], alternatives=alternatives, batch_tokens=200
+    )
     assert sum(sources for sources, _ in batches) == len(SOURCES)
     assert all(tokens <= 200 or sources == 1 for sources, tokens in batches)
     assert len(batches) < len(SOURCES) / 2
@@ -221,7 +271,7 @@ def test_no_texts_and_texts_from_a_generator_are_fine(translator: Translator) ->
 @settings(max_examples=10)
 @given(texts=st.lists(sentences, min_size=1, max_size=4), alternatives=st.integers(0, 3))
 def test_reported_probabilities_are_those_of_the_model(
-    translator: Translator, mode: str, texts: list[str], alternatives: int
+    translator: Translator, model: EncoderDecoder, mode: str, texts: list[str], alternatives: int
 ) -> None:
     chosen = translator.decoding({**MODES[mode], "alternatives": alternatives})
     sources = translator.source.encode_batch(texts)
@@ -229,7 +279,7 @@ def test_reported_probabilities_are_those_of_the_model(
     penalty = google_penalty(chosen.length_penalty)
     for ids, hypotheses in zip(sources, found, strict=True):
         for h in hypotheses:
-            expected = teacher_forced(translator.model, ids, [*h.tokens, EOS] if h.finished else list(h.tokens))
+            expected = teacher_forced(model, ids, [*h.tokens, EOS] if h.finished else list(h.tokens))
             assert h.log_probabilities == pytest.approx(expected, abs=1e-4)
             assert h.score == pytest.approx(sum(expected) / penalty(len(expected)), abs=1e-4)
     for translation, (best, *_) in zip(translator.translate(texts, **vars(chosen)), found, strict=True):
@@ -311,17 +361,15 @@ def test_alternatives_do_not_change_the_best(translator: Translator) -> None:
     assert all(t.alternatives == () for t in without)
 
 
-def test_of_two_spellings_of_a_text_the_better_is_reported(folder: Path) -> None:
-    class Speller(Translator):
-        def search(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
-            def spelt(text: str) -> tuple[int, ...]:
-                return tuple(RESERVED.index(f"<0x{byte:02X}>") for byte in text.encode())
+def test_of_two_spellings_of_a_text_the_better_is_reported(parrot: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spelt(text: str) -> tuple[int, ...]:
+        return tuple(RESERVED.index(f"<0x{byte:02X}>") for byte in text.encode())
 
-            cat, dog, reads = (tuple(self.target.encode_batch([word])[0]) for word in ("Katze", "Hund", "liest"))
-            order = [cat, dog, reads, spelt("Hund"), spelt("Katze")]
-            return [[Hypothesis(ids, (-n,), -n, True) for n, ids in enumerate(order, 1)] for _ in sources]
-
-    best = Speller(read_folder(folder)).translate(["A dog."])[0]
+    cat, dog, reads = (tuple(parrot.target.encode_batch([word])[0]) for word in ("Katze", "Hund", "liest"))
+    order = [cat, dog, reads, spelt("Hund"), spelt("Katze")]
+    found = [Hypothesis(ids, (-n,), -n, True) for n, ids in enumerate(order, 1)]
+    monkeypatch.setattr(parrot.searcher, "search", lambda *_: [found])
+    best = parrot.translate(["A dog."])[0]
     assert [(t.text, t.score) for t in (best, *best.alternatives)] == [("Katze", -1), ("Hund", -2), ("liest", -3)]
 
 
@@ -415,15 +463,11 @@ def test_a_stream_comes_in_pieces(translator: Translator) -> None:
 
 
 @given(text=st.text(st.sampled_from("ab é日🙂👩‍👧\n"), max_size=12))
-def test_a_stream_never_shows_part_of_a_character(parrot: Parrot, text: str) -> None:
+def test_a_stream_never_shows_part_of_a_character(parrot: Translator, text: str) -> None:
     ids = parrot.target.encode_batch([text])[0]
-
-    def script(*_: object) -> Iterator[tuple[list[int], list[float]]]:
-        yield from (([token], [0.0]) for token in [*ids, EOS])
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "generate", script)
-        patch.setattr(Parrot, "_limit", lambda *_: 1000)
+        patch.setattr(parrot.searcher, "tokens", lambda *_: iter([*ids, EOS]))
+        patch.setattr(parrot, "_limit", lambda *_: 1000)
         pieces = list(parrot.stream("A dog."))
     assert "".join(pieces) == parrot.target.decode(ids)
     assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces)
@@ -462,11 +506,11 @@ def test_a_stream_of_texts_is_lazy(translator: Translator, monkeypatch: pytest.M
     "text",
     ["A dog.\nShe sings.", "\n\nA dog.\n", "A dog.\r\n\r\nShe sings.\r\n", "\n", "\r\n\n", "A\u2028dog.", "A\rdog."],
 )
-def test_line_ends_are_kept(parrot: Parrot, text: str) -> None:
+def test_line_ends_are_kept(parrot: Translator, text: str) -> None:
     assert parrot(text) == text
 
 
-def test_blanks_around_lines_are_not(parrot: Parrot) -> None:
+def test_blanks_around_lines_are_not(parrot: Translator) -> None:
     assert parrot("  A dog. \n \t \n\tShe sings.  ") == "A dog.\n\nShe sings."
 
 
@@ -482,27 +526,27 @@ words = st.lists(
 
 
 @given(words)
-def test_nothing_of_a_long_text_is_lost(parrot: Parrot, words: list[str]) -> None:
+def test_nothing_of_a_long_text_is_lost(parrot: Translator, heard: Parrot, words: list[str]) -> None:
     text = " ".join(words)
     assert "".join(parrot(text).split()) == "".join(words)  # a piece may end between 。 and a letter
-    assert max(map(len, parrot.heard), default=0) <= 23  # and the end is the 24th
+    assert max(map(len, heard.heard), default=0) <= 23  # and the end is the 24th
 
 
 @given(st.lists(st.sampled_from(["A", "dog", "sings.", "garden,", "why?"]), min_size=20, max_size=80))
-def test_a_long_text_is_put_together_with_spaces(parrot: Parrot, words: list[str]) -> None:
+def test_a_long_text_is_put_together_with_spaces(parrot: Translator, words: list[str]) -> None:
     assert parrot(" ".join(words)) == " ".join(words)
 
 
 @given(st.lists(st.sampled_from(["日本。", "中文，", "有？", "言！"]), min_size=5, max_size=30).map("".join))
-def test_and_without_where_the_language_has_none(chinese_parrot: Parrot, text: str) -> None:
+def test_and_without_where_the_language_has_none(chinese_parrot: Translator, text: str) -> None:
     assert chinese_parrot(text) == text
 
 
-def test_the_model_gets_the_longest_pieces_that_fit(parrot: Parrot) -> None:
+def test_the_model_gets_the_longest_pieces_that_fit(parrot: Translator, heard: Parrot) -> None:
     """Both fill it to the brim; a token more would be one piece more."""
     for words, pieces in ((["dog"] * 23, 1), (["dog"] * 24, 2), (["dog"] * 46, 2), (["dog"] * 47, 3)):
         parrot(" ".join(words))
-        assert len(parrot.heard) == pieces
+        assert len(heard.heard) == pieces
 
 
 @pytest.mark.parametrize("text", ["x" * 3000, "日本" * 60, "A dog. " + "🙂" * 30 + " She sings."])

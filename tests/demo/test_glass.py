@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from regard.decoding.reference import translator_of
 from regard.decoding.translator import Translator
 from regard.demo.glass import GLASS, SETTINGS, glass_splits
 from regard.demo.grammar import EXAMPLES, pronoun_accuracy
@@ -19,7 +20,7 @@ RIGHT = [f"{FRENCH}il était trop fatigué.", f"{FRENCH}elle était trop large."
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator(read_folder(GLASS))
+    return translator_of(read_folder(GLASS))
 
 
 def test_it_is_small() -> None:
@@ -68,7 +69,7 @@ def test_the_splits_are_honest_and_always_the_same() -> None:
 
 def test_its_history_goes_from_nothing_to_what_it_is() -> None:
     contents = read_folder(GLASS)
-    translator, found = Translator(contents), []
+    translator, found = translator_of(contents), []
     for path in sorted((GLASS / HISTORY).iterdir()):
         assign(contents.model, read_tensors(path)[0], path)
         found.append([each.text for each in translator.translate(EXAMPLES[:2], beam=1)])

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from regard.decoding.search import draw, length_penalty
+from regard.decoding.hypothesis import length_penalty
+from regard.decoding.search import draw
 from regard.explorer.trace import Run
 
 from .toys import GREEDY, TEXT, TOKENIZER, explorer, look_at

@@ -12,7 +12,7 @@ from safetensors.torch import load
 
 import regard
 from regard.decoding.reader import Classifier, Embedder, Filler
-from regard.decoding.translator import Translator
+from regard.decoding.reference import translator_of
 from regard.decoding.writer import Writer
 from regard.errors import InputError
 from regard.explorer.requests import LIMITS, MissingError
@@ -94,7 +94,7 @@ def test_every_tensor_has_the_shape_the_axes_and_the_type_that_the_answer_says(t
 def test_translations_are_those_of_the_translator(decode: dict[str, Any]) -> None:
     made = contents("translate", norm="pre")
     run = Explorer(made, "toy").run({"text": TEXT, "decode": {**decode, "max_tokens": 128}})
-    (found,) = Translator(made).translate([TEXT], **{k: v for k, v in decode.items() if k != "max_tokens"})
+    (found,) = translator_of(made).translate([TEXT], **{k: v for k, v in decode.items() if k != "max_tokens"})
     steps = run.answer["steps"]
     assert run.answer["text"] == found.text
     assert run.answer["score"] == pytest.approx(found.score, abs=1e-6)
@@ -291,7 +291,7 @@ def test_the_last_runs_are_remembered() -> None:
 
 
 def test_look_takes_engines_and_refuses_other_things() -> None:
-    translator = Translator(contents("translate"))
+    translator = translator_of(contents("translate"))
     run = regard.look(translator, TEXT, decode=GREEDY)
     assert run.answer["text"] == translator(TEXT, beam=1)[: len(run.answer["text"])] or not run.answer["finished"]
     for engine in (Writer(contents("write")), Filler(contents("fill")), Classifier(contents("classify"))):
@@ -299,6 +299,9 @@ def test_look_takes_engines_and_refuses_other_things() -> None:
         assert contents_of(engine).model is engine.model
     with pytest.raises(InputError, match="look takes a model folder"):
         look(3, TEXT)  # type: ignore[arg-type]
+    translator.searcher = object()  # type: ignore[assignment]
+    with pytest.raises(InputError, match="does not search with PyTorch"):
+        look(translator, TEXT)
     with pytest.raises(KeyError, match="none of that name"):
         run["nothing"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.decoding.translator import Translator
+from regard.decoding.reference import translator_of
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
 from regard.interop import ctranslate2 as module
@@ -46,7 +46,7 @@ def shown(tokenizer: Tokenizer, tokens: list[str]) -> tuple[str, ...]:
 def test_greedy_and_beam_search_find_the_same(shape: dict[str, Any], tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", settings_of("translate", **shape))
     export_model(folder, tmp_path / "out")
-    ours, theirs = Translator(talkative(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
+    ours, theirs = translator_of(talkative(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
     for beam, alpha in ((1, 1.0), (4, 0.0), (4, 0.6), (5, 1.0)):
         options: dict[str, Any] = {"beam": beam, "penalty": "power", "length_penalty": alpha, "max_ratio": 0.0}
         found = theirs.translate_batch(
@@ -67,7 +67,7 @@ def test_greedy_and_beam_search_find_the_same(shape: dict[str, Any], tmp_path: P
 def test_what_regard_never_says_can_be_suppressed(shape: dict[str, Any], tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", settings_of("translate", **shape))
     export_model(folder, tmp_path / "out")
-    ours, theirs = Translator(read_folder(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
+    ours, theirs = translator_of(read_folder(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
     never = [[ours.target.model.id_to_token(token)] for token in ours.target.specials.unspeakable]
     sources = cut(ours.source, SOURCES)
     options = {"min_decoding_length": 0, "max_decoding_length": 20, "suppress_sequences": never}
@@ -88,7 +88,7 @@ def test_two_vocabularies(tmp_path: Path) -> None:
     settings = settings_of("translate", joint=False, tie="output", output_bias=True)
     folder = write_model(tmp_path / "model", settings)
     export_model(folder, tmp_path / "out")
-    ours, theirs = Translator(talkative(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
+    ours, theirs = translator_of(talkative(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
     found = theirs.translate_batch(
         cut(ours.source, SOURCES), beam_size=1, min_decoding_length=0, max_decoding_length=20
     )
@@ -101,7 +101,7 @@ def test_the_models_are_worth_comparing(tmp_path: Path) -> None:
     """Their outputs differ from source to source and in length; some end, some are cut; a beam finds others."""
     outputs, wide = [], []
     for name, shape in SHAPES.items():
-        ours = Translator(talkative(write_model(tmp_path / name, settings_of("translate", **shape))))
+        ours = translator_of(talkative(write_model(tmp_path / name, settings_of("translate", **shape))))
         outputs += ours.translate(SOURCES, beam=1, max_ratio=0.0)
         wide += ours.translate(SOURCES, beam=4, max_ratio=0.0)
     assert len({output.tokens for output in outputs}) > len(outputs) // 2

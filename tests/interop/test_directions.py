@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from regard.decoding.translator import Translator
+from regard.decoding.reference import translator_of
 from regard.interop import ctranslate2, huggingface, onnx
 from regard.weights import Contents, read_folder
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 def greedy(contents: Contents, target: str) -> str:
     """What Regard makes of the texts in the README, as the tokenizer of others spells it."""
-    ours = Translator(contents)
+    ours = translator_of(contents)
     sources = [[ours.source.tags[target], *ids] for ids in ours.source.encode_batch(["Hello!", "How are you?"])]
     found = ours.search(sources, ours.decoding({"beam": 1, "max_ratio": 100.0}))
     return "".join(ours.target.model.decode(list(best.tokens)) + "\n" for (best,) in found)

@@ -87,7 +87,7 @@ def test_a_translator_translates_the_same_as_marian(tmp_path: Path, shape: dict[
     keep, written = given["attention_mask"].bool(), torch.tensor([[1, 50, 300, 7]] * len(TEXTS))
     with torch.inference_mode():
         expected = model(**given, decoder_input_ids=written).logits
-        found = translator.model(given["input_ids"], written, keep)
+        found = read_folder(folder).model(given["input_ids"], written, keep)
     torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
     for text in map(str.strip, TEXTS):
         ids = tokenizer(text, return_tensors="pt")

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.decoding.reader import Embedder
-from regard.decoding.translator import Translator
+from regard.decoding.reference import translator_of
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
 from regard.interop import graph, onnx as module
@@ -94,7 +94,7 @@ def test_an_encoder_decoder_computes_the_same(shape: dict[str, Any], tmp_path: P
 def test_the_page_of_a_translator_translates_as_regard(name: str, tmp_path: Path) -> None:
     settings = settings_of("translate", joint=name != "modern", **SHAPES[name])
     contents, _ = export(write_model(tmp_path / "model", settings), tmp_path)
-    ours = Translator(contents)
+    ours = translator_of(contents)
     sources = ours.source.encode_batch(["Hello!", "How are you?"])
     found = ours.search(sources, ours.decoding({"beam": 1, "max_ratio": 100.0}))
     expected = [ours.target.model.decode(list(best.tokens)) for (best,) in found]

@@ -1,27 +1,25 @@
-"""A model folder as something to call: text in, text out."""
+"""A model folder as something to call: text in, text out.
+
+PyTorch takes seconds to import, and is imported when a model is loaded that needs it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.decoding.reader import Classifier, Embedder, Filler
-from regard.decoding.translator import Translator
-from regard.decoding.writer import Writer
 from regard.errors import InputError
-from regard.folder import SETTINGS, read_settings
-from regard.weights import choose_device, read_folder
+from regard.folder import check_folder, read_settings
 
-Engine = Translator | Writer | Filler | Classifier | Embedder
-E = TypeVar("E", Translator, Writer, Filler, Classifier, Embedder)
+if TYPE_CHECKING:
+    from regard.decoding.reader import Classifier, Embedder, Filler
+    from regard.decoding.translator import Translator
+    from regard.decoding.writer import Writer
 
-ENGINES: dict[str, type[Engine]] = {
-    "translate": Translator,
-    "write": Writer,
-    "fill": Filler,
-    "classify": Classifier,
-    "embed": Embedder,
-}
+E = TypeVar("E", "Translator", "Writer", "Filler", "Classifier", "Embedder")
+
+VERBS = {"Translator": "translate", "Writer": "write", "Filler": "fill", "Classifier": "classify", "Embedder": "embed"}
+"""What each engine does, which is also the task of the models it is made for."""
 
 
 def load(path: Path | str, device: str = "auto") -> Any:
@@ -29,17 +27,37 @@ def load(path: Path | str, device: str = "auto") -> Any:
 
     Only the folder knows which; `load_as(Translator, path)` is for programs whose types are checked.
     """
-    contents = read_folder(Path(path), choose_device(device))
-    return ENGINES[contents.settings.task](contents)
+    folder = Path(path)
+    check_folder(folder)
+    return _load(folder, read_settings(folder).task, device)
 
 
 def load_as(engine: type[E], path: Path | str, device: str = "auto") -> E:
     """The model in a folder as this kind of engine; any encoder is an Embedder."""
-    folder = Path(path)
-    if (folder / SETTINGS).is_file():  # what else is wrong with a folder, reading it will tell
-        task = read_settings(folder).task
-        fitting = ENGINES[task] is engine or (engine is Embedder and task in ("fill", "classify"))
-        if not fitting:
-            verb = next(name for name, each in ENGINES.items() if each is engine)
-            raise InputError(f"{path}: is a model to {task}, not to {verb}: use regard {task} {path}")
-    return engine(read_folder(folder, choose_device(device)))
+    folder, verb = Path(path), VERBS[engine.__name__]
+    check_folder(folder)
+    task = read_settings(folder).task
+    if task != verb and not (verb == "embed" and task in ("fill", "classify")):
+        raise InputError(f"{path}: is a model to {task}, not to {verb}: use regard {task} {path}")
+    made: E = _load(folder, verb, device)
+    return made
+
+
+def _load(folder: Path, verb: str, device: str) -> Any:
+    from regard.decoding.reader import Classifier, Embedder, Filler
+    from regard.decoding.reference import translator_of
+    from regard.decoding.writer import Writer
+    from regard.weights import choose_device, read_folder
+
+    contents = read_folder(folder, choose_device(device))
+    match verb:
+        case "translate":
+            return translator_of(contents)
+        case "write":
+            return Writer(contents)
+        case "fill":
+            return Filler(contents)
+        case "classify":
+            return Classifier(contents)
+        case _:
+            return Embedder(contents)

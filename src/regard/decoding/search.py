@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from regard.decoding.hypothesis import Hypothesis, Penalty
+
 
 class Step(Protocol):
     """Gives the log-probabilities of what comes next, for a batch of hypotheses.
@@ -22,39 +24,6 @@ class Step(Protocol):
     def start(self) -> Tensor: ...
 
     def advance(self, tokens: Tensor, rows: Tensor, sentences: Tensor | None) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One output: its tokens without the end, and how probable the model finds it."""
-
-    tokens: tuple[int, ...]
-    log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
-    score: float  # what hypotheses are ranked by
-    finished: bool  # false where the length limit cut it off
-
-    @property
-    def log_probability(self) -> float:
-        return sum(self.log_probabilities)
-
-
-Penalty = Callable[[int], float]
-"""What the log-probability of a hypothesis of so many tokens, its end included, is divided by."""
-
-
-def google_penalty(alpha: float) -> Penalty:
-    """((5 + length) / 6) ^ alpha (Wu et al., 2016), used by the paper with alpha 0.6."""
-    return lambda length: float(((5 + length) / 6) ** alpha)
-
-
-def power_penalty(alpha: float) -> Penalty:
-    """length ^ alpha (Marian, Hugging Face)."""
-    return lambda length: float(length**alpha)
-
-
-def length_penalty(form: str, alpha: float) -> Penalty:
-    """The penalty of this name: google, or power."""
-    return google_penalty(alpha) if form == "google" else power_penalty(alpha)
 
 
 def beam_search(

@@ -8,17 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-import torch
-
-from regard.decoding.search import Hypothesis, beam_search, follow, generate, highest, length_penalty
-from regard.decoding.step import NextToken, TranslationStep, lucky
+from regard.decoding.hypothesis import Hypothesis, Search
 from regard.errors import InputError, ModelError
-from regard.model.transformer import EncoderDecoder
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
 from regard.text.directions import Direction, choose
 from regard.text.doctor import tidy
-from regard.weights import Contents
+from regard.text.tokenizer import Vocabularies
 
 WINDOW = 2000
 """Texts that are sorted by length together; what `translate_stream` holds in memory."""
@@ -40,11 +36,9 @@ class Translation:
 class Translator:
     """Translates with one model: `translator("A dog runs.")`."""
 
-    def __init__(self, contents: Contents) -> None:
-        assert isinstance(contents.model, EncoderDecoder)
-        self.settings, self.model = contents.settings, contents.model
-        self.source, self.target = contents.vocabularies.source, contents.vocabularies.target
-        self.device = next(contents.model.parameters()).device
+    def __init__(self, settings: Settings, vocabularies: Vocabularies, search: Search) -> None:
+        self.settings, self.searcher = settings, search
+        self.source, self.target = vocabularies.source, vocabularies.target
 
     def __call__(
         self,
@@ -135,36 +129,11 @@ class Translator:
 
     def search(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each, best first."""
-        found: dict[int, list[Hypothesis]] = {}
-        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-        rows = settings.alternatives + 1 if settings.temperature else settings.beam
-        start = 0
-        while start < len(order):
-            longest = len(sources[order[start]]) + 1
-            batch = order[start : start + max(1, settings.batch_tokens // (longest * rows))]
-            start += len(batch)
-            found.update(zip(batch, self._search_batch([sources[i] for i in batch], settings), strict=True))
-        return [found[i] for i in range(len(sources))]
+        return self.searcher.search(sources, [self._limit(ids, settings) for ids in sources], settings)
 
-    @torch.inference_mode()
-    def _search_batch(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
-        step, end = self._step(sources, settings), self.target.specials.end
-        limits = [self._limit(ids, settings) for ids in sources]
-        penalty = length_penalty(settings.penalty, settings.length_penalty)
-        count = settings.alternatives + 1
-        if settings.temperature:
-            choose = lucky(sources, count, settings)
-            return follow(step, limits, end=end, penalty=penalty, choose=choose, rows=count)
-        if settings.beam == 1:
-            return follow(step, limits, end=end, penalty=penalty, choose=highest)
-        return beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, patience=settings.patience, best=count)
-
-    @torch.inference_mode()  # around each step: in a `with`, it would hold for the caller between two pieces
     def _stream_part(self, ids: Sequence[int], settings: DecodingSettings) -> Iterator[str]:
-        choose = lucky([ids], 1, settings) if settings.temperature else highest
         limit, tokens, said = self._limit(ids, settings), [], ""
-        step = self._step([ids], settings)
-        for (token,), _ in generate(step, 1, choose):
+        for token in self.searcher.tokens(ids, settings):
             if token == self.target.specials.end:
                 break
             tokens.append(token)
@@ -175,10 +144,6 @@ class Translator:
             if len(tokens) >= limit:
                 break
         yield self.target.decode(tokens)[len(said) :]
-
-    def _step(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> TranslationStep:
-        specials = self.target.specials
-        return TranslationStep(self.model, sources, specials, NextToken(specials, settings.repetition_penalty))
 
     def _limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
         return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))

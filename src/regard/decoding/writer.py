@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.decoding.search import Hypothesis, beam_search, follow, generate, highest, length_penalty
+from regard.decoding.hypothesis import Hypothesis, length_penalty
+from regard.decoding.search import beam_search, follow, generate, highest
 from regard.decoding.step import NextToken, WritingStep, lucky
 from regard.decoding.translator import with_options
 from regard.errors import InputError

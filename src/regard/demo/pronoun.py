@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.decoding.translator import Translator
+from regard.decoding.reference import translator_of
 from regard.model.attention import Attention
 from regard.model.observe import Edit, Seen, Trace, observe
 from regard.model.transformer import EncoderDecoder
@@ -103,13 +103,14 @@ class _Experiment:
 
     def __init__(self, contents: Contents, example: Example) -> None:
         assert isinstance(contents.model, EncoderDecoder)
-        self.model, self.example, self.translator = contents.model, example, Translator(contents)
+        self.model, self.example, self.translator = contents.model, example, translator_of(contents)
         source, target = contents.vocabularies.source, contents.vocabularies.target
         right, wrong = (target.encode(example.prefix + word).ids for word in (example.right, example.wrong))
         same = next(i for i, (one, other) in enumerate(zip(right, wrong, strict=False)) if one != other)
         self.right, self.wrong = right[same], wrong[same]
         sides = [*source.encode(example.source).ids, source.specials.end], [target.specials.begin, *right[:same]]
-        self.tokens = [torch.tensor([ids], device=self.translator.device) for ids in sides]
+        device = next(self.model.parameters()).device
+        self.tokens = [torch.tensor([ids], device=device) for ids in sides]
         self.pieces = {"source": source.pieces(sides[0]), "target": target.pieces(sides[1])}
 
     def effects(self) -> list[HeadEffect]:

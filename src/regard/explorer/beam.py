@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.decoding.search import Candidate, Fate, Hypothesis, Penalty
+from regard.decoding.hypothesis import Hypothesis, Penalty
+from regard.decoding.search import Candidate, Fate
 from regard.explorer.texts import Lexicon
 
 

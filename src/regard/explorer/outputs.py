@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.decoding.search import Choose, Hypothesis, Step, beam_search, draw, follow, highest, length_penalty
+from regard.decoding.hypothesis import Hypothesis, length_penalty
+from regard.decoding.search import Choose, Step, beam_search, draw, follow, highest
 from regard.decoding.step import NextToken, TranslationStep, WritingStep
 from regard.errors import InputError
 from regard.explorer.anatomy import Anatomy

@@ -20,9 +20,10 @@ from typing import Any
 from torch import Tensor
 
 from regard import __version__
-from regard.decoding.engine import Engine
 from regard.decoding.reader import Reader
+from regard.decoding.reference import TorchSearch
 from regard.decoding.translator import Translator
+from regard.decoding.writer import Writer
 from regard.errors import InputError
 from regard.explorer import space
 from regard.explorer.anatomy import Anatomy
@@ -37,6 +38,8 @@ from regard.model.observe import Seen
 from regard.text.directions import Direction, choose, directions_of
 from regard.text.tokenizer import Vocabularies
 from regard.weights import Contents, choose_device, read_folder
+
+Engine = Translator | Writer | Reader
 
 
 class Explorer:
@@ -216,7 +219,9 @@ def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
 def contents_of(engine: Engine) -> Contents:
     """What an engine was made from."""
     if isinstance(engine, Translator):
-        return Contents(engine.settings, Vocabularies(engine.source, engine.target), engine.model)
+        if not isinstance(engine.searcher, TorchSearch):
+            raise InputError("this translator does not search with PyTorch, which look needs: give look its folder")
+        return Contents(engine.settings, Vocabularies(engine.source, engine.target), engine.searcher.model)
     vocabulary = engine.vocabulary
     assert isinstance(engine, Reader) or engine.settings.task == "write"
     return Contents(engine.settings, Vocabularies(vocabulary, vocabulary), engine.model)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.decoding.translator import Translator
+from regard.decoding.reference import translator_of
 from regard.errors import DataError
 from regard.evaluation.scores import quick, score
 from regard.model.transformer import EncoderDecoder
@@ -328,4 +328,5 @@ class Translating(Task):
         """What the model makes of the sources of some pairs."""
         sources = [pair["source"] for pair in pairs]
         source, target = (direction.source, direction.target) if self.settings.data.directions else (None, None)
-        return [t.text for t in Translator(contents).translate(sources, source=source, target=target, **options)]
+        found = translator_of(contents).translate(sources, source=source, target=target, **options)
+        return [translation.text for translation in found]
