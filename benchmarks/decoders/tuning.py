@@ -1,0 +1,80 @@
+"""The fastest way to run CTranslate2 on this machine, for each model, precision and workload.
+
+Every way is tried in a process of its own on some of the sentences, so that no measured process carries its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmarks.training import BenchmarkError
+
+BATCHES = (32, 64, 128, 256)
+ENVIRONMENTS: tuple[dict[str, str], ...] = (
+    {},
+    {"CT2_FORCE_CPU_ISA": "AVX512", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E1"},  # AVX-512 with VNNI, without AMX
+    {"CT2_USE_MKL": "0"},  # oneDNN in place of MKL
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """Workers, the threads of each, the sentences of a batch, and environment variables."""
+
+    workers: int
+    threads: int
+    batch: int = 64
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        variables = "".join(f", {name}={value}" for name, value in self.environment.items())
+        return f"{self.workers} × {self.threads} threads, batch {self.batch}{variables}"
+
+    @property
+    def options(self) -> dict[str, int]:
+        return {"workers": self.workers, "threads": self.threads, "batch": self.batch}
+
+    def record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+Try = Callable[[Way], float]
+"""The seconds that a way takes, or a BenchmarkError."""
+
+
+def splits(threads: int) -> list[tuple[int, int]]:
+    """Workers and the threads of each, which together use all threads."""
+    return [(workers, threads // workers) for workers in range(1, threads + 1) if threads % workers == 0]
+
+
+def batch_ways(threads: int) -> list[Way]:
+    return [Way(workers, each, batch) for workers, each in splits(threads) for batch in BATCHES]
+
+
+def single_ways(threads: int) -> list[Way]:
+    """One sentence leaves nothing to a second worker; a second thread may cost more than it brings."""
+    return [Way(1, each) for each in sorted({1, threads})]
+
+
+def tune(ways: Sequence[Way], attempt: Try) -> tuple[Way, list[dict[str, Any]]]:
+    """The fastest of these ways, then of the environments around it; and what was tried."""
+    tried: list[dict[str, Any]] = []
+
+    def seconds(way: Way) -> float:
+        try:
+            found = attempt(way)
+        except BenchmarkError as error:
+            tried.append({**way.record(), "error": str(error)})
+            return float("inf")
+        tried.append({**way.record(), "seconds": found})
+        return found
+
+    best = min((seconds(way), number) for number, way in enumerate(ways))
+    chosen = ways[best[1]]
+    others = [Way(chosen.workers, chosen.threads, chosen.batch, each) for each in ENVIRONMENTS[1:]]
+    times = [best[0], *(seconds(way) for way in others)]
+    if min(times) == float("inf"):
+        raise BenchmarkError(f"CTranslate2 does not run in any way: {tried[0]['error']}")
+    return [chosen, *others][times.index(min(times))], tried
