@@ -1,4 +1,4 @@
-"""Plots as SVG, by hand: lines over two axes.
+"""Plots as SVG, by hand: lines over two axes, and bars with their names.
 
 A picture in a page does not know the page's colours, so everything is drawn on nothing in tones that stand out from
 white and from black alike.
@@ -34,10 +34,7 @@ def draw(title: str, across: str, up: str, lines: Sequence[Line], level: tuple[s
     x_ticks, y_ticks = ticks(0.0, max(x for x, _ in points)), ticks(min(heights), max(heights))
     frame = Frame(x_ticks[0], x_ticks[-1], y_ticks[0], y_ticks[-1])
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'role="img" aria-label="{escape(title)}" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">',
-        f"<title>{escape(title)}</title>",
-        text(LEFT, 22, title, size=15),
+        *opening(title, HEIGHT, LEFT),
         *(f'<path d="M{LEFT} {frame.y(y):.1f}H{WIDTH - RIGHT}" {stroke(GREY, 1)} opacity="0.25"/>' for y in y_ticks),
         *(text(LEFT - 8, frame.y(y) + 4, f"{y:g}", anchor="end") for y in y_ticks),
         *(text(frame.x(x), HEIGHT - BOTTOM + 19, f"{x:g}", anchor="middle") for x in x_ticks),
@@ -52,6 +49,15 @@ def draw(title: str, across: str, up: str, lines: Sequence[Line], level: tuple[s
     for line in lines:
         parts += series(line, frame)
     return "\n".join([*parts, *legend(lines), "</svg>"]) + "\n"
+
+
+def opening(title: str, height: float, left: float) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'role="img" aria-label="{escape(title)}" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">',
+        f"<title>{escape(title)}</title>",
+        text(left, 22, title, size=15),
+    ]
 
 
 @dataclass(frozen=True)
@@ -106,4 +112,37 @@ def text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 1
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(words)}</text>'
 
 
-# From logs to records
+# Bars
+
+NAMES, BAR, GAP = 230, 20, 34  # room for the names on the left, height of a bar with its space, of a group's title
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A titled group of named values."""
+
+    title: str
+    values: Sequence[tuple[str, float]]
+    colour: int = 0
+
+
+def draw_bars(title: str, across: str, groups: Sequence[Bars]) -> str:
+    """Horizontal bars, group below group, each group with a scale of its own, since beams are slower than greed."""
+    height = TOP + BOTTOM + sum(GAP + BAR * len(group.values) for group in groups)
+    parts, y = opening(title, height, 12), float(TOP)
+    for group in groups:
+        most, colour = max(value for _, value in group.values), COLOURS[group.colour % len(COLOURS)]
+        parts.append(text(12, y + 20, group.title))
+        y += GAP
+        for name, value in group.values:
+            length = max(1.0, value / most * (WIDTH - NAMES - RIGHT - 60))
+            parts.append(text(NAMES - 8, y + 12, name, anchor="end"))
+            parts.append(f'<rect x="{NAMES}" y="{y:.1f}" width="{length:.1f}" height="{BAR - 6}" fill="{colour}"/>')
+            parts.append(text(NAMES + length + 6, y + 12, short(value)))
+            y += BAR
+    parts.append(text((NAMES + WIDTH - RIGHT) / 2, height - 16, across, anchor="middle"))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

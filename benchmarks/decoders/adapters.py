@@ -74,19 +74,29 @@ class Base:
 
 
 class Regard(Base):
-    """Ours, by PyTorch."""
+    """Ours, by PyTorch or by its own engine."""
 
     packages = ("regard", "torch")
 
-    def prepare(self) -> None:
-        import torch
+    @property
+    def native(self) -> bool:
+        return self.job.engine.startswith("native")
 
+    def prepare(self) -> None:
         from regard.decoding import engine  # noqa: F401 (is timed apart from the loading)
 
-        torch.set_num_threads(self.job.threads)
+        if not self.native:
+            import torch
+
+            torch.set_num_threads(self.job.threads)
 
     def load(self) -> None:
-        self.translator = self.build()
+        from regard.decoding import engine
+        from regard.decoding.translator import Translator
+
+        load_as: Any = engine.load_as
+        how = {"engine": "native", "precision": self.precision, "threads": self.job.threads} if self.native else {}
+        self.translator = load_as(Translator, self.job.folder, device="cpu", **how)
         search = self.translator.search
 
         def timed(*arguments: Any, **options: Any) -> Any:
@@ -95,33 +105,9 @@ class Regard(Base):
 
         self.translator.search = timed
 
-    def build(self) -> Any:
-        from regard.decoding.engine import load_as
-        from regard.decoding.translator import Translator
-
-        return load_as(Translator, self.job.folder, device="cpu")
-
     def translate(self, texts: Sequence[str], beam: int, **options: Any) -> list[Output]:
         search = {"beam": beam, "penalty": "power", "length_penalty": LENGTH_PENALTY, **options}
         return [Output(found.text, found.tokens) for found in self.translator.translate(texts, **search)]
-
-
-class Native(Regard):
-    """Ours, by its own engine."""
-
-    packages = ("regard",)
-
-    def prepare(self) -> None:
-        from regard.decoding import engine  # noqa: F401
-
-    def build(self) -> Any:
-        from regard.decoding import engine
-        from regard.decoding.translator import Translator
-
-        load_as: Any = engine.load_as
-        return load_as(
-            Translator, self.job.folder, engine="native", precision=self.precision, threads=self.job.threads
-        )
 
 
 class CTranslate2(Base):
@@ -153,7 +139,11 @@ class CTranslate2(Base):
     def translate(self, texts: Sequence[str], beam: int, **options: Any) -> list[Output]:
         pieces, ids, target = self.pieces, self.ids, self.vocabularies.target
         sources = [[pieces[token] for token in row] for row in self.vocabularies.source.encode_batch(texts)]
-        search = {"beam_size": beam, "length_penalty": LENGTH_PENALTY, "max_batch_size": self.job.options.get("batch", 64)}
+        search = {
+            "beam_size": beam,
+            "length_penalty": LENGTH_PENALTY,
+            "max_batch_size": self.job.options.get("batch", 64),
+        }
         with self.searching():
             results = self.engine.translate_batch(sources, **{**search, **options})
         found = [[ids[piece] for piece in result.hypotheses[0]] for result in results]
@@ -215,7 +205,7 @@ class Engine:
     form: str
     adapter: type[Base]
     rounds: int | None = None  # at most; none: as many as asked for
-    share: float = 1.0  # of the single sentences
+    every: int = 1  # of the single sentences, which it gets
 
     @property
     def rival(self) -> str:
@@ -224,16 +214,16 @@ class Engine:
 
 
 ENGINES = {
-    "native-float32": Engine("Regard, native", "float32", "regard", Native),
+    "native-float32": Engine("Regard, native", "float32", "regard", Regard),
     "ct2-float32": Engine("CTranslate2", "float32", "ctranslate2-float32", CTranslate2),
-    "native-int8": Engine("Regard, native", "int8", "regard", Native),
+    "native-int8": Engine("Regard, native", "int8", "regard", Regard),
     "ct2-int8": Engine("CTranslate2", "int8", "ctranslate2-int8", CTranslate2),
     "torch": Engine("Regard, PyTorch", "float32", "regard", Regard),
-    "hf": Engine("Hugging Face generate", "float32", "huggingface", HuggingFace, rounds=1, share=0.2),
+    "hf": Engine("Hugging Face generate", "float32", "huggingface", HuggingFace, rounds=1, every=5),
 }
 REFERENCE = "torch"  # what the outputs of all are compared with
 
 
 def build(job: Job) -> Adapter:
     adapter: Any = ENGINES[job.engine].adapter(job)
-    return adapter  # type: ignore[no-any-return]
+    return adapter

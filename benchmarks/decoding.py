@@ -1,0 +1,354 @@
+"""Decoding speed of regard's engines, CTranslate2 and Hugging Face: one trained model, in one run, as ratios.
+
+python benchmarks/decoding.py --data PATH    (PATH holds Multi30k's *.lc.norm.tok.en and .de; see README.md)
+
+Every engine has a process of its own, which loads the model in the form of that engine and is asked in turn with the
+others; load time and peak memory are that process's. `--train` makes the two models where they are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
+from benchmarks.decoders.adapters import ENGINES, REFERENCE, Job
+from benchmarks.decoders.child import Child, serve
+from benchmarks.decoders.figures import WORKLOADS, Workload, median_milliseconds, missing, sentences_per_second
+from benchmarks.decoders.limits import MEMORY_MIB, Shape, cpu_flags, measure_bandwidth
+from benchmarks.decoders.page import show, write_page
+from benchmarks.decoders.tuning import Way, batch_ways, single_ways, tune
+from benchmarks.training import (
+    BENCH,
+    DATA,
+    ROOT,
+    BenchmarkError,
+    describe_machine,
+    measure_gemm,
+    names_from,
+    positive,
+    write,
+)
+from regard.errors import RegardError
+
+SETTINGS = {name: ROOT / "benchmarks" / "decoders" / f"{name}.toml" for name in ("small", "base")}
+TEST = "test_2016_flickr.lc.norm.tok"
+WARM_UP = 16  # sentences before the first round
+PAUSE = 0.3  # seconds between engines: threads of the one before spin for a while when their work is done
+PATIENT = 2  # a second beam search of CTranslate2, not timed, which looks further: `patience`
+
+Report = dict[str, Any]
+
+
+@dataclass
+class Bench:
+    """One run of this script: what it was asked for, the sentences, and the report so far."""
+
+    arguments: argparse.Namespace
+    sources: list[str]
+    references: list[str]
+    report: Report
+
+    def save(self) -> None:
+        write(self.arguments.output, self.report)
+
+    def texts(self, engine: str, workload: Workload) -> tuple[list[str], list[str]]:
+        """The sentences that an engine translates, and their references; single ones are evenly spaced."""
+        places = list(range(len(self.sources)))
+        if workload.single:
+            count = min(self.arguments.single, len(places))
+            alone = [len(places) * number // count for number in range(count)]
+            places = alone[:: ENGINES[engine].every]
+        return [self.sources[place] for place in places], [self.references[place] for place in places]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    arguments = parse_arguments(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what we started is ended as well
+    try:
+        bench = begin(arguments)
+        for model in arguments.models:
+            measure_model(bench, model)
+        show(bench.report)
+        print(f"written to {arguments.output}")
+        if arguments.write:
+            publish(bench.report, arguments.write)
+    except KeyboardInterrupt:
+        return 130
+    except (BenchmarkError, RegardError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def publish(report: Report, page: Path) -> None:
+    """Writes the page about a run that is whole."""
+    if lacking := missing(report):
+        raise BenchmarkError(f"{page} is not written, since the run is not whole: {'; '.join(lacking)}")
+    write_page(report, page)
+    print(f"written to {page}")
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=not DATA.is_dir(), default=DATA, help="folder with Multi30k")
+    parser.add_argument("--models", type=names_from(SETTINGS), default=list(SETTINGS), help="default: small,base")
+    parser.add_argument("--engines", type=names_from(ENGINES), default=list(ENGINES), help="default: all")
+    parser.add_argument("--workloads", type=names_from(WORKLOADS), default=list(WORKLOADS), help="default: all")
+    parser.add_argument("--rounds", type=positive, default=3, help="default: 3")
+    parser.add_argument("--sentences", type=positive, default=1000, help="of the test set; default: 1000")
+    parser.add_argument("--single", type=positive, default=200, help="sentences translated alone; default: 200")
+    parser.add_argument("--tuning", type=positive, default=400, help="sentences that tuning tries; default: 400")
+    parser.add_argument("--threads", type=positive, default=2, help="default: 2")
+    parser.add_argument("--train", action="store_true", help="train the models that are not there yet")
+    parser.add_argument("--checkpoints", type=Path, default=BENCH / "decoding", help="default: .bench/decoding")
+    parser.add_argument("--output", type=Path, default=BENCH / "decoding.json")
+    parser.add_argument("--write", type=Path, help="page to write about a whole run, e.g. docs/decoding.md")
+    return parser.parse_args(words)
+
+
+def begin(arguments: argparse.Namespace) -> Bench:
+    """Reads the sentences, trains what is missing, and measures the machine."""
+    sides = [arguments.data / f"{TEST}.{language}" for language in ("en", "de")]
+    for path in sides:
+        if not path.is_file():
+            raise BenchmarkError(f"{path} is missing: --data is the folder with Multi30k")
+    sources, references = (path.read_text(encoding="utf-8").splitlines()[: arguments.sentences] for path in sides)
+    for model in arguments.models:
+        train(model, arguments)
+    report: Report = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "machine": {**describe_machine(), "flags": cpu_flags()},
+        "threads": arguments.threads,
+        "sentences": len(sources),
+        "gemm_gflops": [],
+        "bandwidth": {},
+        "versions": {},
+        "models": {},
+        **{name: [] for name in ("tuning", "loads", "runs", "same", "failures")},
+    }
+    return Bench(arguments, sources, references, report)
+
+
+def train(model: str, arguments: argparse.Namespace) -> None:
+    """Trains a model that is not there, if that is wanted."""
+    folder = arguments.checkpoints / model
+    if (folder / "weights.safetensors").is_file():
+        return
+    if not arguments.train:
+        raise BenchmarkError(f"{folder} has no model yet: --train makes it (small: half an hour, base: some hours)")
+    files = {
+        name: [str(arguments.data / f"{name}.lc.norm.tok.{side}") for side in ("en", "de")] for name in ("train", "val")
+    }
+    command = [sys.executable, "-m", "regard", "train", "--settings", str(SETTINGS[model]), *files["train"]]
+    print(f"training {model}; its log is {folder / 'log.jsonl'}", flush=True)
+    done = subprocess.run([*command, "--dev", *files["val"], "-o", str(folder)], cwd=ROOT, check=False)
+    if done.returncode:
+        raise BenchmarkError(f"training {model} failed with status {done.returncode}")
+
+
+# A model
+
+
+def measure_model(bench: Bench, model: str) -> None:
+    from regard.folder import read_folder
+
+    folder = bench.arguments.checkpoints / model
+    contents = read_folder(folder)
+    forms = export(folder, contents)
+    settings = contents.settings.model
+    shape = Shape(
+        settings.width,
+        settings.hidden,
+        settings.encoder_layers,
+        settings.decoder_layers,
+        contents.vocabularies.target.size,
+    )
+    bench.report["models"][model] = {
+        "shape": asdict(shape),
+        "heads": settings.heads,
+        "parameters": sum(each.numel() for each in contents.model.parameters()),
+        "weights": hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest(),
+        "lengths": {},
+    }
+    bench.report["gemm_gflops"].append(measure_gemm(bench.arguments.threads))
+    blocks = [max(1, shape.decoder_weights * size // (1 << 20)) for size in (4, 1)]
+    found = measure_bandwidth(bench.arguments.threads, [MEMORY_MIB, *blocks])
+    bench.report["bandwidth"][model] = dict(zip(("memory", "float32", "int8"), found.values(), strict=True))
+    for name in bench.arguments.workloads:
+        measure_workload(bench, model, name, forms, contents)
+    bench.report["gemm_gflops"].append(measure_gemm(bench.arguments.threads))
+    bench.save()
+
+
+def export(folder: Path, contents: Any) -> dict[str, Path]:
+    """The model in the form of each engine; CTranslate2's int8 is on disk too, as its users have it."""
+    import ctranslate2
+
+    from regard.interop import ctranslate2 as to_ctranslate2, huggingface
+
+    forms = {"regard": folder}
+    forms |= {
+        name: folder.with_name(f"{folder.name}-{name}")
+        for name in sorted({e.form for e in ENGINES.values()} - {"regard"})
+    }
+    to_ctranslate2.export_model(folder, forms["ctranslate2-float32"], overwrite=True)
+    huggingface.export_model(folder, forms["huggingface"], overwrite=True)
+    spec = to_ctranslate2.build_spec(ctranslate2.specs, contents)
+    spec.validate()
+    spec.optimize(quantization="int8")
+    forms["ctranslate2-int8"].mkdir(exist_ok=True)
+    spec.save(str(forms["ctranslate2-int8"]))
+    return forms
+
+
+def measure_workload(bench: Bench, model: str, name: str, forms: dict[str, Path], contents: Any) -> None:
+    """Tunes CTranslate2, loads every engine, then the rounds; every other one in reverse order."""
+    place = {"model": model, "workload": name}
+    engines, ways = list(bench.arguments.engines), dict[str, Way]()
+    for engine in [each for each in engines if each.startswith("ct2")]:
+        with noted(bench, {**place, "engine": engine}):
+            ways[engine] = choose_way(bench, forms, {**place, "engine": engine})
+    told: dict[str, list[list[int]]] = {}
+    with ExitStack() as stack:
+        children: dict[str, Child] = {}
+        for engine in engines:
+            if engine.startswith("ct2") and engine not in ways:
+                continue
+            with noted(bench, {**place, "engine": engine}):
+                child = stack.enter_context(start(bench, forms, engine, ways.get(engine)))
+                load(bench, child, {**place, "engine": engine})
+                children[engine] = child
+        for number in range(1, bench.arguments.rounds + 1):
+            order = list(children) if number % 2 else list(reversed(children))
+            for engine in order:
+                if number <= (ENGINES[engine].rounds or number):
+                    where = {**place, "engine": engine, "round": number}
+                    with noted(bench, where, children):
+                        told.setdefault(engine, take_round(bench, children[engine], where, contents))
+            bench.save()
+        if "ct2-float32" in children and name == "beam":
+            with noted(bench, {**place, "engine": "ct2-float32"}):
+                texts, _ = bench.texts("ct2-float32", WORKLOADS[name])
+                answer = children["ct2-float32"].ask("batch", texts=texts, beam=WORKLOADS[name].beam, patience=PATIENT)
+                told[f"ct2-float32, patience {PATIENT}"] = answer["tokens"]
+    agree(bench, place, told, contents)
+
+
+@contextmanager
+def noted(bench: Bench, where: Report, children: dict[str, Child] | None = None) -> Iterator[None]:
+    """What goes wrong with an engine is noted, and it is left out."""
+    try:
+        yield
+    except BenchmarkError as error:
+        bench.report["failures"].append({**where, "error": str(error)})
+        print(f"{spell(where)}: failed: {error}", flush=True)
+        if children is not None:
+            children.pop(where["engine"], None)
+
+
+def spell(where: Report) -> str:
+    return "  ".join(str(where[key]) for key in ("model", "workload", "round", "engine") if key in where)
+
+
+def start(bench: Bench, forms: dict[str, Path], engine: str, way: Way | None) -> Child:
+    tokenizer = forms["regard"] / "tokenizer.json"
+    options = way.options if way else {}
+    folder = forms[ENGINES[engine].form]
+    job = Job(engine, str(folder.resolve()), str(tokenizer.resolve()), bench.arguments.threads, options)
+    return serve(job, BENCH / "logs", way.environment if way else None)
+
+
+def load(bench: Bench, child: Child, where: Report) -> None:
+    """Loads, and warms up."""
+    answer = child.ask("load")
+    bench.report["versions"] |= answer.pop("versions")
+    bench.report["loads"].append({**where, **answer})
+    workload = WORKLOADS[where["workload"]]
+    child.ask(workload.command, texts=bench.sources[:WARM_UP], beam=workload.beam)
+
+
+def choose_way(bench: Bench, forms: dict[str, Path], where: Report) -> Way:
+    """The fastest way to run CTranslate2 for a workload."""
+    workload, engine = WORKLOADS[where["workload"]], where["engine"]
+    ways = (single_ways if workload.single else batch_ways)(bench.arguments.threads)
+    texts = bench.sources[: bench.arguments.tuning // (8 if workload.single else 1)]
+
+    def attempt(way: Way) -> float:
+        with start(bench, forms, engine, way) as child:
+            child.ask("load")
+            child.ask(workload.command, texts=bench.sources[:WARM_UP], beam=workload.beam)
+            answers = [child.ask(workload.command, texts=texts, beam=workload.beam) for _ in range(2)]
+        return min(sum(each["latencies"]) if workload.single else float(each["seconds"]) for each in answers)
+
+    chosen, tried = tune(ways, attempt)
+    bench.report["tuning"].append({**where, "chosen": chosen.record(), "tried": tried})
+    print(f"{spell(where)}: tuned: {chosen}", flush=True)
+    return chosen
+
+
+def take_round(bench: Bench, child: Child, where: Report, contents: Any) -> list[list[int]]:
+    """One run of an engine; its outputs as ids."""
+    from benchmarks.decoders.agreement import ids_of
+
+    workload = WORKLOADS[where["workload"]]
+    texts, references = bench.texts(where["engine"], workload)
+    time.sleep(PAUSE)
+    busy = os.getloadavg()[0]
+    answer = child.ask(workload.command, texts=texts, beam=workload.beam)
+    outputs, tokens = answer.pop("outputs"), answer.pop("tokens")
+    value, bench.report["signature"] = score(outputs, references)
+    measured = {"sentences": len(texts), "output_tokens": sum(map(len, tokens)), "bleu": value, "load_average": busy}
+    run = {**where, **answer, **measured}
+    bench.report["runs"].append(run)
+    single = f"{median_milliseconds(run):.1f} ms" if workload.single else ""
+    told = single or f"{sentences_per_second(run):.1f} sentences/s"
+    print(f"{spell(where)}: {told}, BLEU {value:.2f}", flush=True)
+    return [ids_of(contents, row) for row in tokens]
+
+
+def score(outputs: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
+    """BLEU as it is published of lower-cased tokens, and its signature."""
+    from sacrebleu import BLEU
+
+    metric = BLEU(tokenize="none", lowercase=True, force=True)
+    return metric.corpus_score(list(outputs), [list(references)]).score, str(metric.get_signature())
+
+
+def agree(bench: Bench, place: Report, told: dict[str, list[list[int]]], contents: Any) -> None:
+    """Compares the outputs of all engines with those of ours by PyTorch, and keeps how long they are."""
+    from benchmarks.decoders.agreement import compare
+
+    if REFERENCE not in told:
+        return
+    name = place["workload"]
+    texts, _ = bench.texts(REFERENCE, WORKLOADS[name])
+    sources = contents.vocabularies.source.encode_batch(texts)
+    lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, told[REFERENCE], strict=True)]
+    bench.report["models"][place["model"]]["lengths"][name] = lengths
+    expected = dict(zip(texts, told[REFERENCE], strict=True))
+    for engine, tokens in told.items():
+        if engine != REFERENCE:
+            known = ENGINES[engine.split(",")[0]]
+            its, _ = bench.texts(engine.split(",")[0], WORKLOADS[name])
+            greedy = WORKLOADS[name].beam == 1 and known.precision == "float32"  # elsewhere no single token decides
+            found = compare(contents, its, [expected[text] for text in its], tokens, ties=greedy)
+            bench.report["same"].append({**place, "engine": engine, **found})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
