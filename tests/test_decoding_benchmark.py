@@ -1,0 +1,392 @@
+"""The comparison of decoding engines: its figures, its choice, its processes, and a whole run on a toy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import decoding
+from benchmarks.decoders import agreement, figures, limits, page, tuning
+from benchmarks.decoders.adapters import ENGINES, Job, Output, build, until
+from benchmarks.decoders.child import Child
+from benchmarks.decoders.figures import WORKLOADS
+from benchmarks.decoders.limits import Shape
+from benchmarks.decoders.serve import replies
+from benchmarks.decoders.tuning import Way
+from benchmarks.plots import Bars, draw_bars
+from benchmarks.training import BenchmarkError
+
+from regard.folder import read_folder
+from regard.interop.configs import describe
+from regard.settings import load
+from tests.interop.toys import SHAPES, SOURCES, settings_of, write_model
+
+SPEEDS = {"native-float32": 500, "ct2-float32": 400, "native-int8": 900, "ct2-int8": 450, "torch": 200, "hf": 100}
+BLEUS = {"native-int8": 34.9, "ct2-int8": 34.6}
+
+
+def made_report() -> dict[str, Any]:
+    """A whole report of made-up figures: three rounds, the second on a slower machine."""
+    runs, loads, same = [], [], []
+    for model in ("small", "base"):
+        for workload in WORKLOADS:
+            for engine, speed in SPEEDS.items():
+                place = {"model": model, "workload": workload, "engine": engine}
+                loads.append({**place, "import_seconds": 0.5, "construct_seconds": 100 / speed, "loaded_mib": 90.0})
+                same.append({**place, "equal": 990, "ties": 10, "of": 1000, "gaps": []})
+                for number, slower in enumerate((1.0, 2.0, 1.0), 1):
+                    run = {**place, "round": number, "sentences": 1000, "bleu": BLEUS.get(engine, 35.0)}
+                    run |= {"peak_mib": 40_000 / speed, "search_seconds": 900 / speed}
+                    if WORKLOADS[workload].single:
+                        run["latencies"] = [slower / speed] * 90 + [5 * slower / speed] * 10
+                    else:
+                        run["seconds"] = 1000 * slower / speed
+                    runs.append(run)
+    shape = {"width": 4, "hidden": 8, "encoder_layers": 1, "decoder_layers": 1, "vocabulary": 10}
+    about = {"shape": shape, "heads": 2, "parameters": 1234, "lengths": {name: [(2, 3), (4, 5)] for name in WORKLOADS}}
+    way = Way(1, 2, 64).record()
+    return {
+        "date": "2026-11-17T00:00:00+00:00",
+        "command": "python benchmarks/decoding.py",
+        "machine": {"processor": "P", "cores": 2, "memory_gib": 4, "python": "3.12", "flags": ["avx2", "avx512_vnni"]},
+        "versions": {"ctranslate2": "4.8.4"},
+        "signature": "tok:none",
+        "threads": 2,
+        "sentences": 1000,
+        "gemm_gflops": [100.0, 120.0],
+        "bandwidth": {model: {"memory": 10.0, "float32": 20.0, "int8": 30.0} for model in ("small", "base")},
+        "models": {"small": about, "base": about},
+        "tuning": [
+            {
+                "model": "small",
+                "workload": "beam",
+                "engine": "ct2-int8",
+                "chosen": way,
+                "tried": [{**way, "seconds": 2.0}],
+            }
+        ],
+        "loads": loads,
+        "runs": runs,
+        "same": same,
+        "failures": [],
+    }
+
+
+# Figures
+
+
+def test_ratios_are_taken_within_a_round_and_more_is_better_everywhere() -> None:
+    report = made_report()
+    assert figures.advantage(report, "small", "native-float32", "greedy", figures.sentences_per_second) == [1.25] * 3
+    assert figures.advantage(report, "base", "native-int8", "one-beam", figures.median_milliseconds) == [2.0] * 3
+    assert figures.quotients({1: 4.0, 2: 9.0, 3: 1.0}, {1: 2.0, 3: 4.0}) == [2.0, 0.25]
+
+
+def test_percentiles_and_spreads() -> None:
+    run = {"latencies": [0.001] * 19 + [0.1]}
+    assert figures.median_milliseconds(run) == 1.0
+    assert figures.p95_milliseconds(run) == 100.0
+    assert limits.percentile([3.0, 1.0, 2.0], 0.95) == 3.0
+    assert figures.spread([3.0, 1.0, 2.0], ".1f") == "2.0 (1.0 to 3.0)"
+    assert figures.spread([1.5], ".1f") == "1.5"
+    assert figures.spread([], ".1f") == "–"
+
+
+def test_bars_are_met_or_not_or_not_measured() -> None:
+    report = made_report()
+    bars = {(bar.model, bar.what): bar for bar in figures.bars(report)}
+    small, base = (
+        {what: bar.verdict for (model, what), bar in bars.items() if model == name} for name in ("small", "base")
+    )
+    assert small["float32, greedy: sentences/s ÷ CTranslate2's"] == "met"
+    assert small["int8, greedy: sentences/s ÷ CTranslate2's"] == "met, and 1.5 as well"
+    assert small["int8, one sentence, greedy, p95: CTranslate2's latency ÷ ours"] == "**not met**"
+    assert small["int8, peak memory ÷ CTranslate2's"] == "met"
+    assert small["int8, beam 5: BLEU lost"] == "met"
+    assert bars["small", "int8, beam 5: BLEU lost"].measured == pytest.approx(0.1)
+    assert base["int8, beam 5: BLEU lost, against CTranslate2's loss"] == "met"
+    assert base["float32, greedy: outputs equal to PyTorch's up to ties, share"] == "met"
+    report["runs"] = [run for run in report["runs"] if not run["engine"].startswith("native")]
+    assert {bar.verdict for bar in figures.bars(report) if "÷" in bar.what and "load" not in bar.what} == {
+        "not measured"
+    }
+
+
+def test_a_worse_engine_misses_its_bars() -> None:
+    report = made_report()
+    for run in report["runs"]:
+        if run["engine"] == "native-int8":
+            run |= {"bleu": 34.0, "peak_mib": 1e6, **({"seconds": 1e3} if "seconds" in run else {"latencies": [9.0]})}
+    failed = {bar.what for bar in figures.bars(report) if bar.model == "base" and bar.met is False}
+    assert sum("÷ CTranslate2's" in what for what in failed) == 3  # greedy, beam, memory
+    assert sum("BLEU lost" in what for what in failed) == 4
+
+
+# The machine's limits
+
+
+def test_the_work_of_a_sentence() -> None:
+    shape = Shape(width=4, hidden=8, encoder_layers=1, decoder_layers=1, vocabulary=10)
+    assert shape.encoder_weights == 4 * 16 + 2 * 4 * 8 + 2 * 16
+    assert shape.decoder_weights == 6 * 16 + 2 * 4 * 8 + 4 * 10
+    looks = 2 * 2 + (1 + 2 + 3) + 3 * 2  # of the source at itself, of the target at itself and at the source
+    assert shape.operations(2, 3, 1) == 2 * (160 * 2 + 200 * 3) + 4 * 4 * looks
+    assert shape.weight_bytes(3, "float32") == 4 * (160 + 3 * 200)
+    assert limits.batch_limit(shape, [(2, 3)] * 7, 1, 1.0) == pytest.approx(1e9 / shape.operations(2, 3, 1))
+    slow, fast = (limits.batch_limit(shape, [(2, 3)], 5, 1.0, faster) for faster in (1.0, 4.0))
+    assert fast == pytest.approx(4 * slow)
+    assert limits.single_limit(shape, [(9, 3)], "int8", 1.0) == pytest.approx((760e-6, 760e-6))
+
+
+def test_int8_products_are_faster_with_vnni() -> None:
+    assert limits.int8_rate(["avx2", "avx512_vnni"]) == 4
+    assert limits.int8_rate(["avx2", "fma"]) == 2
+
+
+# Tuning
+
+
+def test_the_fastest_way_is_chosen_and_then_its_environment() -> None:
+    asked = []
+
+    def attempt(way: Way) -> float:
+        asked.append(way)
+        if way.batch == 256 and way.workers == 1:
+            raise BenchmarkError("ended by SIGILL")
+        return (
+            (1.0 if way.workers == 2 else 2.0) + abs(way.batch - 128) - (0.5 if "CT2_USE_MKL" in way.environment else 0)
+        )
+
+    chosen, tried = tuning.tune(tuning.batch_ways(2), attempt)
+    assert chosen == Way(2, 1, 128, {"CT2_USE_MKL": "0"})
+    assert len(asked) == len(tried) == 2 * 4 + 2
+    assert [each["error"] for each in tried if "error" in each] == ["ended by SIGILL"]
+    assert str(chosen) == "2 × 1 threads, batch 128, CT2_USE_MKL=0"
+
+
+def test_where_no_way_works_tuning_says_why() -> None:
+    def attempt(way: Way) -> float:
+        raise BenchmarkError("ended by SIGILL")
+
+    with pytest.raises(BenchmarkError, match="any way: ended by SIGILL"):
+        tuning.tune(tuning.single_ways(2), attempt)
+
+
+def test_ways_use_all_threads_but_for_one_sentence() -> None:
+    assert tuning.splits(1) == [(1, 1)]
+    assert tuning.splits(4) == [(1, 4), (2, 2), (4, 1)]
+    assert [way.threads for way in tuning.single_ways(2)] == [1, 2]
+    assert [way.threads for way in tuning.single_ways(1)] == [1]
+
+
+# Processes
+
+
+class Parrot:
+    """An engine that says what it hears, in capitals if it has a beam."""
+
+    searched = 0.0
+
+    def prepare(self) -> None:
+        time.sleep(0.02)
+
+    def load(self) -> None:
+        self.loaded = True
+
+    def translate(self, texts: Sequence[str], beam: int, **options: Any) -> list[Output]:
+        if "" in texts:
+            raise ValueError("nothing\nto say")
+        self.searched += 0.5
+        return [Output(text.upper() if beam > 1 else text, text.split()) for text in texts]
+
+    def versions(self) -> dict[str, str]:
+        return {"parrot": "1"}
+
+
+def test_commands_are_answered_and_so_are_errors() -> None:
+    commands: list[dict[str, Any]] = [
+        {"do": "load"},
+        {"do": "batch", "texts": ["a b", "c"], "beam": 5},
+        {"do": "single", "texts": ["a b", "c"], "beam": 1},
+        {"do": "batch", "texts": [""], "beam": 1},
+    ]
+    loaded, batch, single, error = replies(Parrot(), iter(map(json.dumps, commands)))
+    assert loaded["import_seconds"] >= 0.02 > loaded["construct_seconds"]
+    assert loaded["versions"] == {"parrot": "1"}
+    assert loaded["loaded_mib"] > 1
+    assert (batch["outputs"], batch["tokens"]) == (["A B", "C"], [["a", "b"], ["c"]])
+    assert batch["search_seconds"] == 0.5
+    assert single["outputs"] == ["a b", "c"]
+    assert len(single["latencies"]) == 2
+    assert single["search_seconds"] == 1.0
+    assert error == {"error": "ValueError: nothing to say"}
+
+
+PROGRAM = """import json, os, signal, sys, time
+for line in sys.stdin:
+    match json.loads(line):
+        case {"do": "say", "what": what}: print(json.dumps({"said": what, "ct2": os.environ.get("CT2_X")}), flush=True)
+        case {"do": "fail"}: print(json.dumps({"error": "cannot"}), flush=True)
+        case {"do": "crash"}: os.kill(os.getpid(), signal.SIGILL)
+        case {"do": "sleep"}: time.sleep(60)
+"""
+
+
+def test_a_child_is_asked_and_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CT2_X", "from the shell")  # would tune an engine unseen
+    command = [sys.executable, "-c", PROGRAM]
+    with Child(command, tmp_path / "log") as child:
+        assert child.ask("say", what="ü") == {"said": "ü", "ct2": None}
+        with pytest.raises(BenchmarkError, match="cannot"):
+            child.ask("fail")
+        with pytest.raises(BenchmarkError, match="crash: ended by SIGILL"):
+            child.ask("crash")
+        with pytest.raises(BenchmarkError, match="say: ended by SIGILL"):
+            child.ask("say", what="more")
+    with Child(command, tmp_path / "log", {"CT2_X": "ours"}) as child:
+        assert child.ask("say", what="")["ct2"] == "ours"
+        with pytest.raises(BenchmarkError, match="for want of time"):
+            child.ask("sleep", timeout=0.2)
+
+
+# Engines on a toy
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A toy in the place of SMALL's checkpoint."""
+    place = tmp_path_factory.mktemp("checkpoints") / "small"
+    return write_model(place, settings_of("translate", **SHAPES["marian"]))
+
+
+def test_engines_say_the_same_of_a_toy(folder: Path) -> None:
+    contents = read_folder(folder)
+    forms = decoding.export(folder, contents)
+    limits: dict[str, dict[str, Any]] = {  # a toy does not end by itself
+        "torch": {"max_ratio": 0.0},
+        "ct2-float32": {"max_decoding_length": 20},
+        "hf": {"max_new_tokens": 20},
+    }
+    told = {}
+    for name, limit in limits.items():
+        adapter = build(Job(name, str(forms[ENGINES[name].form]), str(folder / "tokenizer.json"), 1))
+        adapter.prepare()
+        adapter.load()
+        outputs = adapter.translate(SOURCES, 1, **limit)
+        assert adapter.searched > 0
+        told[name] = [agreement.ids_of(contents, output.tokens) for output in outputs]
+        assert [output.text for output in outputs] == contents.vocabularies.target.decode_batch(told[name])
+        assert len(adapter.translate(SOURCES, 5, **limit)) == len(SOURCES)
+    assert told["torch"] == told["ct2-float32"] == told["hf"]
+    sizes = [(forms[f"ctranslate2-{kind}"] / "model.bin").stat().st_size for kind in ("int8", "float32")]
+    assert sizes[0] < sizes[1]
+
+
+def test_outputs_part_at_a_tie_or_not(folder: Path) -> None:
+    contents = read_folder(folder)
+    tokens = contents.vocabularies.target.encode_batch(["Ein Hund liest."])[0]
+    other = [*tokens[:-1], tokens[0]]
+    found = agreement.compare(contents, ["A dog."] * 2, [tokens, tokens], [tokens, other], ties=True)
+    assert (found["equal"], found["of"]) == (1, 2)
+    assert found["gaps"][0] == pytest.approx(agreement.gap(contents, "A dog.", other, tokens))
+    assert found["ties"] == (found["gaps"][0] <= agreement.TIE)
+    assert agreement.gap(contents, "A dog.", tokens, tokens[:-1]) > 0
+    pieces = contents.vocabularies.target.pieces(tokens)
+    assert agreement.ids_of(contents, pieces) == agreement.ids_of(contents, tokens) == tokens
+
+
+def test_what_follows_the_end_is_no_output() -> None:
+    assert until([5, 6, 3, 0, 0], 3) == [5, 6]
+    assert until([5, 6], 3) == [5, 6]
+
+
+@pytest.mark.parametrize(("name", "width"), [("small", 256), ("base", 512)])
+def test_the_settings_are_those_of_a_translator_that_all_engines_take(folder: Path, name: str, width: int) -> None:
+    settings = load(decoding.SETTINGS[name])
+    assert (settings.model.width, settings.model.hidden) == (width, 4 * width)
+    assert settings.tokenizer.vocabulary == 10_000
+    form = describe(settings, read_folder(folder).vocabularies)
+    assert form.files["config.json"]["model_type"] == "marian"
+
+
+# The script and its page
+
+
+def test_single_sentences_are_evenly_spaced_and_the_slow_engine_has_some_of_them() -> None:
+    texts = [str(number) for number in range(100)]
+    bench = decoding.Bench(argparse.Namespace(single=20), texts, [text * 2 for text in texts], {})
+    chosen, references = bench.texts("torch", WORKLOADS["one-greedy"])
+    assert chosen == texts[::5]
+    assert references == [text * 2 for text in chosen]
+    assert bench.texts("hf", WORKLOADS["one-greedy"])[0] == texts[::25]
+    assert bench.texts("hf", WORKLOADS["greedy"])[0] == texts
+
+
+def test_the_page_is_of_a_whole_run_only(tmp_path: Path) -> None:
+    report, place = made_report(), tmp_path / "decoding.md"
+    decoding.publish(report, place)
+    text = place.read_text(encoding="utf-8")
+    assert "| Regard, native | float32 | 500.0 (250.0 to 500.0) | 1.25 (1.25 to 1.25) |" in text
+    assert "| CTranslate2 | int8 | 990 of 1,000, 10 ties |" in text
+    assert "avx512_vnni" in text
+    pictures = sorted(path.name for path in (tmp_path / "images").iterdir())
+    assert pictures == [f"decoding-{model}-{kind}.svg" for model in ("base", "small") for kind in ("batch", "one")]
+    assert all(f"(images/{name})" in text for name in pictures)
+    for name in pictures:
+        ElementTree.parse(tmp_path / "images" / name)  # noqa: S314 - our own
+    report["runs"] = [run for run in report["runs"] if (run["engine"], run["model"]) != ("hf", "base")]
+    place.unlink()
+    with pytest.raises(BenchmarkError, match="base: hf, greedy"):
+        decoding.publish(report, place)
+    assert not place.exists()
+
+
+def test_tables_of_a_part_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    report = made_report()
+    report["models"].pop("base")
+    report["runs"] = [run for run in report["runs"] if run["engine"] == "torch" and run["workload"] == "greedy"]
+    report["failures"] = [{"model": "small", "engine": "ct2-int8", "workload": "beam", "error": "ended by SIGILL"}]
+    page.show(report)
+    printed = capsys.readouterr().out
+    assert "SIGILL" in printed
+    assert "not measured" in printed
+
+
+def test_bars_are_drawn_to_scale() -> None:
+    drawing = draw_bars("A & B", "speed", [Bars("one", [("x", 50.0), ("<y>", 100.0)])])
+    root = ElementTree.fromstring(drawing)  # noqa: S314 - our own
+    first, second = (float(each.get("width", 0)) for each in root.iter("{http://www.w3.org/2000/svg}rect"))
+    assert second == pytest.approx(2 * first, rel=0.01)
+
+
+@pytest.mark.slow
+def test_the_whole_script_on_a_toy(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for language in ("en", "de"):
+        (tmp_path / f"{decoding.TEST}.{language}").write_text(
+            "".join(f"{text}\n" for text in SOURCES), encoding="utf-8"
+        )
+    record = tmp_path / "record.json"
+    words = ["--data", str(tmp_path), "--models", "small", "--checkpoints", str(folder.parent), "--threads", "1"]
+    words += ["--engines", "ct2-float32,torch", "--workloads", "greedy,one-greedy", "--rounds", "2", "--single", "2"]
+    words += ["--output", str(record), "--write", str(tmp_path / "page.md")]
+    assert decoding.main(words) == 2
+    assert "page.md is not written, since the run is not whole" in capsys.readouterr().err
+    report = json.loads(record.read_text(encoding="utf-8"))
+    assert not report["failures"]
+    places = [(run["workload"], run["round"], run["engine"]) for run in report["runs"]]
+    assert places == [
+        (workload, number, engine)
+        for workload in ("greedy", "one-greedy")
+        for number, engine in ((1, "ct2-float32"), (1, "torch"), (2, "torch"), (2, "ct2-float32"))
+    ]
+    assert [len(run["latencies"]) for run in report["runs"] if "latencies" in run] == [2] * 4
+    assert len(report["tuning"]) == 2
+    assert set(report["models"]["small"]["lengths"]) == {"greedy", "one-greedy"}
+    assert all(load["loaded_mib"] < 200 for load in report["loads"] if load["engine"] == "ct2-float32")  # no torch
