@@ -38,8 +38,9 @@ fix: .venv/dev   ## repair style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/dev ## training speed beside the peers (DATA=folder with Multi30k; about an hour)
+bench: .venv/dev ## training and decoding speed beside the peers (DATA=folder with Multi30k; some hours)
 	$(BIN)/python benchmarks/training.py --variants shipped,malloc $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/decoding.py --train $(if $(DATA),--data $(DATA))
 
 clean:           ## remove what the other targets made
 	rm -rf .venv .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script find
 from benchmarks.decoders.adapters import ENGINES, REFERENCE, Job
 from benchmarks.decoders.child import Child, serve
 from benchmarks.decoders.figures import WORKLOADS, Workload, median_milliseconds, missing, sentences_per_second
-from benchmarks.decoders.limits import MEMORY_MIB, Shape, cpu_flags, measure_bandwidth
+from benchmarks.decoders.limits import BYTES, MEMORY_MIB, Shape, cpu_flags, measure_bandwidth
 from benchmarks.decoders.page import show, write_page
 from benchmarks.decoders.tuning import Way, batch_ways, single_ways, tune
 from benchmarks.training import (
@@ -186,9 +186,10 @@ def measure_model(bench: Bench, model: str) -> None:
         "lengths": {},
     }
     bench.report["gemm_gflops"].append(measure_gemm(bench.arguments.threads))
-    blocks = [max(1, shape.decoder_weights * size // (1 << 20)) for size in (4, 1)]
-    found = measure_bandwidth(bench.arguments.threads, [MEMORY_MIB, *blocks])
-    bench.report["bandwidth"][model] = dict(zip(("memory", "float32", "int8"), found.values(), strict=True))
+    blocks = {name: max(1, shape.decoder_weights * size // (1 << 20)) for name, size in BYTES.items()}
+    blocks["memory"] = MEMORY_MIB
+    rates = measure_bandwidth(bench.arguments.threads, list(blocks.values()))
+    bench.report["bandwidth"][model] = {name: rates[str(mib)] for name, mib in blocks.items()}
     for name in bench.arguments.workloads:
         measure_workload(bench, model, name, forms, contents)
     bench.report["gemm_gflops"].append(measure_gemm(bench.arguments.threads))
