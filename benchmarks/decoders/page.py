@@ -250,7 +250,7 @@ tokenizer; the machine is noisy: trust ratios within a round.
 
 - **Machine:** {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gib"]} GiB; {flags}.
 - **Versions:** {versions}; Python {machine["python"]}.
-- **BLEU:** `{report.get("signature", "")}`. The models are trained for an hour at most: they are real, not good.
+- **BLEU:** `{report.get("signature", "")}`. The models are trained briefly: they are real, not the best.
 - **÷ CTranslate2** is against CTranslate2 at the same precision, in the same round.
 """
 
