@@ -7,6 +7,7 @@ card.md               for people: data, scores, date, version
 log.jsonl             the course of training, a line an event
 history/              weights kept along the way, if training.history asks for them
 training/             what --resume needs; safe to delete when training is over
+native/               weights as the native engine wants them; made when it is first used, safe to delete
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from safetensors import SafetensorError
 from regard.errors import ModelError, RegardError
 from regard.settings import Settings, recorded
 
-SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, HISTORY, TRAINING = (
+SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, HISTORY, TRAINING, NATIVE = (
     "model.toml",
     "weights.safetensors",
     "tokenizer.json",
@@ -30,6 +31,7 @@ SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, HISTORY, TRAINING = (
     "log.jsonl",
     "history",
     "training",
+    "native",
 )
 
 

@@ -93,9 +93,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file."""
     try:
         with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return _dequantized(tensors), file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: damaged or unreadable ({error})") from None
+
+
+def _dequantized(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Matrices that `regard quantize` has written, as the numbers they stand for."""
+    scales = {name: tensors.pop(name + ".scale") for name in list(tensors) if name + ".scale" in tensors}
+    return {name: t.float() * scales[name][:, None] if name in scales else t for name, t in tensors.items()}
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

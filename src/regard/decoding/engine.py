@@ -5,13 +5,16 @@ PyTorch takes seconds to import, and is imported when a model is loaded that nee
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.errors import InputError
-from regard.folder import check_folder, read_settings
+from regard.folder import TOKENIZER, check_folder, read_settings
+from regard.settings import Settings
 
 if TYPE_CHECKING:
+    from regard.decoding.hypothesis import Search
     from regard.decoding.reader import Classifier, Embedder, Filler
     from regard.decoding.translator import Translator
     from regard.decoding.writer import Writer
@@ -19,37 +22,62 @@ if TYPE_CHECKING:
 E = TypeVar("E", "Translator", "Writer", "Filler", "Classifier", "Embedder")
 
 VERBS = {"Translator": "translate", "Writer": "write", "Filler": "fill", "Classifier": "classify", "Embedder": "embed"}
-"""What each engine does, which is also the task of the models it is made for."""
+"""What each kind of object does, which is also the task of the models it is made for."""
+
+ENGINES, PRECISIONS = ("auto", "native", "torch"), ("auto", "float32", "int8")
 
 
-def load(path: Path | str, device: str = "auto") -> Any:
+def load(
+    path: Path | str, device: str = "auto", *, engine: str = "auto", precision: str = "auto", threads: int | None = None
+) -> Any:
     """What the model in a folder is for: a Translator, a Writer, a Filler, a Classifier or an Embedder.
 
-    Only the folder knows which; `load_as(Translator, path)` is for programs whose types are checked.
+    Only the folder knows which; `load_as(Translator, path)` is for programs whose types are checked. `engine` is native
+    (C++ on the CPU, for translators), torch, or auto: native where it can be. `precision` of the native engine is
+    float32, int8, or auto: that of the folder. `threads` of the native engine: none is all processors.
     """
     folder = Path(path)
     check_folder(folder)
-    return _load(folder, read_settings(folder).task, device)
+    settings = read_settings(folder)
+    return _load(folder, settings, settings.task, _How(device, engine, precision, threads))
 
 
-def load_as(engine: type[E], path: Path | str, device: str = "auto") -> E:
-    """The model in a folder as this kind of engine; any encoder is an Embedder."""
-    folder, verb = Path(path), VERBS[engine.__name__]
+def load_as(
+    kind: type[E],
+    path: Path | str,
+    device: str = "auto",
+    *,
+    engine: str = "auto",
+    precision: str = "auto",
+    threads: int | None = None,
+) -> E:
+    """The model in a folder as this kind of object; any encoder is an Embedder. The rest is as in `load`."""
+    folder, verb = Path(path), VERBS[kind.__name__]
     check_folder(folder)
-    task = read_settings(folder).task
+    settings = read_settings(folder)
+    task = settings.task
     if task != verb and not (verb == "embed" and task in ("fill", "classify")):
         raise InputError(f"{path}: is a model to {task}, not to {verb}: use regard {task} {path}")
-    made: E = _load(folder, verb, device)
+    made: E = _load(folder, settings, verb, _How(device, engine, precision, threads))
     return made
 
 
-def _load(folder: Path, verb: str, device: str) -> Any:
+class _How(NamedTuple):
+    device: str
+    engine: str
+    precision: str
+    threads: int | None
+
+
+def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
+    if _native(folder, settings, how):
+        return _native_translator(folder, settings, how)
     from regard.decoding.reader import Classifier, Embedder, Filler
     from regard.decoding.reference import translator_of
     from regard.decoding.writer import Writer
     from regard.weights import choose_device, read_folder
 
-    contents = read_folder(folder, choose_device(device))
+    contents = read_folder(folder, choose_device(how.device))
     match verb:
         case "translate":
             return translator_of(contents)
@@ -61,3 +89,52 @@ def _load(folder: Path, verb: str, device: str) -> Any:
             return Classifier(contents)
         case _:
             return Embedder(contents)
+
+
+def _native(folder: Path, settings: Settings, how: _How) -> bool:
+    """Whether the native engine shall be used; what cannot be is refused."""
+    from regard.decoding.native.loading import unfit
+
+    for name, value, values in (("engine", how.engine, ENGINES), ("precision", how.precision, PRECISIONS)):
+        if value not in values:
+            raise InputError(f"{name} {value} is not known: use {', '.join(values[:-1])} or {values[-1]}")
+    reason = "it only translates" if settings.task != "translate" else unfit(settings)
+    if reason is None and how.device not in ("auto", "cpu"):
+        reason = f"it does not run on {how.device}"
+    if reason is None and how.device == "auto" and how.engine == "auto" and _accelerator():
+        reason = "PyTorch can use this machine's accelerator"
+    if how.engine == "torch":
+        reason = "PyTorch is asked for"
+    if reason and (how.engine == "native" or how.precision == "int8"):
+        asked = "the native engine" if how.engine == "native" else "int8, which only the native engine has,"
+        raise InputError(f"{folder}: {asked} cannot be used: {reason}")
+    return reason is None
+
+
+def _accelerator() -> bool:
+    """Whether there is a device that PyTorch is likely to use, without asking PyTorch, which takes seconds."""
+    return Path("/dev/nvidiactl").exists() or (platform.system() == "Darwin" and platform.machine() == "arm64")
+
+
+def _native_translator(folder: Path, settings: Settings, how: _How) -> Translator:
+    from regard.decoding.native.loading import open_packed, stored_precision
+    from regard.decoding.native.search import NativeSearch
+    from regard.decoding.translator import Translator
+    from regard.text.tokenizer import Vocabularies
+
+    def reference() -> Search:
+        from regard.decoding.reference import translator_of
+        from regard.weights import read_folder
+
+        return translator_of(read_folder(folder, "cpu")).searcher
+
+    vocabularies = Vocabularies.load(folder / TOKENIZER)
+    precision = stored_precision(folder) if how.precision == "auto" else how.precision
+    search = NativeSearch(
+        open_packed(folder, settings, precision),
+        vocabularies.target.specials,
+        longest=settings.model.max_length,
+        threads=how.threads,
+        fallback=reference,
+    )
+    return Translator(settings, vocabularies, search)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +20,18 @@ PANEL, ALIGNMENT = 16, 64
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
 
 
-def pack(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> Iterator[bytes]:
-    """The bytes of the file, part by part; `weights` are by the names of weights.safetensors."""
-    parts = list(_Parts(weights, model, decoder_only=decoder_only, int8=int8))
+def pack(
+    weights: Mapping[str, Array], model: ModelSettings, file: BinaryIO, *, decoder_only: bool, int8: bool
+) -> None:
+    """Writes the file, array by array; `weights` are by the names of weights.safetensors."""
     header = _header(weights, model, decoder_only=decoder_only, int8=int8)
-    at = size = len(MAGIC) + 8 + len(header)
-    for part in parts:
-        size = _aligned(size) + part.nbytes
-    yield MAGIC + struct.pack("<q", size) + header
-    for part in parts:
-        yield bytes(_aligned(at) - at)
-        yield part.tobytes()
-        at = _aligned(at) + part.nbytes
+    file.write(MAGIC + bytes(8) + header)
+    for part in _Parts(weights, model, decoder_only=decoder_only, int8=int8):
+        file.write(bytes(-file.tell() % ALIGNMENT))
+        file.write(part.tobytes())
+    size = file.tell()
+    file.seek(len(MAGIC))
+    file.write(struct.pack("<q", size))
 
 
 def quantize(matrix: Array) -> tuple[Array, Array]:
@@ -39,10 +39,6 @@ def quantize(matrix: Array) -> tuple[Array, Array]:
     scales = np.abs(matrix).max(1).astype(np.float32) / np.float32(127)
     scales[scales == 0] = 1
     return np.rint(matrix / scales[:, None]).clip(-127, 127).astype(np.int8), scales
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _header(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> bytes:

@@ -6,19 +6,21 @@ import ctypes
 import os
 import queue
 import random
-import tempfile
 import threading
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.hypothesis import Hypothesis, Search
 from regard.decoding.native.library import Packed, Request, Result, Told
+from regard.errors import InputError
 from regard.settings import DecodingSettings
 from regard.text.tokenizer import Specials
 
@@ -31,9 +33,19 @@ A_TEAM_EACH = 4
 class NativeSearch:
     """Searches with a packed model; safe to call from several threads."""
 
-    def __init__(self, packed: Packed, specials: Specials, *, decoder_only: bool, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        packed: Packed,
+        specials: Specials,
+        *,
+        longest: int,
+        decoder_only: bool = False,
+        threads: int | None = None,
+        fallback: Callable[[], Search] | None = None,
+    ) -> None:
         self.packed, self.specials, self.decoder_only = packed, specials, decoder_only
-        self.threads = threads or available_threads()
+        self.longest = longest  # most tokens of an output
+        self.threads, self.fallback = threads or available_threads(), fallback
 
     def search(
         self,
@@ -45,6 +57,8 @@ class NativeSearch:
         """The best hypotheses of each source, best first; `told` of a sentence's output's new token may end it."""
         if not sources:
             return []
+        if settings.repetition_penalty != 1.0:
+            return self._other().search(sources, limits, settings)
         end = [] if self.decoder_only else [self.specials.end]
         rows = [[*ids, *end] for ids in sources]
         flat = np.fromiter((i for row in rows for i in row), np.int32)
@@ -73,8 +87,24 @@ class NativeSearch:
         finally:
             stop.value = 1
 
-    def tokens(self, source: Sequence[int], limit: int, settings: DecodingSettings) -> Iterator[int]:
+    @cached_property
+    def _loaded(self) -> Search:
+        assert self.fallback is not None
+        return self.fallback()
+
+    def _other(self) -> Search:
+        """PyTorch, for what this engine cannot do."""
+        if self.fallback is None:
+            raise InputError("the native engine has no repetition penalty: use PyTorch (engine torch)")
+        warnings.warn("the native engine has no repetition penalty: PyTorch is used", stacklevel=4)
+        return self._loaded
+
+    def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
         """The tokens of one output, greedy or drawn, as they come; the end is not among them."""
+        if settings.repetition_penalty != 1.0:
+            yield from self._other().tokens(source, settings)
+            return
+        greedy = replace(settings, beam=1, alternatives=0)
         found: queue.SimpleQueue[int | BaseException | None] = queue.SimpleQueue()
         enough = threading.Event()
 
@@ -84,7 +114,7 @@ class NativeSearch:
 
         def work() -> None:
             try:
-                self.search([source], [limit], settings, told)
+                self.search([source], [self.longest], greedy, told)
                 found.put(None)
             except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
                 found.put(error)
