@@ -1,4 +1,4 @@
-"""Builds the native engine where a C++17 compiler is; without one, Regard installs all the same and decodes in PyTorch."""
+"""Builds the native engine where a C++17 compiler is; without one Regard installs too, and decodes in PyTorch."""
 
 from __future__ import annotations
 

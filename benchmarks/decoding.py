@@ -165,7 +165,7 @@ def train(model: str, arguments: argparse.Namespace) -> None:
 
 
 def measure_model(bench: Bench, model: str) -> None:
-    from regard.folder import read_folder
+    from regard.weights import read_folder
 
     folder = bench.arguments.checkpoints / model
     contents = read_folder(folder)

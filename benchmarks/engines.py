@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.decoding.reader import Embedder, Row
-from regard.decoding.reference import translator_of
+from regard.decoding.reference import translator_of, writer_of
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.interop import ctranslate2 as to_ctranslate2, onnx as to_onnx
@@ -203,7 +203,7 @@ def no_past(shape: ModelSettings) -> tuple[Array, Array]:
 def compare_writers(contents: Contents, texts: Sequence[str], first: Path, second: Path) -> bool:
     """Continuations of the first half of every line, greedy with both engines, beam search with CTranslate2."""
     assert isinstance(contents.model, Decoder)
-    writer, room = Writer(contents), contents.settings.model.max_length - CONTINUATION - 1
+    writer, room = writer_of(contents), contents.settings.model.max_length - CONTINUATION - 1
     halves = [text[: len(text) // 2 + 1] for text in texts]
     prompts = [text for text in halves if len(writer.prompt(text)) <= room]
     rows = [writer.prompt(text) for text in prompts]

@@ -15,7 +15,7 @@ FILES = sorted((SOURCE / "regard").rglob("*.py"))
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 
 LEVELS = [  # each may import those above it in this list
-    ["errors"],
+    ["errors", "int8"],
     ["options", "presets"],
     ["settings", "text"],
     ["model"],

@@ -23,9 +23,9 @@ from benchmarks.decoders.tuning import Way
 from benchmarks.plots import Bars, draw_bars
 from benchmarks.training import BenchmarkError
 
-from regard.folder import read_folder
 from regard.interop.configs import describe
 from regard.settings import load
+from regard.weights import read_folder
 from tests.interop.toys import SHAPES, SOURCES, settings_of, write_model
 
 SPEEDS = {"native-float32": 500, "ct2-float32": 400, "native-int8": 900, "ct2-int8": 450, "torch": 200, "hf": 100}

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from regard.folder import Contents
 from regard.model.transformer import EncoderDecoder
+from regard.weights import Contents
 
 TIE = 1e-3  # log-probabilities that are closer are level: rounding decides between them
 

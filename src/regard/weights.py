@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError, ModelError
 from regard.folder import TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
+from regard.int8 import SCALE
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
@@ -101,7 +102,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _dequantized(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Matrices that `regard quantize` has written, as the numbers they stand for."""
-    scales = {name: tensors.pop(name + ".scale") for name in list(tensors) if name + ".scale" in tensors}
+    scales = {name: tensors.pop(name + SCALE) for name in list(tensors) if name + SCALE in tensors}
     return {name: t.float() * scales[name][:, None] if name in scales else t for name, t in tensors.items()}
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 import regard
 from regard.decoding import translator as engine
 from regard.decoding.engine import load
-from regard.decoding.hypothesis import Hypothesis, google_penalty
+from regard.decoding.hypothesis import Enough, Hypothesis, google_penalty
 from regard.decoding.reference import TorchSearch
 from regard.decoding.search import beam_search
 from regard.decoding.step import NextToken, TranslationStep, lucky
@@ -223,9 +223,13 @@ def test_batches_keep_to_their_budget(
 
     class Watched(TorchSearch):
         def _search_batch(
-            self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
+            self,
+            sources: Sequence[Sequence[int]],
+            limits: Sequence[int],
+            settings: DecodingSettings,
+            enough: Enough | None = None,
         ) -> list[list[Hypothesis]]:
-            found = super()._search_batch(sources, limits, settings)
+            found = super()._search_batch(sources, limits, settings, enough)
             rows = settings.alternatives + 1 if settings.temperature else settings.beam
             batches.append((len(sources), len(sources) * rows * (max(map(len, sources)) + 1)))
             return found

@@ -12,15 +12,19 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 from transformers.generation.logits_process import RepetitionPenaltyLogitsProcessor
 
+from regard.decoding.reference import writer_of
 from regard.decoding.step import NextToken, WritingStep
-from regard.decoding.writer import Writer, Writing, first_stop, held_back, windows
+from regard.decoding.writer import Writing, first_stop, held_back, windows
 from regard.errors import InputError, SettingsError
+from regard.model.transformer import Decoder
 from regard.text.tokenizer import Specials
 from regard.text.vocabulary import BOS, EOS
 
 from .toys import TOKENIZER, toy
 
-WRITER = Writer(toy("write"))
+CONTENTS = toy("write")
+WRITER = writer_of(CONTENTS)
+MODEL = CONTENTS.model
 LONGEST = WRITER.settings.model.max_length
 WORDS = ["A dog", "She", "reads", "in the garden", ".", "Katze", "zoo", "日本", "🙂", "é", "  ", "\n"]
 prompts = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
@@ -40,7 +44,7 @@ def assert_close(ours: Writing, theirs: Writing) -> None:
 def plain_scores(row: list[int]) -> Tensor:
     """[V] log-probabilities of what follows, by one forward over the row."""
     with torch.no_grad():
-        return WRITER.model(torch.tensor([row]))[0, -1].log_softmax(-1)
+        return MODEL(torch.tensor([row]))[0, -1].log_softmax(-1)
 
 
 # Piece by piece and at once
@@ -142,7 +146,7 @@ def best_after(row: list[int]) -> int:
 
 
 def test_a_prompt_without_begin_has_none_unless_it_is_empty() -> None:
-    writer = Writer(toy("write"))
+    writer = writer_of(toy("write"))
     writer.vocabulary = type(TOKENIZER)(TOKENIZER.model)
     writer.vocabulary.specials = Specials(prompt=False)
     assert writer.prompt("A dog") == TOKENIZER.encode("A dog").ids
@@ -175,7 +179,7 @@ def test_the_end_ends_a_text() -> None:
     contents = toy("write", output_bias=True)
     with torch.no_grad():
         contents.model.get_parameter("logits.bias")[EOS] += 100
-    writer = Writer(contents)
+    writer = writer_of(contents)
     found = writer.write(["A dog"], temperature=0.0)[0]
     assert (found.text, found.tokens, found.finished) == ("", (), "end")
     assert found.token_log_probabilities == pytest.approx((0.0,), abs=1e-4)
@@ -197,7 +201,8 @@ def test_a_text_goes_on_past_the_positions(mode: str) -> None:
 def test_where_the_positions_end_the_older_half_is_forgotten() -> None:
     row = TOKENIZER.encode_batch(["A dog reads in the garden. She sings at the café, and it rains. " * 3])[0]
     assert len(row) > 2 * LONGEST
-    step = WritingStep(WRITER.model, [row[: LONGEST - 2]], NextToken(Specials()))
+    assert isinstance(MODEL, Decoder)
+    step = WritingStep(MODEL, [row[: LONGEST - 2]], NextToken(Specials()))
     with torch.inference_mode():
         found = [step.start()]
         rest = torch.tensor(row[LONGEST - 2 : 2 * LONGEST])
@@ -296,7 +301,7 @@ def test_the_repetition_penalty_counts_the_prompt() -> None:
     scores = plain_scores(row)
     theirs: Any = RepetitionPenaltyLogitsProcessor(5.0)
     with torch.inference_mode():
-        logits = WRITER.model(torch.tensor([row]))[:, -1]
+        logits = MODEL(torch.tensor([row]))[:, -1]
     expected = theirs(torch.tensor([row]), logits.clone())[0].log_softmax(-1)
     expected[TOKENIZER.specials.unspeakable] = -math.inf
     found = WRITER.write([prompt], temperature=0.0, max_tokens=1, repetition_penalty=5.0)[0]
@@ -351,7 +356,7 @@ def test_windows_make_no_difference_where_the_context_allows() -> None:
         for name, parameter in contents.model.named_parameters():
             if ".value." in name:
                 parameter.zero_()
-    writer = Writer(contents)
+    writer = writer_of(contents)
     text = "A dog reads in the garden. She sings at the café, and it rains. " * 3
     row = [BOS, *TOKENIZER.encode(text).ids]
     with torch.inference_mode():

@@ -12,8 +12,7 @@ from safetensors.torch import load
 
 import regard
 from regard.decoding.reader import Classifier, Embedder, Filler
-from regard.decoding.reference import translator_of
-from regard.decoding.writer import Writer
+from regard.decoding.reference import translator_of, writer_of
 from regard.errors import InputError
 from regard.explorer.requests import LIMITS, MissingError
 from regard.explorer.trace import Explorer, contents_of, look
@@ -107,7 +106,7 @@ def test_translations_are_those_of_the_translator(decode: dict[str, Any]) -> Non
 def test_continuations_are_those_of_the_writer(decode: dict[str, Any]) -> None:
     made, decode = contents("write"), {**decode, "max_tokens": 6}
     run = Explorer(made, "toy").run({"text": "The cat", "decode": decode})
-    (found,) = Writer(made).write(["The cat"], **decode)
+    (found,) = writer_of(made).write(["The cat"], **decode)
     assert run.answer["text"] == found.text
     told = [step["log_probability"] for step in run.answer["steps"] if not step["given"]]
     assert told == pytest.approx(found.token_log_probabilities, abs=1e-4)
@@ -117,7 +116,7 @@ def test_a_repetition_penalty_is_part_of_the_probabilities() -> None:
     made = contents("write")
     decode: dict[str, Any] = {"beam": 1, "repetition_penalty": 1.5, "max_tokens": 6}
     run = Explorer(made, "toy").run({"text": "The cat", "decode": decode})
-    (found,) = Writer(made).write(["The cat"], **decode)
+    (found,) = writer_of(made).write(["The cat"], **decode)
     told = [step["log_probability"] for step in run.answer["steps"] if not step["given"]]
     assert told == pytest.approx(found.token_log_probabilities, abs=1e-4)
 
@@ -294,9 +293,11 @@ def test_look_takes_engines_and_refuses_other_things() -> None:
     translator = translator_of(contents("translate"))
     run = regard.look(translator, TEXT, decode=GREEDY)
     assert run.answer["text"] == translator(TEXT, beam=1)[: len(run.answer["text"])] or not run.answer["finished"]
-    for engine in (Writer(contents("write")), Filler(contents("fill")), Classifier(contents("classify"))):
+    for task, make in (("write", writer_of), ("fill", Filler), ("classify", Classifier)):
+        made = contents(task)
+        engine = make(made)
         assert look(engine, TEXT).names()
-        assert contents_of(engine).model is engine.model
+        assert contents_of(engine).model is made.model
     with pytest.raises(InputError, match="look takes a model folder"):
         look(3, TEXT)  # type: ignore[arg-type]
     translator.searcher = object()  # type: ignore[assignment]

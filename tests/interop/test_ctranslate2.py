@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.decoding.reference import translator_of
-from regard.decoding.writer import Writer
+from regard.decoding.reference import translator_of, writer_of
 from regard.errors import InputError, ModelError
 from regard.interop import ctranslate2 as module
 from regard.interop.ctranslate2 import export_model, source_vocabulary
@@ -136,7 +135,7 @@ def test_a_vocabulary_from_elsewhere(tmp_path: Path) -> None:
 def assert_writes_the_same(folder: Path, output: Path) -> None:
     export_model(folder, output)
     contents = read_folder(folder)
-    ours, theirs = Writer(contents), ctranslate2.Generator(str(output), **PLAIN)
+    ours, theirs = writer_of(contents), ctranslate2.Generator(str(output), **PLAIN)
     assert isinstance(contents.model, Decoder)
     prompts = [ours.prompt(text) for text in SOURCES]
     logits = np.array(theirs.forward_batch(prompts))

@@ -14,6 +14,7 @@ from regard.decoding.engine import load
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import ModelError
+from regard.explorer.trace import contents_of
 from regard.folder import write_text
 from regard.interop.configs import halve_sinusoids
 from regard.interop.huggingface import export_model, import_model
@@ -133,7 +134,9 @@ def test_a_writer_writes_the_same_elsewhere(tmp_path: Path, shape: dict[str, Any
         given = tokenizer(text, return_tensors="pt")
         assert given["input_ids"][0].tolist() == writer.prompt(text)
         with torch.inference_mode():
-            torch.testing.assert_close(writer.model(given["input_ids"]), model(**given).logits, atol=2e-5, rtol=1e-5)
+            torch.testing.assert_close(
+                contents_of(writer).model(given["input_ids"]), model(**given).logits, atol=2e-5, rtol=1e-5
+            )
             (row,) = model.generate(**given, max_new_tokens=20, do_sample=False)
         (found,) = writer.write([text], temperature=0, max_tokens=20)
         new = row[given["input_ids"].shape[1] :].tolist()

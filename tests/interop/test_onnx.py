@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.decoding.reader import Embedder
-from regard.decoding.reference import translator_of
-from regard.decoding.writer import Writer
+from regard.decoding.reference import translator_of, writer_of
 from regard.errors import InputError, ModelError
 from regard.interop import graph, onnx as module
 from regard.interop.onnx import export_model
@@ -123,7 +122,7 @@ def test_a_decoder_computes_the_same(shape: dict[str, Any], tmp_path: Path) -> N
 def test_the_page_of_a_writer_writes_as_regard(foreign: bool, tmp_path: Path) -> None:
     path = tmp_path / "model"
     contents, _ = export(write_foreign(path) if foreign else write_model(path, settings_of("write")), tmp_path)
-    ours = Writer(contents)
+    ours = writer_of(contents)
     prompt = "Once upon a time"
     room = contents.settings.model.max_length - len(ours.prompt(prompt))
     (found,) = ours.write([prompt], beam=1, max_tokens=min(50, room))

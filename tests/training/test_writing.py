@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.decoding.writer import Writer
+from regard.decoding.reference import writer_of
 from regard.model.transformer import Decoder
 from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.text.vocabulary import BOS, EOS
@@ -118,7 +118,7 @@ def test_the_surprise_of_a_stream_is_that_of_a_writer(tmp_path: Path) -> None:
     model = decoder(task)
     assert len(ids) > 3 * task.length
     surprise, count = stream_surprise(task, model, task.train)
-    scored = Writer(Contents(task.settings, VOCABULARIES, model)).score(text)
+    scored = writer_of(Contents(task.settings, VOCABULARIES, model)).score(text)
     assert count == len(scored.tokens) == len(ids)
     assert surprise == pytest.approx(scored.surprise, rel=1e-5)
 

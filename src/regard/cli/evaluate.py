@@ -8,7 +8,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.flags import Verbs, add_decoding, add_direction, decoding_options, direction_options
+from regard.cli.flags import (
+    Verbs,
+    add_decoding,
+    add_direction,
+    add_engine,
+    decoding_options,
+    direction_options,
+    engine_options,
+)
 from regard.errors import InputError
 from regard.settings import DataSettings
 
@@ -47,8 +55,8 @@ def add(verbs: Verbs) -> None:
     )
     parser.add_argument("--resamples", type=int, default=1000, metavar="N", help="bootstrap samples (1000); 0: none")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
     add_direction(parser)
+    add_engine(parser)
     add_decoding(parser)
     parser.set_defaults(run=run)
 
@@ -170,7 +178,7 @@ def translate(folder: str, sources: list[str], arguments: argparse.Namespace) ->
     from regard.decoding.engine import load_as
     from regard.decoding.translator import Translator
 
-    translator = load_as(Translator, folder, arguments.device)
+    translator = load_as(Translator, folder, **engine_options(arguments))
     found = translator.translate_stream(sources, **direction_options(arguments), **decoding_options(arguments))
     console = Console(stderr=True)
     shown = track(

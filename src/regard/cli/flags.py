@@ -6,6 +6,7 @@ import argparse
 import difflib
 from typing import Any, Literal, get_args, get_origin
 
+from regard.decoding.engine import ENGINES, PRECISIONS
 from regard.errors import RegardError, SettingsError
 from regard.options import Option, options
 from regard.settings import DecodingSettings, Settings
@@ -30,6 +31,34 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("decoding", "defaults are the model's own")
     for option in options(DecodingSettings):
         _add(group, option, f"--{option.path.replace('_', '-')}", f"decoding.{option.path}")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """The flags that say what does the work."""
+    group = parser.add_argument_group("engine")
+    group.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
+    group.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="native is C++ on the CPU; auto takes it where it can",
+    )
+    group.add_argument(
+        "--precision", choices=PRECISIONS, default="auto", help="of the native engine; auto: the model's"
+    )
+    group.add_argument("--threads", type=threads, metavar="N", help="of the native engine (all processors)")
+
+
+def threads(text: str) -> int:
+    """A number of threads, as a flag gives it."""
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 1024")
+    return int(text)
+
+
+def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the flags say of the engine, as `load_as` takes it."""
+    return {name: getattr(arguments, name) for name in ("device", "engine", "precision", "threads")}
 
 
 def add_direction(parser: argparse.ArgumentParser) -> None:

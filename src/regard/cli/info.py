@@ -83,7 +83,12 @@ def describe_system() -> None:
             print(f"{name}: not installed")
     import torch
 
+    from regard.decoding.native.library import instructions, missing
+
     print(f"CPU: {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
     print(f"CUDA: {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
     print(f"MPS: {'yes' if torch.backends.mps.is_available() else 'none'}")
-    print("decoding engine: PyTorch")
+    why = missing()
+    print(
+        f"decoding engine: {f'PyTorch; the native one cannot be used: {why}' if why else f'native, {instructions()}'}"
+    )

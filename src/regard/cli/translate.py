@@ -12,7 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.cli.flags import Verbs, add_decoding, add_direction, decoding_options, direction_options
+from regard.cli.flags import (
+    Verbs,
+    add_decoding,
+    add_direction,
+    add_engine,
+    decoding_options,
+    direction_options,
+    engine_options,
+)
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,8 +42,8 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--stream", action="store_true", help="print each word as soon as it is there (greedy or drawn)"
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
     add_direction(parser)
+    add_engine(parser)
     add_decoding(parser)
     parser.set_defaults(run=run)
 
@@ -62,7 +70,7 @@ def translate(source: BinaryIO, arguments: argparse.Namespace) -> None:
     from regard.decoding.engine import load_as
     from regard.decoding.translator import Translator
 
-    translator = load_as(Translator, arguments.model, arguments.device)
+    translator = load_as(Translator, arguments.model, **engine_options(arguments))
     options, way = decoding_options(arguments), direction_options(arguments)
     chosen = translator.decoding(options)  # a bad option is refused before any text is read
     translator.direction(**way)

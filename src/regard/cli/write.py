@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_decoding, decoding_options
+from regard.cli.flags import Verbs, add_decoding, add_engine, decoding_options, engine_options
 from regard.cli.translate import open_source
 from regard.errors import InputError
 
@@ -35,7 +35,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this; may be repeated")
     parser.add_argument("--score", action="store_true", help="score PROMPT, token by token, instead of continuing it")
     parser.add_argument("--json", action="store_true", help="print a JSON object: text, tokens, log-probabilities")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
+    add_engine(parser)
     add_decoding(parser)
     parser.set_defaults(run=run)
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regard.decoding.writer import Writer
 
     prompt = arguments.prompt if arguments.prompt is not None else read_prompt()
-    writer = load_as(Writer, arguments.model, arguments.device)
+    writer = load_as(Writer, arguments.model, **engine_options(arguments))
     options = decoding_options(arguments)
     settings = writer.decoding(options)  # a bad option is refused before anything is printed
     if arguments.score:

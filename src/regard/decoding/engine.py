@@ -14,7 +14,7 @@ from regard.folder import TOKENIZER, check_folder, read_settings
 from regard.settings import Settings
 
 if TYPE_CHECKING:
-    from regard.decoding.hypothesis import Search
+    from regard.decoding.hypothesis import WritingSearch
     from regard.decoding.reader import Classifier, Embedder, Filler
     from regard.decoding.translator import Translator
     from regard.decoding.writer import Writer
@@ -33,8 +33,8 @@ def load(
     """What the model in a folder is for: a Translator, a Writer, a Filler, a Classifier or an Embedder.
 
     Only the folder knows which; `load_as(Translator, path)` is for programs whose types are checked. `engine` is native
-    (C++ on the CPU, for translators), torch, or auto: native where it can be. `precision` of the native engine is
-    float32, int8, or auto: that of the folder. `threads` of the native engine: none is all processors.
+    (C++ on the CPU, for what translates or writes), torch, or auto: native where it can be. `precision` of the native
+    engine is float32, int8, or auto: that of the folder. `threads` of the native engine: none is all processors.
     """
     folder = Path(path)
     check_folder(folder)
@@ -71,10 +71,9 @@ class _How(NamedTuple):
 
 def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
     if _native(folder, settings, how):
-        return _native_translator(folder, settings, how)
+        return _load_native(folder, settings, how)
     from regard.decoding.reader import Classifier, Embedder, Filler
-    from regard.decoding.reference import translator_of
-    from regard.decoding.writer import Writer
+    from regard.decoding.reference import translator_of, writer_of
     from regard.weights import choose_device, read_folder
 
     contents = read_folder(folder, choose_device(how.device))
@@ -82,7 +81,7 @@ def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
         case "translate":
             return translator_of(contents)
         case "write":
-            return Writer(contents)
+            return writer_of(contents)
         case "fill":
             return Filler(contents)
         case "classify":
@@ -98,7 +97,7 @@ def _native(folder: Path, settings: Settings, how: _How) -> bool:
     for name, value, values in (("engine", how.engine, ENGINES), ("precision", how.precision, PRECISIONS)):
         if value not in values:
             raise InputError(f"{name} {value} is not known: use {', '.join(values[:-1])} or {values[-1]}")
-    reason = "it only translates" if settings.task != "translate" else unfit(settings)
+    reason = unfit(settings)
     if reason is None and how.device not in ("auto", "cpu"):
         reason = f"it does not run on {how.device}"
     if reason is None and how.device == "auto" and how.engine == "auto" and _accelerator():
@@ -116,17 +115,17 @@ def _accelerator() -> bool:
     return Path("/dev/nvidiactl").exists() or (platform.system() == "Darwin" and platform.machine() == "arm64")
 
 
-def _native_translator(folder: Path, settings: Settings, how: _How) -> Translator:
+def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
     from regard.decoding.native.loading import open_packed, stored_precision
     from regard.decoding.native.search import NativeSearch
     from regard.decoding.translator import Translator
+    from regard.decoding.writer import Writer
     from regard.text.tokenizer import Vocabularies
 
-    def reference() -> Search:
-        from regard.decoding.reference import translator_of
-        from regard.weights import read_folder
-
-        return translator_of(read_folder(folder, "cpu")).searcher
+    def reference() -> WritingSearch:
+        made = _load(folder, settings, settings.task, _How("cpu", "torch", "auto", None))
+        search: WritingSearch = made.searcher
+        return search
 
     vocabularies = Vocabularies.load(folder / TOKENIZER)
     precision = stored_precision(folder) if how.precision == "auto" else how.precision
@@ -134,7 +133,10 @@ def _native_translator(folder: Path, settings: Settings, how: _How) -> Translato
         open_packed(folder, settings, precision),
         vocabularies.target.specials,
         longest=settings.model.max_length,
+        decoder_only=settings.task == "write",
         threads=how.threads,
         fallback=reference,
     )
+    if settings.task == "write":
+        return Writer(settings, vocabularies.target, search)
     return Translator(settings, vocabularies, search)

@@ -10,7 +10,7 @@ from regard.settings import DecodingSettings
 
 
 class Search(Protocol):
-    """Finds the translations of sources, ids without begin and end; it batches any number of them by itself."""
+    """Finds what follows sources, ids without begin and end; it batches any number of them by itself."""
 
     def search(
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
@@ -19,7 +19,29 @@ class Search(Protocol):
         ...
 
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
-        """Token by token, greedy or drawn, the end too: until the caller stops asking."""
+        """Token by token, greedy or drawn, the end too if there is one: until the caller stops asking."""
+        ...
+
+
+Enough = Callable[[int, Sequence[int]], bool]
+"""Asked with the number of a source and the tokens of an output so far: whether it shall end there."""
+
+
+class WritingSearch(Search, Protocol):
+    """What a writer asks for beyond that."""
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        settings: DecodingSettings,
+        enough: Enough | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The same; `enough` can end an output early, unless it is searched for with a beam."""
+        ...
+
+    def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
+        """Of each token of a text but the first, after those before it."""
         ...
 
 

@@ -1,16 +1,19 @@
-"""The search over an encoder-decoder in PyTorch: what every other engine is compared with."""
+"""The search in PyTorch: what every other engine is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 
-from regard.decoding.hypothesis import Hypothesis, length_penalty
+from regard.decoding.hypothesis import Enough, Hypothesis, length_penalty
 from regard.decoding.search import beam_search, follow, generate, highest
-from regard.decoding.step import NextToken, TranslationStep, lucky
+from regard.decoding.step import NextToken, TranslationStep, WritingStep, lucky
 from regard.decoding.translator import Translator
-from regard.model.transformer import EncoderDecoder
+from regard.decoding.writer import Writer
+from regard.model.transformer import Decoder, EncoderDecoder
 from regard.settings import DecodingSettings
 from regard.text.tokenizer import Specials
 from regard.weights import Contents
@@ -23,41 +26,65 @@ def translator_of(contents: Contents) -> Translator:
     return Translator(contents.settings, contents.vocabularies, search)
 
 
-class TorchSearch:
-    """Searches with one model, in batches of sources of similar length."""
+def writer_of(contents: Contents) -> Writer:
+    """A writer that searches with PyTorch, on the device that the model is on."""
+    assert isinstance(contents.model, Decoder)
+    search = TorchSearch(contents.model, contents.vocabularies.target.specials)
+    return Writer(contents.settings, contents.vocabularies.target, search)
 
-    def __init__(self, model: EncoderDecoder, specials: Specials) -> None:
+
+class TorchSearch:
+    """Searches with one model, an encoder-decoder or a decoder, in batches of sources of similar length."""
+
+    def __init__(self, model: EncoderDecoder | Decoder, specials: Specials) -> None:
         self.model, self.specials = model, specials
 
     def search(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        settings: DecodingSettings,
+        enough: Enough | None = None,
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens."""
         found: dict[int, list[Hypothesis]] = {}
-        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-        rows = settings.alternatives + 1 if settings.temperature else settings.beam
-        start = 0
-        while start < len(order):
-            longest = len(sources[order[start]]) + 1
-            batch = order[start : start + max(1, settings.batch_tokens // (longest * rows))]
-            start += len(batch)
-            results = self._search_batch([sources[i] for i in batch], [limits[i] for i in batch], settings)
+        for batch in self._batches(sources, limits, settings):
+            ends = partial(_ask, enough, batch) if enough else None
+            results = self._search_batch([sources[i] for i in batch], [limits[i] for i in batch], settings, ends)
             found.update(zip(batch, results, strict=True))
         return [found[i] for i in range(len(sources))]
 
+    def _batches(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
+    ) -> Iterator[list[int]]:
+        """Numbers of sources that are searched for together, the longest first; a decoder's have equal lengths."""
+        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        rows = settings.alternatives + 1 if settings.temperature else settings.beam
+        alike = isinstance(self.model, Decoder)
+        while order:
+            length = len(sources[order[0]])
+            cost = length + limits[order[0]] if alike else length + 1
+            most = max(1, settings.batch_tokens // (cost * rows))
+            batch = [i for i in order[:most] if not alike or len(sources[i]) == length]
+            yield batch
+            order = order[len(batch) :]
+
     @torch.inference_mode()
     def _search_batch(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        settings: DecodingSettings,
+        enough: Enough | None = None,
     ) -> list[list[Hypothesis]]:
         step, end = self._step(sources, settings), self.specials.end
         penalty = length_penalty(settings.penalty, settings.length_penalty)
         count = settings.alternatives + 1
-        if settings.temperature:
-            choose = lucky(sources, count, settings)
-            return follow(step, limits, end=end, penalty=penalty, choose=choose, rows=count)
-        if settings.beam == 1:
-            return follow(step, limits, end=end, penalty=penalty, choose=highest)
-        return beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, patience=settings.patience, best=count)
+        if settings.temperature == 0 and settings.beam > 1:
+            how: dict[str, Any] = {"width": settings.beam, "patience": settings.patience, "best": count}
+            return beam_search(step, limits, end=end, penalty=penalty, **how)
+        choose, rows = (lucky(sources, count, settings), count) if settings.temperature else (highest, 1)
+        return follow(step, limits, end=end, penalty=penalty, choose=choose, rows=rows, enough=enough)
 
     @torch.inference_mode()  # around each step: in a `with`, it would hold for the caller between two tokens
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
@@ -66,6 +93,23 @@ class TorchSearch:
         for (token,), _ in generate(self._step([source], settings), 1, choose):
             yield token
 
-    def _step(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> TranslationStep:
+    @torch.inference_mode()
+    def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
+        """Of each token of a text but the first, after those before it."""
+        assert isinstance(self.model, Decoder)
+        row = torch.tensor([list(tokens)], device=next(self.model.parameters()).device)
+        scores = self.model(row[:, :-1]).float()[0].log_softmax(-1)
+        values: list[float] = scores.gather(1, row[0, 1:, None]).squeeze(1).tolist()
+        return values
+
+    def _step(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> TranslationStep | WritingStep:
         after = NextToken(self.specials, settings.repetition_penalty)
-        return TranslationStep(self.model, sources, self.specials, after)
+        if isinstance(self.model, EncoderDecoder):
+            return TranslationStep(self.model, sources, self.specials, after)
+        longest = self.model.settings.max_length
+        return WritingStep(self.model, [row[-longest + 1 :] for row in sources], after)
+
+
+def _ask(enough: Enough, batch: Sequence[int], number: int, tokens: Sequence[int]) -> bool:
+    """`enough`, asked by the number of a source in its batch."""
+    return enough(batch[number], tokens)

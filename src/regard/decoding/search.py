@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, Penalty
+from regard.decoding.hypothesis import Enough, Hypothesis, Penalty
 
 
 class Step(Protocol):
@@ -177,7 +177,7 @@ def follow(
     penalty: Penalty,
     choose: Choose,
     rows: int = 1,
-    enough: Callable[[int, Sequence[int]], bool] = lambda _sentence, _tokens: False,
+    enough: Enough | None = None,
 ) -> list[list[Hypothesis]]:
     """`rows` outputs of each sentence, each token chosen as soon as it is scored: greedy, or drawn.
 
@@ -192,7 +192,7 @@ def follow(
                 total = (*old.gains, gain)
                 ended = token == end
                 growing[i] = _Partial(old.tokens if ended else (*old.tokens, token), total)
-                if ended or len(total) >= limits[i // rows] or enough(i // rows, growing[i].tokens):
+                if ended or len(total) >= limits[i // rows] or (enough and enough(i // rows, growing[i].tokens)):
                     done[i] = Hypothesis(growing[i].tokens, total, sum(total) / penalty(len(total)), finished=ended)
         if all(done):
             break

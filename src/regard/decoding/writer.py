@@ -7,17 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from regard.decoding.hypothesis import Hypothesis, length_penalty
-from regard.decoding.search import beam_search, follow, generate, highest
-from regard.decoding.step import NextToken, WritingStep, lucky
+from regard.decoding.hypothesis import Hypothesis, WritingSearch
 from regard.decoding.translator import with_options
 from regard.errors import InputError
-from regard.model.transformer import Decoder
-from regard.settings import DecodingSettings
-from regard.weights import Contents
+from regard.settings import DecodingSettings, Settings
+from regard.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -54,10 +48,8 @@ class Scored:
 class Writer:
     """Writes with one model: `writer("Once upon a time")`."""
 
-    def __init__(self, contents: Contents) -> None:
-        assert isinstance(contents.model, Decoder)
-        self.settings, self.model = contents.settings, contents.model
-        self.vocabulary = contents.vocabularies.target
+    def __init__(self, settings: Settings, vocabulary: Tokenizer, search: WritingSearch) -> None:
+        self.settings, self.vocabulary, self.searcher = settings, vocabulary, search
 
     def __call__(self, prompt: str = "", **options: Any) -> str:
         """The continuation of a text; `options` are those of `DecodingSettings`, and `stop`."""
@@ -68,33 +60,28 @@ class Writer:
         return with_options(self.settings.decoding, options)
 
     def write(self, prompts: Iterable[str], stop: Sequence[str] = (), **options: Any) -> list[Writing]:
-        """Continuations of some texts, in their order; texts of equally many tokens are written together."""
+        """Continuations of some texts, in their order."""
         settings = self.decoding(options)
         if isinstance(prompts, str):
             raise InputError("write takes several texts: for one, call the writer itself or put it in a list")
         rows = [self.prompt(text) for text in prompts]
-        groups: dict[int, list[int]] = {}
-        for number, row in enumerate(rows):
-            groups.setdefault(len(row), []).append(number)
-        found: dict[int, Writing] = {}
-        most = settings.alternatives + 1 if settings.temperature else settings.beam
-        for length, members in groups.items():
-            size = max(1, settings.batch_tokens // ((length + settings.max_tokens) * most))
-            for start in range(0, len(members), size):
-                batch = members[start : start + size]
-                written = self._write_batch([rows[i] for i in batch], stop, settings)
-                found.update(zip(batch, written, strict=True))
-        return [found[i] for i in range(len(rows))]
+        before = [self.vocabulary.decode(row) for row in rows]
+
+        def stopped(number: int, tokens: Sequence[int]) -> bool:
+            return first_stop(self._text(rows[number], tokens, before[number]), stop) is not None
+
+        limits = [settings.max_tokens] * len(rows)
+        found = self.searcher.search(rows, limits, settings, stopped if any(stop) else None)
+        return [self._joined(row, hypotheses, stop) for row, hypotheses in zip(rows, found, strict=True)]
 
     def stream(self, prompt: str = "", stop: Sequence[str] = (), **options: Any) -> Iterator[str]:
         """The continuation of one text piece by piece, as the tokens come: greedy, or drawn."""
         settings = self.decoding(options)
         row = self.prompt(prompt)
-        choose = lucky([row], 1, settings) if settings.temperature else highest
         tokens: list[int] = []
         said = 0
         before = self.vocabulary.decode(row)
-        for token in self._tokens(self._step([row], settings), choose):
+        for token in self.searcher.tokens(row, settings):
             if token == self.vocabulary.specials.end:
                 break
             tokens.append(token)
@@ -111,39 +98,10 @@ class Writer:
                 break
         yield self._text(row, tokens, before)[said:]
 
-    @torch.inference_mode()
-    def _tokens(self, step: WritingStep, choose: Any) -> Iterator[int]:
-        for (token,), _ in generate(step, 1, choose):
-            yield token
-
     def prompt(self, text: str) -> list[int]:
         """The ids that the model reads before it writes; an empty text begins with the begin alone."""
         specials, ids = self.vocabulary.specials, self.vocabulary.encode_batch([text])[0]
         return [specials.begin, *ids] if specials.prompt or not ids else ids
-
-    def _step(self, rows: Sequence[Sequence[int]], settings: DecodingSettings) -> WritingStep:
-        after = NextToken(self.vocabulary.specials, settings.repetition_penalty)
-        return WritingStep(self.model, [row[-self.settings.model.max_length + 1 :] for row in rows], after)
-
-    @torch.inference_mode()
-    def _write_batch(
-        self, rows: Sequence[Sequence[int]], stop: Sequence[str], settings: DecodingSettings
-    ) -> list[Writing]:
-        step, limits, end = self._step(rows, settings), [settings.max_tokens] * len(rows), self.vocabulary.specials.end
-        penalty, count = length_penalty(settings.penalty, settings.length_penalty), settings.alternatives + 1
-        before = [self.vocabulary.decode(row) for row in rows]
-
-        def stopped(number: int, tokens: Sequence[int]) -> bool:
-            return bool(stop) and first_stop(self._text(rows[number], tokens, before[number]), stop) is not None
-
-        if settings.temperature:
-            choose = lucky(rows, count, settings)
-            found = follow(step, limits, end=end, penalty=penalty, choose=choose, rows=count, enough=stopped)
-        elif settings.beam == 1:
-            found = follow(step, limits, end=end, penalty=penalty, choose=highest, enough=stopped)
-        else:
-            found = beam_search(step, limits, end=end, width=settings.beam, penalty=penalty, patience=settings.patience, best=count)
-        return [self._joined(row, hypotheses, stop) for row, hypotheses in zip(rows, found, strict=True)]
 
     def _joined(self, row: Sequence[int], hypotheses: Sequence[Hypothesis], stop: Sequence[str]) -> Writing:
         before = self.vocabulary.decode(row)
@@ -164,7 +122,6 @@ class Writer:
         """What the tokens add to the text before them: the space between two words belongs to the second."""
         return self.vocabulary.decode([*row, *tokens])[len(before) :]
 
-    @torch.inference_mode()
     def score(self, text: str) -> Scored:
         """How probable the text is, each token after those before it; the first is not scored where none is before it.
 
@@ -174,18 +131,10 @@ class Writer:
         row = [self.vocabulary.specials.begin, *ids] if self.vocabulary.specials.prompt else ids
         if len(row) < 2:
             raise InputError("give a text of at least two tokens to score")
-        device = next(self.model.parameters()).device
         values: list[float] = []
         for start, fresh, end in windows(len(row), self.settings.model.max_length):
-            part = torch.tensor([row[start:end]], device=device)
-            scores = self._log_probabilities(part)
-            values += scores[fresh - start - 1 :].tolist()
+            values += self.searcher.log_probabilities(row[start:end])[fresh - start - 1 :]
         return Scored(tuple(self.vocabulary.pieces(row[1:])), tuple(values), len(text))
-
-    def _log_probabilities(self, tokens: Tensor) -> Tensor:
-        """[1, T] -> [T - 1], of each token but the first."""
-        logits = self.model(tokens[:, :-1]).float()
-        return logits[0].log_softmax(-1).gather(1, tokens[0, 1:, None]).squeeze(1)
 
 
 def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:

@@ -20,6 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from regard import __version__
+from regard.decoding.native.search import NativeSearch
 from regard.decoding.reader import Reader
 from regard.decoding.reference import TorchSearch
 from regard.decoding.translator import Translator
@@ -218,13 +219,13 @@ def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
 
 def contents_of(engine: Engine) -> Contents:
     """What an engine was made from."""
-    if isinstance(engine, Translator):
-        if not isinstance(engine.searcher, TorchSearch):
-            raise InputError("this translator does not search with PyTorch, which look needs: give look its folder")
-        return Contents(engine.settings, Vocabularies(engine.source, engine.target), engine.searcher.model)
-    vocabulary = engine.vocabulary
-    assert isinstance(engine, Reader) or engine.settings.task == "write"
-    return Contents(engine.settings, Vocabularies(vocabulary, vocabulary), engine.model)
+    if isinstance(engine, Reader):
+        return Contents(engine.settings, Vocabularies(engine.vocabulary, engine.vocabulary), engine.model)
+    found = engine.searcher.reference if isinstance(engine.searcher, NativeSearch) else engine.searcher
+    if not isinstance(found, TorchSearch):
+        raise InputError("this engine has no model in PyTorch, which look needs: give look its folder")
+    pair = (engine.source, engine.target) if isinstance(engine, Translator) else (engine.vocabulary, engine.vocabulary)
+    return Contents(engine.settings, Vocabularies(*pair), found.model)
 
 
 def identify(request: Request) -> str:

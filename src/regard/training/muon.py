@@ -18,8 +18,8 @@ SIZE = 0.2
 class Muon(torch.optim.AdamW):
     """Muon for `matrices`, AdamW for the rest.
 
-    A gradient is mostly a few strong directions. Muon takes the orthogonal matrix that is nearest to the momentum in its
-    place: the weak directions, which rare examples ask for, count as much as the strong.
+    A gradient is mostly a few strong directions. Muon takes the orthogonal matrix that is nearest to the momentum in
+    its place: the weak directions, which rare examples ask for, count as much as the strong.
     """
 
     def __init__(self, matrices: Sequence[Parameter], rest: list[dict[str, Any]], **adam: Any) -> None:

@@ -16,8 +16,8 @@ from regard.training.muon import Muon
 def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
     """Adam (Kingma & Ba, 2015), or Muon for the matrices of the layers and Adam for the rest.
 
-    Weight decay, if any, is decoupled (Loshchilov & Hutter, 2019). Only matrices and tables decay: a bias, or the factor
-    of a norm, is not the smaller the better.
+    Weight decay, if any, is decoupled (Loshchilov & Hutter, 2019). Only matrices and tables decay: a bias, or the
+    factor of a norm, is not the smaller the better.
     """
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     matrices = [p for name, p in learning.items() if p.dim() == 2 and not name.endswith(TABLES)]

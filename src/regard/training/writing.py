@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.decoding.writer import Writer, windows
+from regard.decoding.reference import writer_of
+from regard.decoding.writer import windows
 from regard.model.transformer import Decoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
@@ -95,7 +96,7 @@ class Writing(Task):
         start = int(np.random.default_rng(number).integers(0, last))
         vocabulary = self.vocabularies.target
         prompt = vocabulary.decode(int(i) for i in self.dev.tokens[start : start + PROMPT])
-        text = Writer(contents)(prompt, max_tokens=SAMPLE, temperature=0.8, seed=number)
+        text = writer_of(contents)(prompt, max_tokens=SAMPLE, temperature=0.8, seed=number)
         return Assessment({"nats_per_character": surprise / self.dev.characters}, [("prompt", prompt), ("model", text)])
 
     def report(self, contents: Contents, name: str) -> list[str]:

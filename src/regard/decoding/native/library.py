@@ -1,4 +1,4 @@
-"""The compiled library, called through ctypes: it lets go of Python's lock while it works, from any number of threads."""
+"""The compiled library, called through ctypes: from any number of threads, and Python's lock is not held meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.errors import ModelError
 
@@ -22,7 +22,7 @@ _FLOATS, _DOUBLES = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_doub
 class Request(ctypes.Structure):
     """What to search for; search.h says what each means."""
 
-    _fields_: Sequence[tuple[str, Any]] = [
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("count", ctypes.c_int64),
         ("sources", ctypes.c_void_p),
         ("offsets", ctypes.c_void_p),
@@ -41,7 +41,7 @@ class Request(ctypes.Structure):
 class Result(ctypes.Structure):
     """What was found: arrays of all outputs, one after the other."""
 
-    _fields_: Sequence[tuple[str, Any]] = [
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("counts", _INTS),
         ("tokens", _INTS),
         ("token_counts", _INTS),

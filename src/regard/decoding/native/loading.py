@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from regard.decoding.native.library import Packed, missing
-from regard.decoding.native.packing import MAGIC, pack, quantize
+from regard.decoding.native.packing import MAGIC, pack
 from regard.errors import ModelError
 from regard.folder import NATIVE, WEIGHTS, write_atomically
+from regard.int8 import SCALE
 from regard.settings import Settings
-
-SCALE = ".scale"
-"""What follows the name of an int8 tensor in the name of its scales."""
 
 
 def unfit(settings: Settings) -> str | None:
@@ -59,18 +57,6 @@ def stored_precision(folder: Path) -> str:
     """int8 if `regard quantize` has made the folder, else float32."""
     with Weights(folder / WEIGHTS) as weights:
         return "int8" if any(name.endswith(SCALE) for name in weights.names) else "float32"
-
-
-def quantized(folder: Path) -> dict[str, NDArray[Any]]:
-    """The weights of a folder with every matrix in int8, beside the scales of its rows."""
-    arrays: dict[str, NDArray[Any]] = {}
-    with Weights(folder / WEIGHTS) as weights:
-        for name in weights:
-            if weights[name].ndim == 2 and not name.endswith("positions.table"):
-                arrays[name], arrays[name + SCALE] = quantize(weights[name])
-            else:
-                arrays[name] = weights[name]
-    return arrays
 
 
 class Weights(Mapping[str, "NDArray[Any]"]):

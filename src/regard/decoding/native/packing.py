@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.int8 import quantize
 from regard.settings import ModelSettings
 
 Array = NDArray[Any]
@@ -20,9 +21,7 @@ PANEL, ALIGNMENT = 16, 64
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
 
 
-def pack(
-    weights: Mapping[str, Array], model: ModelSettings, file: BinaryIO, *, decoder_only: bool, int8: bool
-) -> None:
+def pack(weights: Mapping[str, Array], model: ModelSettings, file: BinaryIO, *, decoder_only: bool, int8: bool) -> None:
     """Writes the file, array by array; `weights` are by the names of weights.safetensors."""
     header = _header(weights, model, decoder_only=decoder_only, int8=int8)
     file.write(MAGIC + bytes(8) + header)
@@ -32,13 +31,6 @@ def pack(
     size = file.tell()
     file.seek(len(MAGIC))
     file.write(struct.pack("<q", size))
-
-
-def quantize(matrix: Array) -> tuple[Array, Array]:
-    """[N, K] -> integers from -127 to 127 [N, K] and the scale of each row [N]; row = integers * scale."""
-    scales = np.abs(matrix).max(1).astype(np.float32) / np.float32(127)
-    scales[scales == 0] = 1
-    return np.rint(matrix / scales[:, None]).clip(-127, 127).astype(np.int8), scales
 
 
 def _header(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> bytes:
@@ -85,9 +77,7 @@ class _Names:
 class _Parts:
     """The arrays of the file, in its order."""
 
-    def __init__(
-        self, weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool
-    ) -> None:
+    def __init__(self, weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> None:
         self.weights, self.model, self.decoder_only, self.int8 = weights, model, decoder_only, int8
 
     def __iter__(self) -> Iterator[Array]:
@@ -155,8 +145,8 @@ class _Parts:
             yield np.pad(scales, (0, rest))
             yield integers.sum(1, dtype=np.int32)
         else:
-            panels = np.pad(matrix.astype(np.float32), ((0, rest), (0, 0))).reshape(-1, PANEL, matrix.shape[1])
-            yield np.ascontiguousarray(panels.transpose(0, 2, 1))
+            padded = np.pad(matrix.astype(np.float32), ((0, rest), (0, 0)))
+            yield np.ascontiguousarray(padded.reshape(-1, PANEL, matrix.shape[1]).transpose(0, 2, 1))
         yield np.pad(bias.astype(np.float32), (0, rows + rest - len(bias)))
 
     def _norm(self, name: str) -> Iterator[Array]:

@@ -9,6 +9,7 @@ import random
 import threading
 import warnings
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.decoding.hypothesis import Hypothesis, Search
+from regard.decoding.hypothesis import Enough, Hypothesis, WritingSearch
 from regard.decoding.native.library import Packed, Request, Result, Told
 from regard.errors import InputError
 from regard.settings import DecodingSettings
@@ -41,10 +42,10 @@ class NativeSearch:
         longest: int,
         decoder_only: bool = False,
         threads: int | None = None,
-        fallback: Callable[[], Search] | None = None,
+        fallback: Callable[[], WritingSearch] | None = None,
     ) -> None:
         self.packed, self.specials, self.decoder_only = packed, specials, decoder_only
-        self.longest = longest  # most tokens of an output
+        self.longest = longest  # positions of the model
         self.threads, self.fallback = threads or available_threads(), fallback
 
     def search(
@@ -52,15 +53,14 @@ class NativeSearch:
         sources: Sequence[Sequence[int]],
         limits: Sequence[int],
         settings: DecodingSettings,
-        told: Callable[[int, int, int], bool] | None = None,
+        enough: Enough | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, best first; `told` of a sentence's output's new token may end it."""
+        """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens."""
         if not sources:
             return []
         if settings.repetition_penalty != 1.0:
-            return self._other().search(sources, limits, settings)
-        end = [] if self.decoder_only else [self.specials.end]
-        rows = [[*ids, *end] for ids in sources]
+            return self._other().search(sources, limits, settings, enough)
+        rows = [ids[-self.longest + 1 :] if self.decoder_only else [*ids, self.specials.end] for ids in sources]
         flat = np.fromiter((i for row in rows for i in row), np.int32)
         arrays: list[NDArray[Any]] = [flat, offsets(map(len, rows)), np.array(limits, np.int32)]
         arrays += luck(sources, limits, settings) if settings.temperature else [np.zeros(0), np.zeros(1, np.int64)]
@@ -80,41 +80,46 @@ class NativeSearch:
         request.workers, request.lanes = share(len(rows), self.threads)
         request.rows_at_once = ROWS_AT_ONCE
         request.stop = ctypes.addressof(stop)
-        if told is not None:
-            request.told = Told(told)
+        if enough is not None:
+            request.told = Told(_Growing(enough))
         try:
             return self.packed.search(request, lambda found: hypotheses(found, len(rows)))
         finally:
             stop.value = 1
 
     @cached_property
-    def _loaded(self) -> Search:
-        assert self.fallback is not None
+    def reference(self) -> WritingSearch:
+        """The same model in PyTorch, loaded when it is first asked for."""
+        if self.fallback is None:
+            raise InputError("this search has no model in PyTorch beside it")
         return self.fallback()
 
-    def _other(self) -> Search:
+    def _other(self) -> WritingSearch:
         """PyTorch, for what this engine cannot do."""
-        if self.fallback is None:
-            raise InputError("the native engine has no repetition penalty: use PyTorch (engine torch)")
         warnings.warn("the native engine has no repetition penalty: PyTorch is used", stacklevel=4)
-        return self._loaded
+        return self.reference
+
+    def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
+        """Of each token of a text but the first: by PyTorch, which reads a text at once."""
+        return self.reference.log_probabilities(tokens)
 
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
         """The tokens of one output, greedy or drawn, as they come; the end is not among them."""
         if settings.repetition_penalty != 1.0:
             yield from self._other().tokens(source, settings)
             return
-        greedy = replace(settings, beam=1, alternatives=0)
+        alone = replace(settings, beam=1, alternatives=0)
+        limit = settings.max_tokens if self.decoder_only else self.longest
         found: queue.SimpleQueue[int | BaseException | None] = queue.SimpleQueue()
-        enough = threading.Event()
+        gone = threading.Event()
 
-        def told(_sentence: int, _row: int, token: int) -> bool:
-            found.put(token)
-            return enough.is_set()
+        def told(_number: int, tokens: Sequence[int]) -> bool:
+            found.put(tokens[-1])
+            return gone.is_set()
 
         def work() -> None:
             try:
-                self.search([source], [self.longest], greedy, told)
+                self.search([source], [limit], alone, told)
                 found.put(None)
             except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
                 found.put(error)
@@ -127,8 +132,21 @@ class NativeSearch:
                     raise item
                 yield item
         finally:
-            enough.set()
+            gone.set()
             thread.join()
+
+
+class _Growing:
+    """Gathers the tokens that the library tells one by one, and asks whether an output has enough."""
+
+    def __init__(self, enough: Enough) -> None:
+        self.enough = enough
+        self.tokens: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+
+    def __call__(self, sentence: int, row: int, token: int) -> bool:
+        tokens = self.tokens[sentence, row]
+        tokens.append(token)
+        return self.enough(sentence, tokens)
 
 
 def share(sentences: int, threads: int) -> tuple[int, int]:
@@ -146,9 +164,7 @@ def offsets(lengths: Any) -> NDArray[np.int64]:
     return np.fromiter(accumulate(lengths, initial=0), np.int64)
 
 
-def luck(
-    sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
-) -> list[NDArray[Any]]:
+def luck(sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings) -> list[NDArray[Any]]:
     """The random numbers of each output, the same as the reference's (`lucky` of step.py)."""
     rows = settings.alternatives + 1
     numbers: list[float] = []

@@ -1,0 +1,41 @@
+"""A copy of a model folder with its matrices in int8."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from regard.errors import ModelError
+from regard.folder import CARD, NATIVE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
+from regard.int8 import SCALE, quantize
+from regard.interop.output import whole_folder
+from regard.weights import read_tensors
+
+NOTE = "\nThe matrices of this copy are int8 (`regard quantize`); the scores above are those of the original.\n"
+
+
+def quantize_folder(folder: Path, output: Path, *, overwrite: bool = False) -> None:
+    """Writes the copy; tables of positions and vectors stay as they are."""
+    check_folder(folder)
+    read_settings(folder)
+    tensors, _ = read_tensors(folder / WEIGHTS)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, tensor in tensors.items():
+        array = tensor.float().numpy()
+        if not np.isfinite(array).all():
+            raise ModelError(f"{folder / WEIGHTS}: the tensor {name} has numbers that are not finite")
+        if array.ndim == 2 and not name.endswith("positions.table"):
+            arrays[name], arrays[name + SCALE] = quantize(array)
+        else:
+            arrays[name] = array
+    with whole_folder(output, folder, (SETTINGS, WEIGHTS, TOKENIZER, CARD, NATIVE), overwrite=overwrite) as place:
+        for name in (SETTINGS, TOKENIZER):
+            shutil.copyfile(folder / name, place / name)
+        card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
+        (place / CARD).write_text(card + NOTE, encoding="utf-8")
+        write_atomically(place / WEIGHTS, lambda path: save_file(arrays, path))
