@@ -67,11 +67,13 @@ def models(request: pytest.FixtureRequest) -> tuple[EncoderDecoder, Any]:
     return ours, theirs
 
 
-def generate(theirs: Any, beams: int, count: int, alpha: float) -> list[list[tuple[tuple[int, ...], float, bool]]]:
+def generate(
+    theirs: Any, beams: int, count: int, alpha: float, stopping: str | bool = "never"
+) -> list[list[tuple[tuple[int, ...], float, bool]]]:
     """Their `count` best outputs of each source: tokens, score and whether they ended."""
     longest = max(map(len, SOURCES)) + 1
     source = torch.tensor([[*ids, EOS, *[PAD] * (longest - len(ids) - 1)] for ids in SOURCES])
-    options: dict[str, Any] = {"early_stopping": "never", "length_penalty": alpha} if beams > 1 else {}
+    options: dict[str, Any] = {"early_stopping": stopping, "length_penalty": alpha} if beams > 1 else {}
     found = theirs.generate(
         input_ids=source,
         attention_mask=(source != PAD).long(),
@@ -105,17 +107,19 @@ def assert_same(ours: list[list[Hypothesis]], theirs: list[list[tuple[tuple[int,
         assert [h.score for h in found] == pytest.approx([score for _, score, _ in expected], abs=1e-4)
 
 
+@pytest.mark.parametrize(("patience", "stopping"), [(0.0, "never"), (1.0, True)])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize(("beams", "count"), [(2, 1), (2, 2), (4, 1), (4, 3), (5, 5)])
 def test_beam_search_equals_hugging_face(
-    models: tuple[EncoderDecoder, Any], beams: int, count: int, alpha: float
+    models: tuple[EncoderDecoder, Any], beams: int, count: int, alpha: float, patience: float, stopping: str | bool
 ) -> None:
     ours, theirs = models
     with torch.inference_mode():
         step = TranslationStep(ours, SOURCES, Specials(), NextToken(Specials()))
         limits = [LIMIT] * len(SOURCES)
-        found = beam_search(step, limits, end=EOS, width=beams, penalty=power_penalty(alpha), best=count)
-    assert_same(found, generate(theirs, beams, count, alpha))
+        how: dict[str, Any] = {"width": beams, "penalty": power_penalty(alpha), "patience": patience}
+        found = beam_search(step, limits, end=EOS, best=count, **how)
+    assert_same(found, generate(theirs, beams, count, alpha, stopping))
 
 
 def test_greedy_equals_hugging_face(models: tuple[EncoderDecoder, Any]) -> None:

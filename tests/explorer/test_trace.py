@@ -301,7 +301,7 @@ def test_look_takes_engines_and_refuses_other_things() -> None:
     with pytest.raises(InputError, match="look takes a model folder"):
         look(3, TEXT)  # type: ignore[arg-type]
     translator.searcher = object()  # type: ignore[assignment]
-    with pytest.raises(InputError, match="does not search with PyTorch"):
+    with pytest.raises(InputError, match="has no model in PyTorch"):
         look(translator, TEXT)
     with pytest.raises(KeyError, match="none of that name"):
         run["nothing"]

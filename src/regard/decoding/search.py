@@ -33,7 +33,7 @@ def beam_search(
     end: int,
     width: int,
     penalty: Penalty,
-    patience: float = 1.0,
+    patience: float = 0.0,
     best: int = 1,
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:

@@ -33,6 +33,7 @@ class Request(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("unspeakable_count", "begin", "end", "beam", "rows", "best")),
         *((name, ctypes.c_int32) for name in ("top_k", "power_penalty", "workers", "lanes", "rows_at_once")),
         *((name, ctypes.c_double) for name in ("length_penalty", "patience", "temperature", "top_p", "min_p")),
+        ("repetition_penalty", ctypes.c_double),
         ("stop", ctypes.c_void_p),
         ("told", Told),
     ]

@@ -24,7 +24,7 @@ struct Request {  // search.py has the same list
     int32_t best;   // outputs that are returned
     int32_t top_k, power_penalty;
     int32_t workers, lanes, rows_at_once;
-    double length_penalty, patience, temperature, top_p, min_p;  // temperature 0: the most probable token
+    double length_penalty, patience, temperature, top_p, min_p, repetition_penalty;  // temperature 0: the most probable token
     const int32_t* stop;                               // set while it runs: end at once
     int32_t (*told)(int32_t sentence, int32_t row, int32_t token);  // of each token that was chosen; not 0: enough
 };
@@ -160,6 +160,7 @@ private:
     long stride_ = 0;
     std::vector<Position> read_;
     std::vector<int> wanted_;  // rows of `read_` after which a token is due
+    std::vector<std::vector<int32_t>> said_;  // tokens that are there before each of these, if that makes a difference
     Buffer<float> states_;
     std::vector<std::vector<float>> buffers_;     // logits of a lane
     std::vector<std::vector<Scores>> scores_;     // of a lane, a hypothesis
@@ -261,6 +262,10 @@ private:
                                      Entries::BLOCK * model_.entry(), long(s.memory.rows.size()) * model_.entry()});
                 }
                 longest = std::max({longest, int(h.path.size()), int(s.memory.rows.size())});
+                if (request_.repetition_penalty != 1.0) {
+                    said_.resize(std::max(said_.size(), wanted_.size() + 1));
+                    list_said(s, h, said_[wanted_.size()]);
+                }
                 wanted_.push_back(int(read_.size()) - 1);
             }
         }
@@ -269,6 +274,15 @@ private:
         scores_.resize(size_t(team_.lanes));
         for (auto& rows : scores_) rows.resize(std::max(rows.size(), wanted_.size()));
         if (request_.temperature > 0) all_.resize(wanted_.size() * size_t(model_.logits.columns));
+    }
+
+    void list_said(const Sentence& s, const Hypothesis& h, std::vector<int32_t>& said) const {
+        const int64_t i = s.memory.sentence;
+        if (model_.shape.decoder_only) said.assign(request_.sources + request_.offsets[i], request_.sources + request_.offsets[i + 1]);
+        else said.assign(1, request_.begin);
+        said.insert(said.end(), h.output.tokens.begin(), h.output.tokens.end());
+        std::sort(said.begin(), said.end());
+        said.erase(std::unique(said.begin(), said.end()), said.end());
     }
 
     // A decoder that has used up its positions forgets the older half of the text and reads what is left again
@@ -298,6 +312,7 @@ private:
             for (int row = 0; row < rows; ++row) {
                 float* part = logits + row * stride;
                 Scores& s = scores[size_t(row)];
+                if (request_.repetition_penalty != 1.0) discourage(part, first, columns, said_[size_t(row)]);
                 kernels_.sum_exp(part, columns, &s.highest, &s.sum);
                 for (int i = 0; i < request_.unspeakable_count; ++i) {
                     const int column = request_.unspeakable[i] - first;
@@ -314,6 +329,15 @@ private:
                 }
             }
         });
+    }
+
+    // Makes what was said before less likely (Keskar et al., 2019)
+    void discourage(float* logits, int first, int columns, const std::vector<int32_t>& said) const {
+        const float penalty = float(request_.repetition_penalty);
+        for (auto i = std::lower_bound(said.begin(), said.end(), first); i != said.end() && *i < first + columns; ++i) {
+            float& logit = logits[*i - first];
+            logit = logit < 0 ? logit * penalty : logit / penalty;
+        }
     }
 
     // log of the sum over the vocabulary of exp(logit)

@@ -7,7 +7,6 @@ import os
 import queue
 import random
 import threading
-import warnings
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -58,8 +57,6 @@ class NativeSearch:
         """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens."""
         if not sources:
             return []
-        if settings.repetition_penalty != 1.0:
-            return self._other().search(sources, limits, settings, enough)
         rows = [ids[-self.longest + 1 :] if self.decoder_only else [*ids, self.specials.end] for ids in sources]
         flat = np.fromiter((i for row in rows for i in row), np.int32)
         arrays: list[NDArray[Any]] = [flat, offsets(map(len, rows)), np.array(limits, np.int32)]
@@ -74,7 +71,7 @@ class NativeSearch:
         request.rows = settings.alternatives + 1 if drawn else 1
         request.best = settings.alternatives + 1
         request.top_k, request.top_p, request.min_p = settings.top_k, settings.top_p, settings.min_p
-        request.temperature = settings.temperature
+        request.temperature, request.repetition_penalty = settings.temperature, settings.repetition_penalty
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
         request.patience = settings.patience
         request.workers, request.lanes = share(len(rows), self.threads)
@@ -94,20 +91,12 @@ class NativeSearch:
             raise InputError("this search has no model in PyTorch beside it")
         return self.fallback()
 
-    def _other(self) -> WritingSearch:
-        """PyTorch, for what this engine cannot do."""
-        warnings.warn("the native engine has no repetition penalty: PyTorch is used", stacklevel=4)
-        return self.reference
-
     def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
         """Of each token of a text but the first: by PyTorch, which reads a text at once."""
         return self.reference.log_probabilities(tokens)
 
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
         """The tokens of one output, greedy or drawn, as they come; the end is not among them."""
-        if settings.repetition_penalty != 1.0:
-            yield from self._other().tokens(source, settings)
-            return
         alone = replace(settings, beam=1, alternatives=0)
         limit = settings.max_tokens if self.decoder_only else self.longest
         found: queue.SimpleQueue[int | BaseException | None] = queue.SimpleQueue()
