@@ -255,6 +255,10 @@ class DecodingSettings(Section):
         at_least(0),
     ] = 1.0
     alternatives: Annotated[int, "further translations given beside the best", at_least(0)] = 0
+    alignment: Annotated[
+        bool,
+        "tell how much each token looked at each of the source: cross-attention of the last layer, mean of its heads",
+    ] = False
     temperature: Annotated[
         float, "0: search for the most probable; above: draw, the higher the wilder", at_least(0)
     ] = 0.0

@@ -53,6 +53,7 @@ class Hypothesis:
     log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
     score: float  # what hypotheses are ranked by
     finished: bool  # false where the length limit cut it off
+    alignment: tuple[tuple[float, ...], ...] = ()  # if asked for, a row for each log-probability: see DecodingSettings
 
     @property
     def log_probability(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from regard.decoding.search import beam_search, follow, generate, highest
 from regard.decoding.step import NextToken, TranslationStep, WritingStep, lucky
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
+from regard.model.observe import observe
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.settings import DecodingSettings
 from regard.text.tokenizer import Specials
@@ -52,6 +54,8 @@ class TorchSearch:
             ends = partial(_ask, enough, batch) if enough else None
             results = self._search_batch([sources[i] for i in batch], [limits[i] for i in batch], settings, ends)
             found.update(zip(batch, results, strict=True))
+        if settings.alignment and isinstance(self.model, EncoderDecoder):
+            return [[self._aligned(self.model, ids, h) for h in found[i]] for i, ids in enumerate(sources)]
         return [found[i] for i in range(len(sources))]
 
     def _batches(
@@ -101,6 +105,18 @@ class TorchSearch:
         scores = self.model(row[:, :-1]).float()[0].log_softmax(-1)
         values: list[float] = scores.gather(1, row[0, 1:, None]).squeeze(1).tolist()
         return values
+
+    @torch.inference_mode()
+    def _aligned(self, model: EncoderDecoder, source: Sequence[int], found: Hypothesis) -> Hypothesis:
+        """A hypothesis with what each of its tokens, and its end, has looked at: it is read once more."""
+        device = next(model.parameters()).device
+        before = [self.specials.begin, *found.tokens][: len(found.log_probabilities)]
+        with observe(model) as trace:
+            model.states(
+                torch.tensor([[*source, self.specials.end]], device=device), torch.tensor([before], device=device), None
+            )
+        weights = trace[f"decoder.layers.{model.settings.decoder_layers - 1}.cross_attention.weights"].tensor
+        return replace(found, alignment=tuple(map(tuple, weights[0].mean(0).tolist())))
 
     def _step(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> TranslationStep | WritingStep:
         after = NextToken(self.specials, settings.repetition_penalty)

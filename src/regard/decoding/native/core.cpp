@@ -31,6 +31,7 @@ const char* wrong(const Model& model, const Request& r) {
     const int vocabulary = s.decoder_only ? s.target_vocabulary : s.source_vocabulary;
     if (r.count < 0 || r.beam < 0 || r.rows < 1 || r.best < 1 || r.lanes < 1 || r.workers < 1) return "a number is negative or zero";
     if (r.begin < 0 || r.begin >= s.target_vocabulary) return "the begin is not in the vocabulary";
+    if (r.alignment && s.decoder_only) return "a decoder has no source to look at";
     for (int64_t i = 0; i < r.count; ++i) {
         const int64_t length = r.offsets[i + 1] - r.offsets[i];
         if (length < 1 || length > s.max_length) return "a source is empty or longer than the model's positions";
@@ -52,8 +53,9 @@ struct Result {  // search.py has the same list; the arrays are those of all out
     const int32_t* gain_counts;
     const double* scores;
     const int32_t* finished;
+    const float* looks;
     std::vector<int32_t> counts_, tokens_, token_counts_, gain_counts_, finished_;
-    std::vector<float> gains_;
+    std::vector<float> gains_, looks_;
     std::vector<double> scores_;
 
     explicit Result(const std::vector<std::vector<regard::Output>>& outputs) {
@@ -62,6 +64,7 @@ struct Result {  // search.py has the same list; the arrays are those of all out
             for (const regard::Output& o : found) {
                 tokens_.insert(tokens_.end(), o.tokens.begin(), o.tokens.end());
                 gains_.insert(gains_.end(), o.gains.begin(), o.gains.end());
+                looks_.insert(looks_.end(), o.looks.begin(), o.looks.end());
                 token_counts_.push_back(int32_t(o.tokens.size()));
                 gain_counts_.push_back(int32_t(o.gains.size()));
                 scores_.push_back(o.score);
@@ -69,7 +72,7 @@ struct Result {  // search.py has the same list; the arrays are those of all out
             }
         }
         counts = counts_.data(), tokens = tokens_.data(), token_counts = token_counts_.data(), gains = gains_.data();
-        gain_counts = gain_counts_.data(), scores = scores_.data(), finished = finished_.data();
+        gain_counts = gain_counts_.data(), scores = scores_.data(), finished = finished_.data(), looks = looks_.data();
     }
 };
 

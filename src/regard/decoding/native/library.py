@@ -31,7 +31,10 @@ class Request(ctypes.Structure):
         ("luck_offsets", ctypes.c_void_p),
         ("unspeakable", ctypes.c_void_p),
         *((name, ctypes.c_int32) for name in ("unspeakable_count", "begin", "end", "beam", "rows", "best")),
-        *((name, ctypes.c_int32) for name in ("top_k", "power_penalty", "workers", "lanes", "rows_at_once")),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("top_k", "power_penalty", "alignment", "workers", "lanes", "rows_at_once")
+        ),
         *((name, ctypes.c_double) for name in ("length_penalty", "patience", "temperature", "top_p", "min_p")),
         ("repetition_penalty", ctypes.c_double),
         ("stop", ctypes.c_void_p),
@@ -50,6 +53,7 @@ class Result(ctypes.Structure):
         ("gain_counts", _INTS),
         ("scores", _DOUBLES),
         ("finished", _INTS),
+        ("looks", _FLOATS),
     ]
 
 

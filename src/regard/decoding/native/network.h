@@ -110,8 +110,9 @@ public:
         linear(lane, model.memory, normalized(lane, rows, model.encoder_norm), width_, rows, out, stride, false);
     }
 
-    // Reads these positions of texts in the making -> their last states
-    const float* decode(int lane, const std::vector<Position>& read) {
+    // Reads these positions of texts in the making -> their last states; `looks`, if there is, gets what each of their
+    // heads looks at in the source in the last layer, [rows][heads][stride]
+    const float* decode(int lane, const std::vector<Position>& read, float* looks, long stride) {
         const int rows = int(read.size());
         const Shape& s = model.shape;
         for_rows(lane, rows, [&](long row) {
@@ -136,6 +137,7 @@ public:
                     for_heads(lane, rows, [&](long row, int head, float* weights) {
                         const Position& p = read[size_t(row)];
                         attend(wide_rows_.data() + row * wide_, row, head, p.memory, p.memory_count, number * p.memory_step, weights);
+                        if (looks && &layer == &model.decoder.back()) std::copy_n(weights, p.memory_count, looks + (row * s.heads + head) * stride);
                     });
                 });
             feed_forward(lane, rows, layer);

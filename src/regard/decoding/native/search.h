@@ -22,7 +22,7 @@ struct Request {  // search.py has the same list
     int32_t beam;   // hypotheses kept at each step; 0: none, each token is chosen as soon as it is scored
     int32_t rows;   // outputs of a sentence, where there is no beam
     int32_t best;   // outputs that are returned
-    int32_t top_k, power_penalty;
+    int32_t top_k, power_penalty, alignment;
     int32_t workers, lanes, rows_at_once;
     double length_penalty, patience, temperature, top_p, min_p, repetition_penalty;  // temperature 0: the most probable token
     const int32_t* stop;                               // set while it runs: end at once
@@ -32,6 +32,7 @@ struct Request {  // search.py has the same list
 struct Output {
     std::vector<int32_t> tokens;
     std::vector<float> gains;  // log-probabilities, of the tokens and of the end if it was reached
+    std::vector<float> looks;  // [gains][source]: how much each looks at each position of the source, if that is asked for
     double total = 0.0, score = 0.0;
     bool finished = false;
 };
@@ -128,7 +129,7 @@ public:
                 continue;
             }
             if (read_.empty()) return;
-            const float* states = network_.decode(lane, read_);
+            const float* states = network_.decode(lane, read_, request_.alignment ? looks_.data() : nullptr, looks_stride_);
             by_one(lane, [&] { gather(states); });
             if (job_.stopped()) return;
             guard([&] { score(lane); });
@@ -161,7 +162,8 @@ private:
     std::vector<Position> read_;
     std::vector<int> wanted_;  // rows of `read_` after which a token is due
     std::vector<std::vector<int32_t>> said_;  // tokens that are there before each of these, if that makes a difference
-    Buffer<float> states_;
+    Buffer<float> states_, looks_;
+    long looks_stride_ = 0;
     std::vector<std::vector<float>> buffers_;     // logits of a lane
     std::vector<std::vector<Scores>> scores_;     // of a lane, a hypothesis
     std::vector<float> all_;                      // logits of all tokens, where they are drawn
@@ -271,6 +273,8 @@ private:
         }
         network_.reserve(int(read_.size()), longest);
         states_.get(wanted_.size() * size_t(network_.width()));
+        looks_stride_ = longest;
+        if (request_.alignment) looks_.get(read_.size() * size_t(model_.shape.heads * longest));
         scores_.resize(size_t(team_.lanes));
         for (auto& rows : scores_) rows.resize(std::max(rows.size(), wanted_.size()));
         if (request_.temperature > 0) all_.resize(wanted_.size() * size_t(model_.logits.columns));
@@ -353,6 +357,7 @@ private:
     }
 
     void advance(Sentence& s) {
+        if (request_.alignment) look(s);
         if (request_.beam) widen(s);
         else follow(s);
         if (!s.alive.empty()) return;
@@ -360,6 +365,19 @@ private:
         if (s.found.size() > size_t(request_.best)) s.found.resize(size_t(request_.best));
         job_.outputs[size_t(s.memory.sentence)] = std::move(s.found);
         s.memory.sentence = -1;
+    }
+
+    // Adds where the last position of each hypothesis has looked, the mean of its heads
+    void look(Sentence& s) {
+        const size_t heads = size_t(model_.shape.heads), length = s.memory.rows.size();
+        for (size_t i = 0; i < s.alive.size(); ++i) {
+            const float* from = looks_.data() + size_t(wanted_[size_t(s.first_row) + i]) * heads * size_t(looks_stride_);
+            for (size_t place = 0; place < length; ++place) {
+                float sum = 0.0f;
+                for (size_t head = 0; head < heads; ++head) sum += from[head * size_t(looks_stride_) + place];
+                s.alive[i].output.looks.push_back(sum / float(heads));
+            }
+        }
     }
 
     static Hypothesis extended(Hypothesis next, int32_t token, float gain) {

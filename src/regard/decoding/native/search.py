@@ -10,9 +10,10 @@ import threading
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -73,16 +74,17 @@ class NativeSearch:
         request.top_k, request.top_p, request.min_p = settings.top_k, settings.top_p, settings.min_p
         request.temperature, request.repetition_penalty = settings.temperature, settings.repetition_penalty
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
-        request.patience = settings.patience
+        request.patience, request.alignment = settings.patience, settings.alignment
         request.workers, request.lanes = share(len(rows), self.threads)
         request.rows_at_once = ROWS_AT_ONCE
         request.stop = ctypes.addressof(stop)
         if enough is not None:
             request.told = Told(_Growing(enough))
-        try:
-            return self.packed.search(request, lambda found: hypotheses(found, len(rows)))
-        finally:
-            stop.value = 1
+        widths = [len(row) if settings.alignment else 0 for row in rows]
+        found: list[list[Hypothesis]] = interruptible(
+            lambda: self.packed.search(request, lambda result: hypotheses(result, widths)), stop
+        )
+        return found
 
     @cached_property
     def reference(self) -> WritingSearch:
@@ -138,6 +140,19 @@ class _Growing:
         return self.enough(sentence, tokens)
 
 
+def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
+    """Does some work of the library's; Ctrl-C, which Python hears in its main thread alone, ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(work)
+        try:
+            return running.result()
+        except BaseException:
+            stop.value = 1
+            raise
+
+
 def share(sentences: int, threads: int) -> tuple[int, int]:
     """Workers, each with sentences of its own, and the threads of each."""
     return (threads, 1) if sentences >= A_TEAM_EACH * threads else (1, threads)
@@ -164,22 +179,24 @@ def luck(sources: Sequence[Sequence[int]], limits: Sequence[int], settings: Deco
     return [np.array(numbers), offsets(rows * limit for limit in limits)]
 
 
-def hypotheses(found: Result, sentences: int) -> list[list[Hypothesis]]:
-    """The arrays of the library as objects."""
-    counts = found.counts[:sentences]
+def hypotheses(found: Result, widths: Sequence[int]) -> list[list[Hypothesis]]:
+    """The arrays of the library as objects; `widths` are those of a row of each sentence's alignment."""
+    counts = found.counts[: len(widths)]
     outputs = sum(counts)
     token_counts, gain_counts = found.token_counts[:outputs], found.gain_counts[:outputs]
     scores, finished = found.scores[:outputs], found.finished[:outputs]
-    tokens, gains = found.tokens[: sum(token_counts)], found.gains[: sum(gain_counts)]
-    results: list[list[Hypothesis]] = []
-    output = token = gain = 0
-    for count in counts:
-        results.append([])
-        for _ in range(count):
-            ends = token + token_counts[output], gain + gain_counts[output]
-            each = Hypothesis(
-                tuple(tokens[token : ends[0]]), tuple(gains[gain : ends[1]]), scores[output], bool(finished[output])
-            )
-            results[-1].append(each)
-            (token, gain), output = ends, output + 1
-    return results
+    tokens, gains = iter(found.tokens[: sum(token_counts)]), iter(found.gains[: sum(gain_counts)])
+    wide = [width for width, count in zip(widths, counts, strict=True) for _ in range(count)]
+    looks = iter(found.looks[: sum(n * width for n, width in zip(gain_counts, wide, strict=True))])
+    made = [
+        Hypothesis(
+            tuple(islice(tokens, token_counts[i])),
+            tuple(islice(gains, gain_counts[i])),
+            scores[i],
+            bool(finished[i]),
+            tuple(tuple(islice(looks, wide[i])) for _ in range(gain_counts[i])) if wide[i] else (),
+        )
+        for i in range(outputs)
+    ]
+    each = iter(made)
+    return [list(islice(each, count)) for count in counts]
