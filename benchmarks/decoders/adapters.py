@@ -95,7 +95,8 @@ class Regard(Base):
         from regard.decoding.translator import Translator
 
         load_as: Any = engine.load_as
-        how = {"engine": "native", "precision": self.precision, "threads": self.job.threads} if self.native else {}
+        native = {"engine": "native", "precision": self.precision, "threads": self.job.threads}
+        how = native if self.native else {"engine": "torch"}
         self.translator = load_as(Translator, self.job.folder, device="cpu", **how)
         search = self.translator.search
 

@@ -166,10 +166,7 @@ class TrainingSettings(Section):
     steps: Annotated[int, "most updates of the weights", at_least(1)] = 20_000
     batch_tokens: Annotated[int, "target tokens of a batch, padding included", at_least(1)] = 4096
     accumulate: Annotated[int, "batches whose gradients are summed for one update", at_least(1)] = 1
-    optimizer: Annotated[
-        Literal["adam", "muon"],
-        "Adam, or Muon (Jordan et al., 2024) for the matrices of the layers, which learns more from an update and costs a little more",
-    ] = "adam"
+    optimizer: Annotated[Literal["adam", "muon"], "Adam, or Muon for matrices (Jordan et al., 2024)"] = "adam"
     learning_rate: Annotated[float, "highest learning rate", at_least(0)] = 1e-3
     schedule: Annotated[
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],
@@ -255,10 +252,7 @@ class DecodingSettings(Section):
         at_least(0),
     ] = 1.0
     alternatives: Annotated[int, "further translations given beside the best", at_least(0)] = 0
-    alignment: Annotated[
-        bool,
-        "tell how much each token looked at each of the source: cross-attention of the last layer, mean of its heads",
-    ] = False
+    alignment: Annotated[bool, "tell what each token looked at in the source, by the last layer"] = False
     temperature: Annotated[
         float, "0: search for the most probable; above: draw, the higher the wilder", at_least(0)
     ] = 0.0

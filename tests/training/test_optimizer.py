@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from regard.settings import TrainingSettings
+from regard.training.muon import Muon, orthogonalize
 from regard.training.optimizer import build_optimizer, learning_rate
 
 
@@ -65,3 +66,55 @@ def test_matrices_decay_and_vectors_do_not() -> None:
     optimizer.step()
     torch.testing.assert_close(module.weight.detach(), before[0] * (1 - 0.1 * 0.5))
     torch.testing.assert_close(module.bias.detach(), before[1])
+
+
+def test_orthogonalize_leaves_directions_and_evens_their_lengths() -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(3, 24, 40)
+    for given in (matrices, matrices.mT):
+        found = orthogonalize(given)
+        left, _, right = torch.linalg.svd(given, full_matrices=False)
+        strengths = left.mT @ found @ right.mT  # diagonal where the directions are the same
+        diagonal = strengths.diagonal(dim1=-2, dim2=-1)
+        assert 0.5 < diagonal.min() < diagonal.max() < 1.3
+        assert (strengths - torch.diag_embed(diagonal)).abs().max() < 1e-3
+    assert orthogonalize(torch.zeros(1, 3, 3)).isfinite().all()
+
+
+def test_muon_moves_matrices_and_adam_the_rest() -> None:
+    torch.manual_seed(0)
+    module = nn.Module()
+    module.inner, module.tokens = nn.Linear(6, 4), nn.Embedding(5, 4)
+    optimizer = build_optimizer(module, TrainingSettings(optimizer="muon", weight_decay=0.5))
+    adam = build_optimizer(module, TrainingSettings())
+    assert isinstance(optimizer, Muon)
+    assert not isinstance(adam, Muon)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    gradients = {name: torch.randn_like(p) for name, p in module.named_parameters()}
+    for name, p in module.named_parameters():
+        p.grad = gradients[name].clone()
+    optimizer.step()
+    # the first momentum is a twentieth of the gradient, and the step ahead a mean of both: the direction is the same
+    direction = orthogonalize(gradients["inner.weight"][None])[0]
+    expected = before["inner.weight"] * (1 - 0.1 * 0.5) - 0.1 * 0.2 * 6**0.5 * direction
+    torch.testing.assert_close(module.inner.weight.detach(), expected)
+    signs = before["tokens.weight"] * (1 - 0.1 * 0.5) - 0.1 * gradients["tokens.weight"].sign()  # Adam's first step
+    torch.testing.assert_close(module.tokens.weight.detach(), signs, atol=1e-5, rtol=1e-5)
+
+
+def test_muons_momentum_remembers() -> None:
+    """A second step with no gradient goes on in the direction of the first."""
+    torch.manual_seed(0)
+    module = nn.Linear(6, 4, bias=False)
+    optimizer = build_optimizer(module, TrainingSettings(optimizer="muon"))
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    moves = []
+    for gradient in (torch.randn(4, 6), torch.zeros(4, 6)):
+        before = module.weight.detach().clone()
+        module.weight.grad = gradient.clone()
+        optimizer.step()
+        moves.append(module.weight.detach() - before)
+    torch.testing.assert_close(moves[0], moves[1], atol=1e-4, rtol=1e-3)

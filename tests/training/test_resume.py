@@ -15,7 +15,14 @@ import pytest
 from .corpora import SMALL, write_reversals
 
 pytestmark = pytest.mark.slow
-GIVEN = {**SMALL, "training.threads": 2, "training.ema": 0.9, "training.r_drop": 1.0, "training.subword_sampling": 0.1}
+GIVEN = {
+    **SMALL,
+    "training.threads": 2,
+    "training.ema": 0.9,
+    "training.r_drop": 1.0,
+    "training.subword_sampling": 0.1,
+    "training.optimizer": "muon",
+}
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["regard.training.trainer"])  # torch is loaded once, not for every victim
 
