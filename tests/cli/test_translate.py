@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,9 +16,10 @@ from typing import Any
 import pytest
 
 from regard.cli import main
+from regard.cli.meter import describe
 from regard.cli.translate import read_lines
 from regard.decoding.engine import load_as
-from regard.decoding.translator import Translator
+from regard.decoding.translator import WINDOW, Translator
 
 from .running import call, process, with_settings
 
@@ -175,6 +178,116 @@ def test_who_types_gets_each_answer_at_once(
     monkeypatch.setattr(sys, "stdin", Terminal())
     assert main(["translate", model]) == 0
     assert [answer.count("\n") for answer in answers] == [1, 1]
+
+
+def test_what_came_before_a_bad_line_is_written(
+    capsys: pytest.CaptureFixture[str], model: str, expected: list[str], tmp_path: Path
+) -> None:
+    bad = TEXT + b"caf\xe9\n" + TEXT
+    done = call(capsys, "translate", model, stdin=bad)
+    assert (done.code, done.out) == (2, "".join(line + "\n" for line in expected))
+    assert done.err.startswith("regard: standard input:6: not UTF-8 (")
+    output = tmp_path / "out.txt"
+    assert call(capsys, "translate", model, "-o", str(output), stdin=bad) == (2, "", done.err)
+    assert not output.exists()
+
+
+def test_an_interrupt_ends_it_though_a_thread_waits_for_input(model: str) -> None:
+    command = [sys.executable, "-m", "regard", "translate", model, "--beam", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdin.write(b"a dog sees me 5.\n" * WINDOW)
+        running.stdin.flush()
+        assert running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+        assert running.stderr.read() == b""
+
+
+class Screen(io.StringIO):
+    """A terminal, as far as anybody asks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def watch(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    """Standard error from now on."""
+    screen = Screen()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "stderr", screen)
+    return screen
+
+
+@pytest.mark.parametrize("source", ["file", "pipe"])
+def test_who_watches_sees_a_bar(
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    tmp_path: Path,
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+) -> None:
+    screen = watch(monkeypatch)
+    (tmp_path / "in.txt").write_bytes(TEXT)
+    arguments = [str(tmp_path / "in.txt")] if source == "file" else []
+    done = call(capsys, "translate", model, *arguments, stdin=TEXT if source == "pipe" else b"")
+    assert (done.code, done.out) == (0, "".join(line + "\n" for line in expected))
+    shown = screen.getvalue()
+    assert "translating" in shown
+    assert re.search(r"5 sentences, [\d,.]+/s", shown)
+    assert ("0 s left" in shown) == (source == "file")
+    assert "\x1b[2K" in shown.splitlines()[-1]  # nothing of it stays
+
+
+def test_a_bar_goes_away_before_an_error_is_told(
+    capsys: pytest.CaptureFixture[str], model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = watch(monkeypatch)
+    assert call(capsys, "translate", model, stdin=b"a dog\n\xff\n").code == 2
+    shown = screen.getvalue()
+    assert shown.endswith("convert it with iconv\n")
+    assert "\x1b[?25h" in shown  # the cursor is back
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"], ["--stream"], ["-o"]], ids=["plain", "json", "stream", "output"])
+def test_on_the_terminal_itself_there_is_none(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    screen = watch(monkeypatch)
+    monkeypatch.setattr(sys, "stdout", Screen())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT), encoding="utf-8"))
+    into = flags == ["-o"]
+    assert main(["translate", model, *flags, *([str(tmp_path / "out.txt")] if into else [])]) == 0
+    assert ("translating" in screen.getvalue()) == into
+
+
+def test_where_nobody_watches_rich_is_not_imported(model: str) -> None:
+    program = (
+        "import sys; from regard.cli import main; main(['translate', sys.argv[1]]); sys.exit('rich' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, model], input=TEXT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ((0, 0.0, 0.0), "0 sentences"),
+        ((1200, 10.0, 0.0), "1,200 sentences, 120.0/s"),
+        ((1200, 10.0, 0.25), "1,200 sentences, 120.0/s, 30 s left"),
+        ((1200, 10.0, 0.25, 12.0), "1,200 sentences, 120.0/s, 18 s left"),
+        ((1200, 10.0, 0.25, 50.0), "1,200 sentences, 120.0/s, 0 s left"),
+        ((2_000_000, 4000.0, 0.5), "2,000,000 sentences, 500.0/s, 1 h 6 min left"),
+    ],
+)
+def test_what_a_bar_says(state: tuple[Any, ...], told: str) -> None:
+    assert describe(*state) == told
 
 
 def test_a_reader_that_goes_away_is_no_error(model: str) -> None:

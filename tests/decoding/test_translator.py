@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import unicodedata
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -209,8 +211,9 @@ def test_the_order_of_the_inputs_is_kept_across_windows(
     expected = translator.translate(texts, **MODES[mode])
     assert len({t.text for t in expected}) > 20
     monkeypatch.setattr(engine, "WINDOW", 4)
-    for ours, theirs in zip(translator.translate(texts, **MODES[mode]), expected, strict=True):
-        assert_close(ours, theirs)
+    for found in (translator.translate(texts, **MODES[mode]), translator.translate_stream(texts, **MODES[mode])):
+        for ours, theirs in zip(found, expected, strict=True):
+            assert_close(ours, theirs)
 
 
 @modes
@@ -486,8 +489,12 @@ def test_the_caller_of_a_stream_may_learn_between_two_pieces(translator: Transla
     assert next(stream)
 
 
+# Many texts, as a stream
+
+
 def test_a_stream_of_texts_is_lazy(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = 0
+    """One window is used, one is searched, one is read."""
+    taken, threads = 0, threading.active_count()
 
     def texts() -> Iterator[str]:
         nonlocal taken
@@ -500,7 +507,89 @@ def test_a_stream_of_texts_is_lazy(translator: Translator, monkeypatch: pytest.M
     assert taken == 0
     for number in range(1, 13):
         next(found)
-        assert number <= taken <= -(-number // 5) * 5 + 1
+        assert number <= taken <= (-(-number // 5) + 2) * 5
+    assert threading.active_count() == threads + 2
+    found.close()
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("texts", [["A dog.", "She sings.", "x" * 3000, "A dog."], ["A dog.", "She sings.", "\ud800"]])
+@pytest.mark.parametrize("window", [1, 2, 3, 100])
+def test_what_came_before_a_bad_text_is_not_lost(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, texts: list[str], window: int
+) -> None:
+    monkeypatch.setattr(engine, "WINDOW", window)
+    found = translator.translate_stream(iter(texts), beam=1)
+    assert [next(found).text, next(found).text] == [translator(text, beam=1) for text in texts[:2]]
+    with pytest.raises(InputError, match=r"^text 3: ") as caught:
+        next(found)
+    with pytest.raises(InputError) as again:
+        translator.translate(texts, beam=1)
+    assert str(again.value) == str(caught.value)
+
+
+def test_nothing_is_translated_where_a_text_of_a_list_is_bad(parrot: Translator, heard: Parrot) -> None:
+    heard.heard = []
+    with pytest.raises(InputError, match="text 2"):
+        parrot.translate(["A dog.", "x" * 3000])
+    assert heard.heard == []
+
+
+def test_an_error_of_the_texts_or_of_the_search_reaches_the_caller(
+    parrot: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def texts() -> Iterator[str]:
+        yield from ["A dog.", "She sings."]
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(engine, "WINDOW", 1)
+    threads, found = threading.active_count(), parrot.translate_stream(texts())
+    assert [next(found).text, next(found).text] == ["A dog.", "She sings."]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(found)
+    monkeypatch.setattr(parrot.searcher, "search", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        next(parrot.translate_stream(["A dog."] * 10))
+    assert threading.active_count() == threads
+
+
+def test_a_search_that_nobody_waits_for_ends(
+    translator: Translator, model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch notices it between two tokens."""
+    threads, begun, searched = threading.active_count(), threading.Event(), translator.searcher.search
+
+    def search(sources: Sequence[Sequence[int]], limits: Sequence[int], chosen: DecodingSettings) -> object:
+        if not begun.is_set():
+            begun.set()
+            return searched(sources, limits, chosen)
+        step = TranslationStep(model, sources, Specials(), NextToken(Specials()))
+        while True:
+            step.start()
+
+    monkeypatch.setattr(engine, "WINDOW", 1)
+    monkeypatch.setattr(translator.searcher, "search", search)
+    found = translator.translate_stream(["A dog."] * 3)
+    assert next(found).text
+    found.close()
+    assert threading.active_count() == threads
+
+
+def test_memory_does_not_grow_with_the_number_of_texts(parrot: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Hypothesis]] = []
+
+    def search(sources: Sequence[Sequence[int]], *_: object) -> list[list[Hypothesis]]:
+        found = [[Hypothesis(tuple(ids), (0.0,), 0.0, True)] for ids in sources]
+        made.extend(weakref.ref(hypothesis) for (hypothesis,) in found)
+        return found
+
+    monkeypatch.setattr(engine, "WINDOW", 10)
+    monkeypatch.setattr(parrot.searcher, "search", search)
+    most = 0
+    for _ in parrot.translate_stream("A dog." for _ in range(300)):
+        most = max(most, sum(each() is not None for each in made))
+    assert len(made) == 300
+    assert most <= 20  # a window that is used and one that waits to be
 
 
 # Lines and long texts

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import io
 import json
+import os
+import stat
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -24,7 +28,7 @@ from regard.cli.flags import (
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translation
+    from regard.decoding.translator import Translation, Translator
 
 
 def add(verbs: Verbs) -> None:
@@ -51,54 +55,88 @@ def add(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.stream and (arguments.json or arguments.scores or arguments.output):
         raise InputError("--stream prints plain text as it comes: it cannot be combined with --json, --scores or -o")
-    with open_source(arguments.file) as source:
-        translate(source, arguments)
-    return 0
-
-
-def open_source(name: str | None) -> AbstractContextManager[BinaryIO]:
-    if name is None or name == "-":
-        return nullcontext(sys.stdin.buffer)
-    try:
-        return Path(name).open("rb")
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
-
-
-def translate(source: BinaryIO, arguments: argparse.Namespace) -> None:
-    """Reads lines from `source`, writes their translations where the flags say."""
     from regard.decoding.engine import load_as
     from regard.decoding.translator import Translator
 
-    translator = load_as(Translator, arguments.model, **engine_options(arguments))
-    options, way = decoding_options(arguments), direction_options(arguments)
-    chosen = translator.decoding(options)  # a bad option is refused before any text is read
-    translator.direction(**way)
-    several = chosen.alternatives > 0 or "alternatives" in options
-    lines = read_lines(source, arguments.file or "standard input")
+    with open_source(arguments.file) as source:
+        translator = load_as(Translator, arguments.model, **engine_options(arguments))
+        translator.decoding(decoding_options(arguments))  # a bad option is refused before any text is read
+        translator.direction(**direction_options(arguments))
+        translate(translator, source, arguments)
+    return 0
+
+
+@contextmanager
+def open_source(name: str | None) -> Iterator[BinaryIO]:
+    """A file, or standard input; another thread may wait for more of it when it is closed."""
+    here = name is None or name == "-"
+    if here and not isinstance(sys.stdin.buffer, io.BufferedReader):
+        yield sys.stdin.buffer
+        return
+    try:  # not sys.stdin itself, which Python could not close at its end while a thread waits for it
+        source = open(sys.stdin.fileno() if here else str(name), "rb", closefd=not here)  # noqa: SIM115
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
+    try:
+        yield source
+    finally:
+        source.raw.close()  # its buffer would wait for that thread
+
+
+def translate(translator: Translator, source: BinaryIO, arguments: argparse.Namespace) -> None:
+    """Reads lines from `source`, writes their translations where the flags say."""
+    options: dict[str, Any] = {**direction_options(arguments), **decoding_options(arguments)}
+    typed, total = source.isatty(), bytes_of(source)
+    sizes: deque[int] | None = None if typed or arguments.stream or not watched(arguments) else deque()
+    lines = read_lines(source, arguments.file or "standard input", sizes)
     if arguments.stream:
         for line in lines:
-            for piece in translator.stream(line, **way, **options):
+            for piece in translator.stream(line, **options):
                 print(piece.replace("\n", " "), end="", flush=True)
             print(flush=True)
         return
-    if source.isatty():  # somebody types: answer each line at once
-        found: Iterator[Translation] = (translator.translate([line], **way, **options)[0] for line in lines)
+    if typed:  # somebody types: answer each line at once
+        found = (translator.translate([line], **options)[0] for line in lines)
     else:
-        found = translator.translate_stream(lines, **way, **options)
-    rows = (line for number, t in enumerate(found, 1) for line in format_lines(number, t, arguments, several))
-    if arguments.output:
-        from regard.folder import write_atomically
+        found = translator.translate_stream(lines, **options)
+    if sizes is not None:
+        from regard.cli.meter import metered
 
-        write_atomically(arguments.output, lambda path: write_rows(path, rows))
-    else:
-        for row in rows:
-            print(row, flush=source.isatty())
+        found = metered(found, sizes, total)
+    several = "alternatives" in options or translator.settings.decoding.alternatives > 0
+    with closing(found):
+        rows = (row for number, t in enumerate(found, 1) for row in format_lines(number, t, arguments, several))
+        if arguments.output:
+            from regard.folder import write_atomically
+
+            write_atomically(arguments.output, lambda path: write_rows(path, rows))
+        else:
+            for row in rows:
+                print(row, flush=typed)
 
 
-def read_lines(source: BinaryIO, name: str) -> Iterator[str]:
-    """Lines of UTF-8, split at line feeds only, so that every other character but a byte-order mark stays."""
+def bytes_of(source: BinaryIO) -> int | None:
+    """The size of a file; of a pipe nobody knows it."""
+    with suppress(OSError):
+        found = os.fstat(source.fileno())
+        if stat.S_ISREG(found.st_mode):
+            return found.st_size or None
+    return None
+
+
+def watched(arguments: argparse.Namespace) -> bool:
+    """Whether somebody looks at standard error, and the translations go elsewhere."""
+    return sys.stderr.isatty() and (arguments.output is not None or not sys.stdout.isatty())
+
+
+def read_lines(source: BinaryIO, name: str, sizes: deque[int] | None = None) -> Iterator[str]:
+    """Lines of UTF-8, split at line feeds only, so that every other character but a byte-order mark stays.
+
+    The bytes of each line are added to `sizes`.
+    """
     for number, line in enumerate(source, 1):
+        if sizes is not None:
+            sizes.append(len(line))
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         try:

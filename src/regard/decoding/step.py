@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from regard.decoding.ahead import end_if_unwanted
 from regard.decoding.search import Choose, draw
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.settings import DecodingSettings
@@ -71,6 +72,7 @@ class TranslationStep:
         return self._next(tokens.to(self.device)[:, None])
 
     def _next(self, tokens: Tensor) -> Tensor:
+        end_if_unwanted()
         states = self.model.decode(tokens, self.memory, self.keep, self.cache)
         return self.after(self.model.logits(states[:, -1]), tokens)
 

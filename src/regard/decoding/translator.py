@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain
 from typing import Any
 
+from regard.decoding.ahead import ahead, end_if_unwanted
 from regard.decoding.hypothesis import Hypothesis, Search
 from regard.errors import InputError, ModelError
 from regard.options import build
@@ -17,7 +19,7 @@ from regard.text.doctor import tidy
 from regard.text.tokenizer import Vocabularies
 
 WINDOW = 2000
-"""Texts that are sorted by length together; what `translate_stream` holds in memory."""
+"""Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,10 @@ class Translator:
         zero_shot: bool = False,
         **options: Any,
     ) -> list[Translation]:
-        """The translations of some texts, in their order."""
-        return list(self.translate_stream(texts, source=source, target=target, zero_shot=zero_shot, **options))
+        """The translations of some texts, in their order; all of them are read before any is translated."""
+        settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
+        windows = list(self._read_windows(texts, into))
+        return [self._join(parts) for window in windows for parts in self._search_window(window, settings)]
 
     def translate_stream(
         self,
@@ -76,15 +80,15 @@ class Translator:
         target: str | None = None,
         zero_shot: bool = False,
         **options: Any,
-    ) -> Iterator[Translation]:
-        """The translations of any number of texts, in their order, in constant memory."""
+    ) -> Generator[Translation, None, None]:
+        """The translations of any number of texts, in their order, in constant memory.
+
+        One thread reads and cuts the next texts and another searches, while the caller uses what was found before.
+        """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
-        if isinstance(texts, str):
-            raise InputError("translate takes several texts: for one, call the translator itself or put it in a list")
-        given, done = iter(texts), 0
-        while window := list(islice(given, WINDOW)):
-            yield from self._translate_window(window, into, settings, done)
-            done += len(window)
+        read = ahead(self._read_windows(texts, into))
+        with closing(ahead(self._search_windows(read, settings))) as found:
+            yield from map(self._join, chain.from_iterable(found))
 
     def stream(
         self,
@@ -114,18 +118,39 @@ class Translator:
             raise ModelError(f"the vocabulary of this model has no tag for {found.target}: restore its tokenizer.json")
         return found
 
-    def _translate_window(
-        self, texts: Sequence[str], into: str, settings: DecodingSettings, done: int
-    ) -> list[Translation]:
-        parts = []
-        for number, text in enumerate(texts, done + 1):
-            try:
-                parts.append(self._parts(text, into))
-            except InputError as error:
-                raise InputError(f"text {number}: {error}") from None
-        sources = [part.ids for row in parts for part in row if part.ids]
-        found = iter(self.search(sources, settings))
-        return [self._join([(part.gap, next(found) if part.ids else None) for part in row]) for row in parts]
+    def _read_windows(self, texts: Iterable[str], into: str) -> Generator[_Window, None, None]:
+        """The parts of each text, so many texts together; those before one that is refused come first."""
+        if isinstance(texts, str):
+            raise InputError("translate takes several texts: for one, call the translator itself or put it in a list")
+        window: _Window = []
+        try:
+            for number, text in enumerate(texts, 1):
+                end_if_unwanted()
+                window.append(self._read_text(number, text, into))
+                if len(window) == WINDOW:
+                    yield window
+                    window = []
+        except InputError:
+            yield window
+            raise
+        yield window
+
+    def _read_text(self, number: int, text: str, into: str) -> list[_Part]:
+        try:
+            return self._parts(text, into)
+        except InputError as error:
+            raise InputError(f"text {number}: {error}") from None
+
+    def _search_windows(
+        self, windows: Generator[_Window, None, None], settings: DecodingSettings
+    ) -> Generator[list[_Found], None, None]:
+        with closing(windows):
+            for window in windows:
+                yield self._search_window(window, settings)
+
+    def _search_window(self, window: _Window, settings: DecodingSettings) -> list[_Found]:
+        found = iter(self.search([part.ids for parts in window for part in parts if part.ids], settings))
+        return [[(part.gap, next(found) if part.ids else None) for part in parts] for parts in window]
 
     def search(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each, best first."""
@@ -157,13 +182,15 @@ class Translator:
             if not line:
                 parts.append(_Part(gap, []))
                 continue
-            pieces = split_text(line, lambda piece: len(self.source.encode_batch([piece])[0]) <= limit)
-            ids = self.source.encode_batch(pieces)
+            ids = self.source.encode_batch([line])
+            if len(ids[0]) > limit:
+                pieces = split_text(line, lambda piece: len(self.source.encode_batch([piece])[0]) <= limit)
+                ids = self.source.encode_batch(pieces)
             joint = "" if re.split("[-_]", into.lower())[0] in UNSPACED else " "
             parts += [_Part(gap if i == 0 else joint, [*tags, *row]) for i, row in enumerate(ids)]
         return parts
 
-    def _join(self, parts: Sequence[tuple[str, list[Hypothesis] | None]]) -> Translation:
+    def _join(self, parts: _Found) -> Translation:
         ranks = min((len(found) for _, found in parts if found), default=1)
         best, *others = (
             self._translation([(gap, found[rank] if found else None) for gap, found in parts]) for rank in range(ranks)
@@ -192,6 +219,13 @@ class _Part:
 
     gap: str
     ids: list[int]
+
+
+_Window = list[list[_Part]]
+"""The parts of some texts."""
+
+_Found = list[tuple[str, list[Hypothesis] | None]]
+"""What stands before each part of a text in the output, and what was found for the part, if there is anything in it."""
 
 
 UNSPACED = {"zh", "zho", "cmn", "yue", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
