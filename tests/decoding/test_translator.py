@@ -691,3 +691,19 @@ def test_cutting_loses_no_character(text: str, size: int) -> None:
     pieces = split_text(text, at_most(size))
     assert all(0 < len(piece) <= size and piece == piece.strip() for piece in pieces)
     assert "".join("".join(pieces).split()) == "".join(text.split())
+
+
+def test_alignment_tells_what_each_token_looked_at(translator: Translator) -> None:
+    """Of a text in two lines, each with rows of its own."""
+    found = translator.translate(["A dog runs.\nA cat."], alignment=True, beam=2)[0]
+    assert len(found.alignment) == len(found.token_log_probabilities)
+    assert all(len(row) == len(found.source_tokens) for row in found.alignment)
+    assert all(sum(row) == pytest.approx(1, abs=1e-4) for row in found.alignment)
+    alone = [translator.translate([line], alignment=True, beam=2)[0] for line in ("A dog runs.", "A cat.")]
+    assert found.source_tokens == alone[0].source_tokens + alone[1].source_tokens
+    width = len(alone[0].source_tokens)
+    for row, expected in zip(found.alignment, alone[0].alignment, strict=False):
+        assert row == pytest.approx((*expected, *[0.0] * len(alone[1].source_tokens)), abs=1e-5)
+    for row, expected in zip(found.alignment[len(alone[0].alignment) :], alone[1].alignment, strict=True):
+        assert row == pytest.approx((*[0.0] * width, *expected), abs=1e-5)
+    assert translator.translate(["A dog runs."])[0].alignment == ()

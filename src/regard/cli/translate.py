@@ -157,7 +157,9 @@ def format_lines(number: int, found: Translation, arguments: argparse.Namespace,
 
 
 def _plain(found: Translation) -> dict[str, Any]:
-    plain = asdict(found)
+    plain = {
+        name: value for name, value in asdict(found).items() if value or name not in ("source_tokens", "alignment")
+    }
     plain["alternatives"] = [_plain(other) for other in found.alternatives]
     return plain
 

@@ -22,6 +22,10 @@ WINDOW = 2000
 """Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
 
 
+Alignment = tuple[tuple[float, ...], ...]
+"""How much each token of an output, and its end, looked at each token of the source."""
+
+
 @dataclass(frozen=True)
 class Translation:
     """A text and what the model thought of it."""
@@ -33,6 +37,8 @@ class Translation:
     token_log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
     finished: bool  # false where the length limit cut it off
     alternatives: tuple[Translation, ...] = ()
+    source_tokens: tuple[str, ...] = ()  # if the alignment is asked for: what the encoder has read
+    alignment: Alignment = ()
 
 
 class Translator:
@@ -150,7 +156,7 @@ class Translator:
 
     def _search_window(self, window: _Window, settings: DecodingSettings) -> list[_Found]:
         found = iter(self.search([part.ids for parts in window for part in parts if part.ids], settings))
-        return [[(part.gap, next(found) if part.ids else None) for part in parts] for parts in window]
+        return [[(part, next(found) if part.ids else None) for part in parts] for parts in window]
 
     def search(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each, best first."""
@@ -193,23 +199,31 @@ class Translator:
     def _join(self, parts: _Found) -> Translation:
         ranks = min((len(found) for _, found in parts if found), default=1)
         best, *others = (
-            self._translation([(gap, found[rank] if found else None) for gap, found in parts]) for rank in range(ranks)
+            self._translation([(part, found[rank] if found else None) for part, found in parts])
+            for rank in range(ranks)
         )
         distinct = {best.text: best}
         for other in others:  # of two spellings of one text, the better stays
             distinct.setdefault(other.text, other)
         return replace(best, alternatives=tuple(distinct.values())[1:])
 
-    def _translation(self, parts: Sequence[tuple[str, Hypothesis | None]]) -> Translation:
+    def _translation(self, parts: Sequence[tuple[_Part, Hypothesis | None]]) -> Translation:
         found = [hypothesis for _, hypothesis in parts if hypothesis]
-        texts = (gap + (self.target.decode(h.tokens) if h else "") for gap, h in parts)
-        return Translation(
+        texts = (part.gap + (self.target.decode(h.tokens) if h else "") for part, h in parts)
+        made = Translation(
             text="".join(texts),
             score=sum(h.score for h in found) / max(1, len(found)),
             log_probability=sum(h.log_probability for h in found),
             tokens=tuple(piece for h in found for piece in self.target.pieces(h.tokens)),
             token_log_probabilities=tuple(value for h in found for value in h.log_probabilities),
             finished=all(h.finished for h in found),
+        )
+        if not any(h.alignment for h in found):
+            return made
+        read = [[*part.ids, self.source.specials.end] for part, h in parts if h]
+        alignment = side_by_side([h.alignment for h in found], [len(ids) for ids in read])
+        return replace(
+            made, source_tokens=tuple(self.source.pieces([i for ids in read for i in ids])), alignment=alignment
         )
 
 
@@ -224,8 +238,8 @@ class _Part:
 _Window = list[list[_Part]]
 """The parts of some texts."""
 
-_Found = list[tuple[str, list[Hypothesis] | None]]
-"""What stands before each part of a text in the output, and what was found for the part, if there is anything in it."""
+_Found = list[tuple[_Part, list[Hypothesis] | None]]
+"""The parts of a text, and what was found for each, if there is anything in it."""
 
 
 UNSPACED = {"zh", "zho", "cmn", "yue", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
@@ -248,6 +262,17 @@ def with_options(decoding: DecodingSettings, options: dict[str, Any]) -> Decodin
     if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
         settings = replace(settings, beam=settings.alternatives + 1)
     return settings
+
+
+def side_by_side(
+    alignments: Sequence[Sequence[Sequence[float]]], widths: Sequence[int]
+) -> tuple[tuple[float, ...], ...]:
+    """The alignments of the parts of a text as one: no part looks at another."""
+    rows: list[tuple[float, ...]] = []
+    for number, alignment in enumerate(alignments):
+        before, after = sum(widths[:number]), sum(widths[number + 1 :])
+        rows += [(*[0.0] * before, *row, *[0.0] * after) for row in alignment]
+    return tuple(rows)
 
 
 def split_lines(text: str) -> Iterator[tuple[str, str]]:
