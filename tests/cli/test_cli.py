@@ -28,6 +28,7 @@ VERBS = [
     "look",
     "import",
     "export",
+    "quantize",
     "info",
     "demo",
 ]

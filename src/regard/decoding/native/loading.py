@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import tempfile
 from pathlib import Path
 
@@ -31,11 +30,12 @@ def open_packed(folder: Path, settings: Settings, precision: str, kernels: str =
     if path.is_file():
         with contextlib.suppress(ModelError):  # damaged: is made anew
             return Packed(path, kernels)
-    if not os.access(folder, os.W_OK):  # the file lives as long as it is mapped
+    try:
+        write_atomically(path, lambda file: _pack(folder, settings, precision, file))
+    except ModelError:  # the folder or its disk takes nothing more: the file lives as long as it is mapped
         with tempfile.TemporaryDirectory() as place:
             _pack(folder, settings, precision, Path(place) / path.name)
             return Packed(Path(place) / path.name, kernels)
-    write_atomically(path, lambda file: _pack(folder, settings, precision, file))
     for old in path.parent.glob(f"{precision}-*"):
         if old != path:
             old.unlink(missing_ok=True)
