@@ -21,6 +21,31 @@ const Kernels* choose(const std::string& name) {  // "" is the best that this ma
     return name.empty() || name == "portable" ? portable_kernels() : nullptr;
 }
 
+constexpr int MOST_THREADS = 4096;
+
+// Runs every lane of every worker, the first of them here
+void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
+    std::atomic<int> gate{0};  // 1: all threads are there; -1: they are not, and none may wait for the others
+    std::vector<std::thread> threads;
+    const auto finish = [&](int way) {
+        gate = way;
+        for (std::thread& thread : threads) thread.join();
+    };
+    try {
+        for (int i = 1; i < int(workers.size()) * lanes; ++i)
+            threads.emplace_back([&, i] {
+                while (!gate) std::this_thread::yield();
+                if (gate > 0) workers[size_t(i / lanes)]->run(i % lanes);
+            });
+    } catch (...) {
+        finish(-1);
+        throw std::runtime_error("so many threads cannot be started");
+    }
+    gate = 1;
+    workers[0]->run(0);
+    finish(1);
+}
+
 void tell(char* error, int64_t size, const char* text) {
     std::strncpy(error, text, size_t(size - 1));
     error[size - 1] = 0;
@@ -30,6 +55,7 @@ const char* wrong(const Model& model, const Request& r) {
     const Shape& s = model.shape;
     const int vocabulary = s.decoder_only ? s.target_vocabulary : s.source_vocabulary;
     if (r.count < 0 || r.beam < 0 || r.rows < 1 || r.best < 1 || r.lanes < 1 || r.workers < 1) return "a number is negative or zero";
+    if (r.lanes > MOST_THREADS || r.workers > MOST_THREADS / r.lanes) return "there are too many threads";
     if (r.begin < 0 || r.begin >= s.target_vocabulary) return "the begin is not in the vocabulary";
     if (r.alignment && s.decoder_only) return "a decoder has no source to look at";
     for (int64_t i = 0; i < r.count; ++i) {
@@ -106,11 +132,7 @@ Result* regard_search(void* loaded, const regard::Request* request, char* error,
         regard::Job job(*request);
         std::vector<std::unique_ptr<regard::Worker>> workers;
         for (int i = 0; i < request->workers; ++i) workers.push_back(std::make_unique<regard::Worker>(model, *kernels, job));
-        std::vector<std::thread> threads;
-        for (int i = 0; i < request->workers * request->lanes; ++i)
-            if (i) threads.emplace_back([&, i] { workers[size_t(i / request->lanes)]->run(i % request->lanes); });
-        workers[0]->run(0);
-        for (std::thread& thread : threads) thread.join();
+        regard::run_all(workers, request->lanes);
         if (job.failed) throw std::bad_alloc();
         return new Result(job.outputs);
     } catch (const std::bad_alloc&) {

@@ -229,7 +229,7 @@ float quantize(const float* row, int count, uint8_t* out) {
     const float peak = highest(most), scale = peak > 1e-30f ? peak / 127.0f : 1.0f, factor = 1.0f / scale;
     for (long i = 0; i < round_up(count, PANEL); i += LANES) {  // rounds to the nearest, like the sum in `exponential`
         const Int bits = (Int)(load(row + i) * factor + 12582912.0f);
-        for (int j = 0; j < LANES; ++j) out[i + j] = uint8_t(bits[j] + ZERO);
+        for (int j = 0; j < LANES; ++j) out[i + j] = uint8_t(uint32_t(bits[j]) + ZERO);
     }
     return scale;
 }

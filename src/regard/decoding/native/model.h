@@ -45,9 +45,9 @@ public:
 
     explicit Model(const char* path) {
         const int file = open(path, O_RDONLY | O_CLOEXEC);
+        if (file < 0) throw std::runtime_error("cannot be opened");
         struct stat status;
-        if (file < 0 || fstat(file, &status) != 0) throw std::runtime_error("cannot be opened");
-        size_ = size_t(status.st_size);
+        size_ = fstat(file, &status) == 0 ? size_t(status.st_size) : 0;
         void* place = size_ >= sizeof(Shape) ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
         close(file);
         if (place == MAP_FAILED) throw std::runtime_error("cannot be mapped into memory");
@@ -131,14 +131,27 @@ private:
         return l;
     }
 
+    // Whether the numbers of the header go together, and no sum or product of them is too large for an int
+    bool possible() const {
+        const Shape& s = shape;
+        constexpr int64_t MOST = 1 << 24;
+        const int64_t sources = s.decoder_only ? 1 : s.source_vocabulary, above = s.decoder_only ? 1 : s.encoder_layers;
+        const int64_t sizes[] = {s.width, s.heads, s.groups, s.key_width, s.value_width, s.hidden, s.max_length, s.target_vocabulary,
+                                 sources, above, s.decoder_layers};
+        for (int64_t n : sizes)
+            if (n < 1 || n > MOST) return false;
+        const int64_t head = s.key_width + s.value_width;
+        if (s.heads % s.groups || s.heads * head > MOST || s.groups * head > MOST / s.decoder_layers) return false;
+        if (s.rotary && (s.key_width % 2 || int64_t(s.max_length) * s.key_width > 4 * MOST)) return false;
+        return s.decoder_only || !s.one_source_table || s.source_vocabulary == s.target_vocabulary;
+    }
+
     void read() {
         std::memcpy(&shape, take<char>(sizeof(Shape)), sizeof(Shape));
         const Shape& s = shape;
         if (std::memcmp(s.magic, "regard-1", 8) != 0) throw std::runtime_error("is not packed for this version");
         if (s.size != int64_t(size_)) throw std::runtime_error("is cut short");
-        const int32_t sizes[] = {s.width, s.heads, s.groups, s.key_width, s.value_width, s.hidden, s.target_vocabulary, s.max_length};
-        for (int32_t n : sizes)
-            if (n < 1 || n > 1 << 24) throw std::runtime_error("has impossible sizes");
+        if (!possible()) throw std::runtime_error("has impossible sizes");
         logits = matrix(s.target_vocabulary, s.width);
         target_embedding = s.one_target_table ? logits : matrix(s.target_vocabulary, s.width);
         if (s.positions) target_positions = take<float>(size_t(s.max_length) * size_t(width()));
@@ -153,6 +166,7 @@ private:
         if (s.embedding_norm) target_norm = norm();
         for (int i = 0; i < s.decoder_layers; ++i) decoder.push_back(layer(!s.decoder_only));
         if (s.pre_norm) decoder_norm = norm();
+        if (at_ != size_) throw std::runtime_error("has other sizes than it says");
         if (s.rotary)
             for (int p = 0; p < s.max_length; ++p)
                 for (int i = 0; i < s.key_width; i += 2) {

@@ -186,6 +186,7 @@ private:
 
     void embed(const Matrix& table, const float* positions, const Norm& norm, int token, int place, float* out) const {
         model.look_up(table, token, model.shape.embedding_scale, out);
+        std::fill(out + model.shape.width, out + width_, 0.0f);  // where one that was no number may have left its trace
         if (positions)
             for (int k = 0; k < model.shape.width; ++k) out[k] += positions[place * width_ + k];
         if (model.shape.embedding_norm) normalize(out, norm, out);

@@ -122,7 +122,7 @@ public:
     void run(int lane) {
         for (;;) {
             by_one(lane, [&] { plan(); });
-            if (job_.stopped()) return;
+            if (over_) return;
             if (!pending_.empty()) {
                 network_.encode(lane, pending_tokens_.data(), starts_, encoded_.data(), stride_);
                 by_one(lane, [&] { keep_encoded(); });
@@ -131,10 +131,8 @@ public:
             if (read_.empty()) return;
             const float* states = network_.decode(lane, read_, request_.alignment ? looks_.data() : nullptr, looks_stride_);
             by_one(lane, [&] { gather(states); });
-            if (job_.stopped()) return;
             guard([&] { score(lane); });
             team_.wait();
-            if (job_.stopped()) return;
             const Range mine = team_.share(lane, long(sentences_.size()));
             guard([&] {
                 for (long i = mine.begin; i < mine.end; ++i)
@@ -145,6 +143,7 @@ public:
     }
 
 private:
+    bool over_ = false;  // as all lanes see it: one that left alone would let the others wait
     Team team_;
     Network network_;
     const Model& model_;
@@ -176,7 +175,10 @@ private:
         }
     }
     template <class Work> void by_one(int lane, Work work) {
-        if (lane == 0) guard(work);
+        if (lane == 0) {
+            if (!(over_ = job_.stopped())) guard(work);
+            over_ = over_ || job_.failed;
+        }
         team_.wait();
     }
 
@@ -512,6 +514,7 @@ private:
             std::pop_heap(heap.begin(), heap.end());
             heap.pop_back();
         }
+        if (kept.empty()) return {-1, NEVER};  // of logits that are no numbers
         const double place = luck * (whole ? sum : start);
         double end = 0.0;
         for (const auto& [p, token] : kept)

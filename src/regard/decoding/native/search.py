@@ -8,8 +8,9 @@ import queue
 import random
 import threading
 import zlib
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -21,10 +22,12 @@ from numpy.typing import NDArray
 
 from regard.decoding.hypothesis import Enough, Hypothesis, WritingSearch
 from regard.decoding.native.library import Packed, Request, Result, Told
-from regard.errors import InputError
+from regard.errors import InputError, ModelError
 from regard.settings import DecodingSettings
 from regard.text.tokenizer import Specials
 
+MOST = 2**31 - 1
+"""The largest number that the library takes."""
 ROWS_AT_ONCE = 128
 """Hypotheses of a worker that are read together: enough for the products, few enough for the caches."""
 A_TEAM_EACH = 4
@@ -58,32 +61,36 @@ class NativeSearch:
         """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens."""
         if not sources:
             return []
+        if min(limits) < 1 or (not self.decoder_only and max(limits) > self.longest):
+            raise ModelError(f"a limit is less than one token, or more than the model's {self.longest} positions")
         rows = [ids[-self.longest + 1 :] if self.decoder_only else [*ids, self.specials.end] for ids in sources]
-        flat = np.fromiter((i for row in rows for i in row), np.int32)
-        arrays: list[NDArray[Any]] = [flat, offsets(map(len, rows)), np.array(limits, np.int32)]
+        arrays: list[NDArray[Any]] = [int32(i for row in rows for i in row), offsets(map(len, rows)), int32(limits)]
         arrays += luck(sources, limits, settings) if settings.temperature else [np.zeros(0), np.zeros(1, np.int64)]
-        arrays.append(np.array(self.specials.unspeakable, np.int32))
+        arrays.append(int32(self.specials.unspeakable))
         stop = ctypes.c_int32(0)
         request = Request(len(rows), *(array.ctypes.data for array in arrays))
         request.unspeakable_count = len(arrays[-1])
         request.begin, request.end = self.specials.begin, self.specials.end
         drawn = settings.temperature > 0
-        request.beam = 0 if drawn or settings.beam == 1 else settings.beam
+        request.beam = 0 if drawn or settings.beam == 1 else min(settings.beam, MOST)
         request.rows = settings.alternatives + 1 if drawn else 1
-        request.best = settings.alternatives + 1
-        request.top_k, request.top_p, request.min_p = settings.top_k, settings.top_p, settings.min_p
+        request.best = min(settings.alternatives + 1, MOST)
+        request.top_k, request.top_p, request.min_p = min(settings.top_k, MOST), settings.top_p, settings.min_p
         request.temperature, request.repetition_penalty = settings.temperature, settings.repetition_penalty
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
         request.patience, request.alignment = settings.patience, settings.alignment
         request.workers, request.lanes = share(len(rows), self.threads)
         request.rows_at_once = ROWS_AT_ONCE
         request.stop = ctypes.addressof(stop)
-        if enough is not None:
-            request.told = Told(_Growing(enough))
+        growing = _Growing(enough, stop) if enough is not None else None
+        if growing is not None:
+            request.told = Told(growing)
         widths = [len(row) if settings.alignment else 0 for row in rows]
         found: list[list[Hypothesis]] = interruptible(
             lambda: self.packed.search(request, lambda result: hypotheses(result, widths)), stop
         )
+        if growing is not None and growing.error is not None:
+            raise growing.error
         return found
 
     @cached_property
@@ -128,16 +135,24 @@ class NativeSearch:
 
 
 class _Growing:
-    """Gathers the tokens that the library tells one by one, and asks whether an output has enough."""
+    """Gathers the tokens that the library tells one by one, and asks whether an output has enough.
 
-    def __init__(self, enough: Enough) -> None:
-        self.enough = enough
+    An error in the answer, which ctypes would not let through, is kept, and ends the search.
+    """
+
+    def __init__(self, enough: Enough, stop: ctypes.c_int32) -> None:
+        self.enough, self.stop = enough, stop
+        self.error: BaseException | None = None
         self.tokens: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
 
     def __call__(self, sentence: int, row: int, token: int) -> bool:
         tokens = self.tokens[sentence, row]
         tokens.append(token)
-        return self.enough(sentence, tokens)
+        try:
+            return self.enough(sentence, tokens)
+        except BaseException as error:  # noqa: BLE001 - raised where the search was asked for
+            self.error, self.stop.value = error, 1
+            return True
 
 
 def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
@@ -163,6 +178,11 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def int32(numbers: Iterable[int]) -> NDArray[np.int32]:
+    """As the library takes them; what is too large for it stays too large for any model."""
+    return np.fromiter(numbers, np.int64).clip(-1, MOST).astype(np.int32)
+
+
 def offsets(lengths: Any) -> NDArray[np.int64]:
     """[n] lengths -> [n + 1] places where each begins, and the end."""
     return np.fromiter(accumulate(lengths, initial=0), np.int64)
@@ -171,11 +191,11 @@ def offsets(lengths: Any) -> NDArray[np.int64]:
 def luck(sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings) -> list[NDArray[Any]]:
     """The random numbers of each output, the same as the reference's (`lucky` of step.py)."""
     rows = settings.alternatives + 1
-    numbers: list[float] = []
+    numbers = array("d")
     for ids, limit in zip(sources, limits, strict=True):
         for k in range(rows):
             die = random.Random(zlib.crc32(repr((settings.seed, k, list(ids))).encode()))
-            numbers += [die.random() for _ in range(limit)]
+            numbers.extend(die.random() for _ in range(limit))
     return [np.array(numbers), offsets(rows * limit for limit in limits)]
 
 
