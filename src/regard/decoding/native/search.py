@@ -78,14 +78,14 @@ class NativeSearch:
         request.top_k, request.top_p, request.min_p = min(settings.top_k, MOST), settings.top_p, settings.min_p
         request.temperature, request.repetition_penalty = settings.temperature, settings.repetition_penalty
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
-        request.patience, request.alignment = settings.patience, settings.alignment
+        request.patience, request.alignment = settings.patience, settings.alignment and not self.decoder_only
         request.workers, request.lanes = share(len(rows), self.threads)
         request.rows_at_once = ROWS_AT_ONCE
         request.stop = ctypes.addressof(stop)
         growing = _Growing(enough, stop) if enough is not None else None
         if growing is not None:
             request.told = Told(growing)
-        widths = [len(row) if settings.alignment else 0 for row in rows]
+        widths = [len(row) if request.alignment else 0 for row in rows]
         found: list[list[Hypothesis]] = interruptible(
             lambda: self.packed.search(request, lambda result: hypotheses(result, widths)), stop
         )

@@ -1,0 +1,218 @@
+"""Random models for both engines, random work for them, and when two results are the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import strategies as st
+
+from regard.decoding.hypothesis import Hypothesis, length_penalty
+from regard.decoding.native.library import Packed, instructions
+from regard.decoding.native.packing import pack
+from regard.decoding.native.search import NativeSearch
+from regard.decoding.reference import TorchSearch
+from regard.decoding.step import NextToken, TranslationStep, WritingStep
+from regard.model.transformer import Decoder, EncoderDecoder
+from regard.settings import DecodingSettings, ModelSettings
+from regard.text.tokenizer import Specials
+
+Model = EncoderDecoder | Decoder
+SPECIALS = Specials()
+FIRST = 5
+"""The first id that is text."""
+TOLERANCE = 1e-3
+"""How far the scores of the two engines may lie apart."""
+SETS = [name for name in ("avx512", "avx2", "portable") if instructions(name)]
+"""The sets of instructions that this machine has, the best first."""
+PRELOADED = "san.so" in os.environ.get("LD_PRELOAD", "")
+"""Whether this is `make sanitize`."""
+
+
+def build(shape: ModelSettings, vocabulary: int, *, decoder_only: bool = False, seed: int = 0) -> Model:
+    """A model far from sure of anything, whose biases and gains all matter; the source may have a larger vocabulary."""
+    torch.manual_seed(seed)
+    if decoder_only:
+        model: Model = Decoder(shape, vocabulary)
+    else:
+        model = EncoderDecoder(shape, vocabulary + 3 * (shape.tie in ("output", "none")), vocabulary)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn(parameter.shape), alpha=0.3)
+            else:
+                parameter.mul_(2.0)
+    return model.eval()
+
+
+def packed(model: Model, kernels: str = "", *, int8: bool = False) -> Packed:
+    """The model for the native engine; its file is gone as soon as it is mapped."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(model, Path(folder) / "packed", int8=int8)
+        return Packed(Path(folder) / "packed", kernels)
+
+
+def write(model: Model, path: Path, *, int8: bool = False) -> None:
+    weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    with path.open("wb") as file:
+        pack(weights, model.settings, file, decoder_only=isinstance(model, Decoder), int8=int8)
+
+
+def native(model: Model, kernels: str = "", *, threads: int = 1, int8: bool = False) -> NativeSearch:
+    return searching(packed(model, kernels, int8=int8), model, threads)
+
+
+def searching(weights: Packed, model: Model, threads: int = 1) -> NativeSearch:
+    longest, decoder_only = model.settings.max_length, isinstance(model, Decoder)
+    return NativeSearch(weights, SPECIALS, longest=longest, decoder_only=decoder_only, threads=threads)
+
+
+def reference(model: Model) -> TorchSearch:
+    return TorchSearch(model, SPECIALS)
+
+
+class Work(NamedTuple):
+    """What a search is asked for."""
+
+    sources: list[list[int]]
+    limits: list[int]
+    settings: DecodingSettings
+
+
+def assert_same(model: Model, work: Work, ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
+    """The same tokens, or others that the reference scores the same; the same scores."""
+    assert len(ours) == len(theirs) == len(work.sources)
+    for source, found, expected in zip(work.sources, ours, theirs, strict=True):
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            if (a.tokens, a.finished) == (b.tokens, b.finished):
+                assert a.log_probabilities == pytest.approx(b.log_probabilities, rel=0, abs=TOLERANCE)
+                assert a.score == pytest.approx(b.score, rel=0, abs=TOLERANCE)
+                assert len(a.alignment) == len(b.alignment)
+                for ours_looks, theirs_looks in zip(a.alignment, b.alignment, strict=True):
+                    assert ours_looks == pytest.approx(theirs_looks, rel=0, abs=TOLERANCE)
+            else:
+                score = reference_score(model, source, a, work.settings)
+                assert a.score == pytest.approx(score, rel=0, abs=TOLERANCE)
+                assert b.score == pytest.approx(score, rel=0, abs=TOLERANCE), (a, b)
+
+
+@torch.inference_mode()
+def reference_score(model: Model, source: Sequence[int], output: Hypothesis, settings: DecodingSettings) -> float:
+    """The score of any output, by PyTorch."""
+    after = NextToken(SPECIALS, settings.repetition_penalty)
+    step: TranslationStep | WritingStep
+    if isinstance(model, Decoder):
+        step = WritingStep(model, [source[-model.settings.max_length + 1 :]], after)
+    else:
+        step = TranslationStep(model, [source], SPECIALS, after)
+    tokens = [*output.tokens, *[SPECIALS.end] * output.finished]
+    scores, total = step.start(), 0.0
+    for place, token in enumerate(tokens):
+        total += float(scores[0, token])
+        if place + 1 < len(tokens):
+            scores = step.advance(torch.tensor([token]), torch.tensor([0]), None)
+    return total / length_penalty(settings.penalty, settings.length_penalty)(len(tokens))
+
+
+SHAPE: dict[str, Any] = {
+    "width": 24, "heads": 2, "hidden": 40, "encoder_layers": 2, "decoder_layers": 2, "max_length": 30, "tie": "none",
+    "output_bias": True,
+}  # fmt: skip
+
+
+def toy(*, decoder_only: bool = False, vocabulary: int = 60, seed: int = 0, **shape: Any) -> Model:
+    """A model of no special shape."""
+    return build(ModelSettings(**{**SHAPE, **shape}), vocabulary, decoder_only=decoder_only, seed=seed)
+
+
+def some_sources(model: Model, count: int, *, longest: int = 12, seed: int = 0) -> list[list[int]]:
+    """Random sources of random lengths; an encoder reads the empty one too."""
+    dice, vocabulary = random.Random(seed), model.logits.out_features
+    shortest = 1 if isinstance(model, Decoder) else 0
+    return [[dice.randrange(FIRST, vocabulary) for _ in range(dice.randint(shortest, longest))] for _ in range(count)]
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> ModelSettings:
+    """Every kind of layer; widths that fill the lanes of vectors and widths that do not."""
+    positions = draw(st.sampled_from(["sinusoidal", "sinusoidal-halves", "learned", "rotary", "none"]))
+    heads = draw(st.sampled_from([1, 2, 4, 6]))
+    keys, values = draw(st.sampled_from([None, 1, 5, 6, 16, 20, 33])), draw(st.sampled_from([None, 5, 16, 70]))
+    if positions == "rotary" and keys:
+        keys += keys % 2
+    odd = keys and values and not positions.startswith("sinusoidal")
+    width = 13 if odd else heads * draw(st.sampled_from([4, 8, 10, 16]))
+    return ModelSettings(
+        width=width,
+        heads=heads,
+        key_value_heads=draw(st.sampled_from([n for n in (1, 2, 3, 6) if heads % n == 0])),
+        key_width=keys,
+        value_width=values,
+        hidden=draw(st.sampled_from([7, 32, 50])),
+        encoder_layers=draw(st.integers(1, 2)),
+        decoder_layers=draw(st.integers(1, 3)),
+        norm=draw(st.sampled_from(["pre", "post"])),
+        norm_kind=draw(st.sampled_from(["layer", "rms"])),
+        norm_epsilon=draw(st.sampled_from([1e-5, 1e-2])),
+        activation=draw(st.sampled_from(["relu", "gelu", "gelu-tanh", "silu", "swiglu"])),
+        positions=positions,
+        rotary_base=draw(st.sampled_from([100.0, 10_000.0])),
+        max_length=draw(st.sampled_from([7, 12, 24])),
+        tie=draw(st.sampled_from(["all", "output", "inputs", "none"])),
+        scale_embedding=draw(st.booleans()),
+        embedding_norm=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        output_bias=draw(st.booleans()),
+    )
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    """A model of any shape, with a vocabulary of a few tokens, or of more than the engine scores at once."""
+    shape, vocabulary = draw(shapes()), draw(st.sampled_from([7, 40, 600]))
+    return build(shape, vocabulary, decoder_only=draw(st.booleans()), seed=draw(st.integers(0, 99)))
+
+
+@st.composite
+def works(draw: st.DrawFn, model: Model, settings: st.SearchStrategy[DecodingSettings]) -> Work:
+    """A batch of any mix of lengths, the longest among them, with limits that end some of the outputs."""
+    longest = model.settings.max_length - 1
+    count = draw(st.sampled_from([1, 2, 7, 20]))
+    sources = some_sources(model, count, longest=longest, seed=draw(st.integers(0, 999)))
+    most = longest + 1 + (20 if isinstance(model, Decoder) else 0)  # a decoder forgets and goes on
+    dice = random.Random(draw(st.integers(0, 999)))
+    return Work(sources, [dice.randint(1, most) for _ in sources], draw(settings))
+
+
+COMMON: dict[str, Any] = {
+    "penalty": st.sampled_from(["google", "power"]),
+    "length_penalty": st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    "repetition_penalty": st.sampled_from([1.0, 1.0, 0.7, 1.5]),
+    "alignment": st.booleans(),
+    "batch_tokens": st.sampled_from([100, 8192]),  # of the reference: the native engine makes batches of its own
+}
+greedy = st.builds(DecodingSettings, beam=st.just(1), **COMMON)
+beams = st.builds(
+    lambda beam, others, **options: DecodingSettings(beam=beam, alternatives=min(others, beam - 1), **options),
+    beam=st.sampled_from([2, 3, 5, 20]),
+    others=st.sampled_from([0, 1, 4]),
+    patience=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    **COMMON,
+)
+drawn = st.builds(
+    DecodingSettings,
+    temperature=st.sampled_from([0.3, 0.7, 1.0, 1.5]),
+    top_k=st.sampled_from([0, 0, 1, 3]),
+    top_p=st.sampled_from([1.0, 1.0, 0.8, 0.1]),
+    min_p=st.sampled_from([0.0, 0.0, 0.1, 1.0]),
+    alternatives=st.sampled_from([0, 1, 3]),
+    seed=st.integers(0, 9),
+    **COMMON,
+)

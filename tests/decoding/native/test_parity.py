@@ -1,0 +1,68 @@
+"""The native engine gives what PyTorch gives: for random models, batches and settings, on every set of instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+import pytest
+from hypothesis import given, note, settings, strategies as st
+
+from regard.settings import DecodingSettings
+
+from .models import (
+    SETS,
+    SPECIALS,
+    Model,
+    Work,
+    assert_same,
+    beams,
+    drawn,
+    greedy,
+    models,
+    native,
+    reference,
+    some_sources,
+    works,
+)
+
+SEARCHES = {"greedy": greedy, "beam": beams, "drawn": drawn}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@given(data=st.data(), model=models(), threads=st.sampled_from([1, 1, 2, 3]))
+@settings(max_examples=14)
+def test_the_same_outputs(search: str, data: st.DataObject, model: Model, threads: int) -> None:
+    work = data.draw(works(model, SEARCHES[search]))
+    expected = reference(model).search(*work)
+    for kernels in SETS:
+        note(kernels)
+        assert_same(model, work, native(model, kernels, threads=threads).search(*work), expected)
+
+
+@given(data=st.data(), model=models(), search=greedy | drawn, threads=st.integers(1, 2))
+@settings(max_examples=6)
+def test_the_same_where_outputs_are_told_to_end(
+    data: st.DataObject, model: Model, search: DecodingSettings, threads: int
+) -> None:
+    """By what was written so far, as stop strings do."""
+    sources, limits, _ = data.draw(works(model, st.just(search)))
+    work = Work(sources[:6], limits[:6], search)
+
+    def enough(number: int, tokens: Sequence[int]) -> bool:
+        return len(tokens) > number and sum(tokens) % 3 == 0
+
+    expected = reference(model).search(*work, enough)
+    assert_same(model, work, native(model, threads=threads).search(*work, enough), expected)
+
+
+@given(data=st.data(), model=models(), search=greedy | drawn, threads=st.integers(1, 2))
+@settings(max_examples=6)
+def test_the_same_token_by_token(data: st.DataObject, model: Model, search: DecodingSettings, threads: int) -> None:
+    longest = model.settings.max_length
+    source = some_sources(model, 1, longest=longest - 1, seed=data.draw(st.integers(0, 99)))[0]
+    alone = replace(search, max_tokens=longest)
+    told = (token for token, _ in zip(reference(model).tokens(source, alone), range(longest), strict=False))
+    expected = list(takewhile(lambda token: token != SPECIALS.end, told))
+    assert list(native(model, threads=threads).tokens(source, alone)) == expected
