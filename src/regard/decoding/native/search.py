@@ -160,9 +160,8 @@ def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
     if threading.current_thread() is not threading.main_thread():
         return work()
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(work)
         try:
-            return running.result()
+            return pool.submit(work).result()
         except BaseException:
             stop.value = 1
             raise

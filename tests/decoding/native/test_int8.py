@@ -1,0 +1,106 @@
+"""Weights as bytes: the integers are exact on every set of instructions, and near the numbers they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from regard.decoding.hypothesis import Hypothesis
+from regard.int8 import quantize
+from regard.settings import DecodingSettings
+
+from .models import SETS, Model, beams, greedy, models, native, reference_score, some_sources, toy, works
+
+matrices = arrays.arrays(
+    np.float32,
+    arrays.array_shapes(min_dims=2, max_dims=2, max_side=20),
+    elements=st.floats(-1e6, 1e6, width=32, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-30),
+)
+
+
+@given(matrices)
+def test_a_round_trip_is_off_by_half_a_step_at_most(matrix: NDArray[Any]) -> None:
+    integers, scales = quantize(matrix)
+    assert integers.dtype == np.int8
+    assert np.abs(integers.astype(int)).max() <= 127
+    off = np.abs(matrix - integers.astype(np.float64) * scales[:, None].astype(np.float64))
+    assert (off <= 0.50001 * scales[:, None]).all()
+
+
+@given(matrices)
+def test_what_is_quantized_stays_as_it_is(matrix: NDArray[Any]) -> None:
+    integers, scales = quantize(matrix)
+    again, same = quantize(integers.astype(np.float32) * scales[:, None])
+    assert np.array_equal(again, integers)
+    assert same == pytest.approx(np.where((integers == 0).all(1), 1, scales), rel=1e-6)
+
+
+def far(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> list[bool]:
+    """Of each sentence, whether two engines disagree on it by more than float32 rounds."""
+    return [
+        [h.tokens for h in a] != [h.tokens for h in b]
+        or any(x.score != pytest.approx(y.score, rel=0, abs=1e-4) for x, y in zip(a, b, strict=True))
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+
+
+@given(data=st.data())
+@settings(max_examples=3)
+def test_the_same_on_every_set_of_instructions(data: st.DataObject) -> None:
+    """But for the rare number that lies between two integers and is rounded to the one here, to the other there."""
+    different: dict[str, list[bool]] = {name: [] for name in SETS[:-1]}
+    for _ in range(8):
+        model = data.draw(models())
+        work = data.draw(works(model, greedy | beams))
+        expected = native(model, SETS[-1], int8=True).search(*work)
+        for kernels, seen in different.items():
+            seen += far(native(model, kernels, int8=True).search(*work), expected)
+    for seen in different.values():
+        assert sum(seen) <= 0.05 * len(seen), different
+
+
+def test_the_largest_integers_do_not_overflow() -> None:
+    """Every weight is 127 or -127, and so is nearly all that is multiplied with them."""
+    model = toy(width=256, heads=4, hidden=512, norm="pre", vocabulary=40)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.sign_().mul_(0.05)
+            else:
+                parameter.zero_() if parameter.abs().max() < 0.9 else parameter.fill_(1.0)
+        model.logits.weight[:, ::3] = 0.05  # sums of one sign
+    sources = some_sources(model, 6)
+    expected = native(model).search(sources, [8] * 6, DecodingSettings(beam=3))
+    for kernels in SETS:
+        found = native(model, kernels, int8=True).search(sources, [8] * 6, DecodingSettings(beam=3))
+        for a, b in zip(found, expected, strict=True):
+            assert a[0].score == pytest.approx(b[0].score, abs=0.1)
+
+
+@pytest.mark.parametrize("decoder_only", [False, True])
+@pytest.mark.parametrize("kernels", SETS)
+def test_scores_are_near_those_of_float32(decoder_only: bool, kernels: str) -> None:
+    model = toy(decoder_only=decoder_only, width=64, hidden=100)
+    settings = DecodingSettings(beam=3, penalty="power", length_penalty=1.0)
+    sources = some_sources(model, 20)
+    found = native(model, kernels, int8=True).search(sources, [12] * 20, settings)
+    off = [h.score - reference_score(model, ids, h, settings) for ids, (h, *_) in zip(sources, found, strict=True)]
+    assert sum(map(abs, off)) / len(off) < 0.1
+    assert max(map(abs, off)) < 0.3
+    assert any(off), "int8 would be float32"
+
+
+def test_a_quarter_of_the_size(tmp_path: Any) -> None:
+    model: Model = toy(width=64, heads=4, hidden=256, vocabulary=500)
+    from .models import write
+
+    for int8 in (False, True):
+        write(model, tmp_path / str(int8), int8=int8)
+    sizes = [(tmp_path / str(int8)).stat().st_size for int8 in (True, False)]
+    assert 0.25 < sizes[0] / sizes[1] < 0.33

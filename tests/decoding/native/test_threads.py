@@ -1,0 +1,185 @@
+"""The engine in company: of other sentences, of other threads, of signals, and of Python, which goes on meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from regard.settings import DecodingSettings
+
+from .models import (
+    FIRST,
+    SETS,
+    SPECIALS,
+    Model,
+    assert_same,
+    beams,
+    drawn,
+    greedy,
+    models,
+    native,
+    reference,
+    some_sources,
+    toy,
+    works,
+    write,
+)
+
+GREEDY = DecodingSettings(beam=1)
+FOREVER = 10**6
+"""A limit that nobody waits for."""
+
+
+def endless() -> Model:
+    """A decoder that never ends by itself."""
+    model = toy(decoder_only=True)
+    with torch.no_grad():
+        model.logits.bias[SPECIALS.end] = -1e4
+    return model
+
+
+@given(data=st.data(), model=models(), int8=st.booleans())
+@settings(max_examples=10)
+def test_a_sentence_is_the_same_in_any_company(data: st.DataObject, model: Model, int8: bool) -> None:
+    """To the last bit, where one thread does the work."""
+    work = data.draw(works(model, greedy | beams | drawn))
+    for kernels in SETS:
+        engine = native(model, kernels, int8=int8)
+        together = engine.search(*work)
+        for i in range(0, len(work.sources), 3):
+            assert engine.search([work.sources[i]], [work.limits[i]], work.settings) == [together[i]]
+        backwards = engine.search(work.sources[::-1], work.limits[::-1], work.settings)
+        assert backwards[::-1] == together
+
+
+@given(data=st.data(), model=models(), threads=st.integers(2, 4))
+@settings(max_examples=4)
+def test_any_number_of_threads_gives_the_same(data: st.DataObject, model: Model, threads: int) -> None:
+    work = data.draw(works(model, greedy | beams | drawn))
+    assert_same(model, work, native(model, threads=threads).search(*work), native(model).search(*work))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_several_threads_of_python_at_once(threads: int) -> None:
+    """Each with its own work, in one model."""
+    model = toy()
+    engine = native(model, threads=threads)
+    jobs = [(some_sources(model, 3 + i, seed=i), DecodingSettings(beam=1 + i % 3, seed=i)) for i in range(8)]
+
+    def search(job: tuple[list[list[int]], DecodingSettings]) -> object:
+        return engine.search(job[0], [10] * len(job[0]), job[1])
+
+    expected = [search(job) for job in jobs]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(search, jobs * 3)) == expected * 3
+
+
+def test_python_goes_on_meanwhile() -> None:
+    engine = native(endless())
+    began, counted = threading.Event(), 0
+
+    def work() -> float:
+        start = time.monotonic()
+        began.set()
+        engine.search([[FIRST]] * 50, [400] * 50, GREEDY)
+        return time.monotonic() - start
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(work)
+        began.wait()
+        while not running.done():
+            counted += 1
+            time.sleep(0.001)
+        assert running.result() > 0.05, "too little work to tell"
+        assert counted > 10
+
+
+class Ring(Exception):
+    """What the alarm raises, as Ctrl-C would."""
+
+
+@pytest.fixture
+def alarm() -> Iterator[None]:
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        raise Ring
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("alarm")
+def test_a_signal_ends_a_search() -> None:
+    engine = native(endless())
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with pytest.raises(Ring):
+        engine.search([[FIRST]], [FOREVER], GREEDY)
+    assert engine.search([[FIRST]], [3], GREEDY)[0][0].tokens
+
+
+def test_threads_that_work_together_stop_together(tmp_path: Path) -> None:
+    """Whenever the signal comes; one that left alone would let the others wait for ever."""
+    write(endless(), tmp_path / "packed")
+    program = f"""
+import random, signal
+from pathlib import Path
+from regard.decoding.native.library import Packed
+from regard.decoding.native.search import NativeSearch
+from regard.settings import DecodingSettings
+from regard.text.tokenizer import Specials
+
+def ring(signal, frame):
+    raise TimeoutError
+
+def enough(number, tokens):  # asked where the search has begun
+    if len(tokens) == 1:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, 0.01))
+    return False
+
+signal.signal(signal.SIGALRM, ring)
+engine = NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, decoder_only=True, threads=2)
+for _ in range(40):
+    try:
+        engine.search([[5]], [{FOREVER}], DecodingSettings(beam=1), enough)
+    except TimeoutError:
+        print("stopped")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "stopped\n" * 40
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_of_who_is_asked_ends_the_search_and_is_raised(threads: int) -> None:
+    seen: list[int] = []
+
+    def enough(number: int, tokens: Sequence[int]) -> bool:
+        seen.append(number)
+        if len(tokens) == 3:
+            raise ZeroDivisionError("of who is asked")
+        return False
+
+    with pytest.raises(ZeroDivisionError, match="of who is asked"):
+        native(endless(), threads=threads).search([[FIRST], [FIRST + 1]], [FOREVER] * 2, GREEDY, enough)
+    assert 3 <= len(seen) <= 6
+
+
+def test_tokens_come_as_they_are_chosen_and_nobody_works_for_who_has_left() -> None:
+    model, before = endless(), threading.active_count()
+    tokens = native(model).tokens([FIRST], DecodingSettings(max_tokens=FOREVER))
+    first = [next(tokens) for _ in range(5)]
+    assert tuple(first) == reference(model).search([[FIRST]], [5], GREEDY)[0][0].tokens
+    assert threading.active_count() == before + 1
+    tokens.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
