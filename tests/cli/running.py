@@ -49,6 +49,6 @@ def with_settings(model: str, folder: Path, old: str, new: str) -> str:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Every file below a folder and what is in it, nothing for a folder; what the native engine packs may come and go."""
+    """Every file below a folder and what is in it, nothing for a folder; what the native engine packs is left out."""
     paths = [path for path in folder.rglob("*") if NATIVE not in path.relative_to(folder).parts]
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}

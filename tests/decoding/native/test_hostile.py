@@ -175,7 +175,7 @@ def test_a_token_that_is_no_number_spoils_its_own_sentence_only() -> None:
 def test_more_threads_than_there_may_be_are_refused() -> None:
     model = toy()
     for threads in (-1, 5000, 2**31 - 1):
-        with pytest.raises(ModelError, match="threads|negative"):
+        with pytest.raises(ModelError, match=r"threads|negative"):
             native(model, threads=threads).search([[FIRST]], [3], GREEDY)
 
 

@@ -39,7 +39,7 @@ def used(content: bytes, path: Path) -> bool:
     try:
         engine = searching(Packed(path), MODEL)
     except ModelError as error:
-        assert str(error).startswith(f"{path}: ")
+        assert str(error).startswith(f"{path}: ")  # noqa: PT017
         return False
     try:
         engine.search([[FIRST, FIRST + 1]], [3], DecodingSettings(beam=2))

@@ -105,7 +105,7 @@ def test_python_goes_on_meanwhile() -> None:
         assert counted > 10
 
 
-class Ring(Exception):
+class Ring(Exception):  # noqa: N818
     """What the alarm raises, as Ctrl-C would."""
 
 
