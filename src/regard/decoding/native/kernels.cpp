@@ -308,8 +308,10 @@ template <int WIDE> INLINE void mix(const float* const* entries, int count, long
 void attend(const float* query, const float* const* entries, int count, long key, long value, int key_width,
             int value_width, float scale, float* weights, float* out) {
     int j = 0;
-    for (int i = 0; i < count; ++i)
+    for (int i = 0; i < count; ++i) {  // what is wanted soon: the values, and the keys of the next head
         for (int k = 0; k < value_width; k += PANEL) __builtin_prefetch(entries[i] + value + k, 0, 3);
+        for (int k = 0; k < key_width; k += PANEL) __builtin_prefetch(entries[i] + key + key_width + k, 0, 3);
+    }
     for (; j + 4 <= count; j += 4) score<4>(query, entries + j, key, key_width, weights + j);
     for (; j < count; ++j) score<1>(query, entries + j, key, key_width, weights + j);
     float most = weights[0];
@@ -333,7 +335,7 @@ void attend(const float* query, const float* const* entries, int count, long key
     }
 }
 
-void sum_exp(const float* row, int count, float* high, double* sum) {
+float sum_exp(const float* row, int count, float* high, double* sum) {
     Vec most = splat(-INFINITY);
     int i = 0;
     for (; i + LANES <= count; i += LANES) most = larger(load(row + i), most);
@@ -347,6 +349,7 @@ void sum_exp(const float* row, int count, float* high, double* sum) {
     for (i = 0; i + LANES <= count; i += LANES) part += exponential(load(row + i) - *high);
     *sum += total(part);
     for (; i < count; ++i) *sum += std::exp(row[i] - *high);
+    return peak;
 }
 
 int above(const float* row, int begin, int count, float least) {

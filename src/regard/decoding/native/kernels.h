@@ -44,7 +44,8 @@ struct Kernels {
     // softmax(query · keys * scale) · values, of one head; entry j has its key and value at these offsets
     void (*attend)(const float* query, const float* const* entries, int count, long key, long value, int key_width,
                    int value_width, float scale, float* weights, float* out);
-    void (*sum_exp)(const float* row, int count, float* highest, double* sum);  // sum of exp(x - highest), both updated
+    // sum of exp(x - highest), both updated; returns the highest of this row
+    float (*sum_exp)(const float* row, int count, float* highest, double* sum);
     int (*above)(const float* row, int begin, int count, float least);  // the first index from `begin` on that is above
 };
 

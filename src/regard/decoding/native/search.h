@@ -152,6 +152,7 @@ private:
     const Request& request_;
     std::vector<Sentence> sentences_;
     std::vector<Memory> ready_;
+    std::vector<std::vector<float>> spare_;  // room of memories that are not needed any more
     size_t most_;  // continuations of a hypothesis that are looked at
     std::vector<int64_t> pending_;
     std::vector<int32_t> pending_tokens_;
@@ -226,6 +227,8 @@ private:
     void keep_encoded() {
         for (size_t i = pending_.size(); i-- > 0;) {
             Memory m{pending_[i], {}, {}};
+            if (!spare_.empty()) m.values.swap(spare_.back()), spare_.pop_back();
+            m.values.clear();
             for (long layer = 0; layer < model_.shape.decoder_layers; ++layer)
                 for (int row = starts_[i]; row < starts_[i + 1]; ++row) {
                     const float* first = encoded_.data() + row * stride_ + layer * model_.entry();
@@ -236,6 +239,7 @@ private:
     }
 
     void begin(Sentence& s, Memory memory) {
+        if (s.memory.values.capacity()) spare_.push_back(std::move(s.memory.values));
         s.memory = std::move(memory);
         s.memory.rows.clear();
         const size_t positions = s.memory.values.size() / size_t(model_.shape.decoder_layers * model_.entry());
@@ -319,7 +323,7 @@ private:
                 float* part = logits + row * stride;
                 Scores& s = scores[size_t(row)];
                 if (request_.repetition_penalty != 1.0) discourage(part, first, columns, said_[size_t(row)]);
-                kernels_.sum_exp(part, columns, &s.highest, &s.sum);
+                const float peak = kernels_.sum_exp(part, columns, &s.highest, &s.sum);
                 for (int i = 0; i < request_.unspeakable_count; ++i) {
                     const int column = request_.unspeakable[i] - first;
                     if (column >= 0 && column < columns) part[column] = NEVER;
@@ -328,6 +332,7 @@ private:
                     std::copy_n(part, columns, all_.begin() + long(row) * model_.logits.columns + first);
                     continue;
                 }
+                if (s.best.size() == most_ && !(peak > s.best.back().first)) continue;
                 for (int i = -1;;) {
                     i = kernels_.above(part, i + 1, columns, s.best.size() == most_ ? s.best.back().first : NEVER);
                     if (i >= columns) break;

@@ -30,6 +30,8 @@ MOST = 2**31 - 1
 """The largest number that the library takes."""
 ROWS_AT_ONCE = 128
 """Hypotheses of a worker that are read together: enough for the products, few enough for the caches."""
+AT_ONCE = 4
+"""Sentences that are done in no time: nobody can want to interrupt them, and a thread for that would cost a tenth."""
 A_TEAM_EACH = 4
 """From so many sentences a thread on, every thread works on sentences of its own."""
 
@@ -86,9 +88,12 @@ class NativeSearch:
         if growing is not None:
             request.told = Told(growing)
         widths = [len(row) if request.alignment else 0 for row in rows]
-        found: list[list[Hypothesis]] = interruptible(
-            lambda: self.packed.search(request, lambda result: hypotheses(result, widths)), stop
-        )
+
+        def work() -> list[list[Hypothesis]]:
+            found: list[list[Hypothesis]] = self.packed.search(request, lambda result: hypotheses(result, widths))
+            return found
+
+        found = work() if len(rows) <= AT_ONCE else interruptible(work, stop)
         if growing is not None and growing.error is not None:
             raise growing.error
         return found
