@@ -11,7 +11,7 @@ import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, islice
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.decoding.ahead import end_if_unwanted
 from regard.decoding.hypothesis import Enough, Hypothesis, WritingSearch
 from regard.decoding.native.library import Packed, Request, Result, Told
 from regard.errors import InputError, ModelError
@@ -32,6 +33,8 @@ ROWS_AT_ONCE = 128
 """Hypotheses of a worker that are read together: enough for the products, few enough for the caches."""
 AT_ONCE = 4
 """Sentences that are done in no time: nobody can want to interrupt them, and a thread for that would cost a tenth."""
+POLL = 0.2
+"""Seconds between two questions whether a search is still wanted."""
 A_TEAM_EACH = 4
 """From so many sentences a thread on, every thread works on sentences of its own."""
 
@@ -161,12 +164,13 @@ class _Growing:
 
 
 def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
-    """Does some work of the library's; Ctrl-C, which Python hears in its main thread alone, ends it at once."""
-    if threading.current_thread() is not threading.main_thread():
-        return work()
+    """Does some work of the library's in another thread: Ctrl-C, or that nobody wants it any more, ends it at once."""
     with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(work)
         try:
-            return pool.submit(work).result()
+            while not wait([running], POLL).done:
+                end_if_unwanted()
+            return running.result()
         except BaseException:
             stop.value = 1
             raise
