@@ -31,8 +31,8 @@ MOST = 2**31 - 1
 """The largest number that the library takes."""
 ROWS_AT_ONCE = 128
 """Hypotheses of a worker that are read together: enough for the products, few enough for the caches."""
-AT_ONCE = 4
-"""Sentences that are done in no time: nobody can want to interrupt them, and a thread for that would cost a tenth."""
+AT_ONCE = 512
+"""Tokens that are written in no time: nobody can want to interrupt that, and a thread for it would cost a tenth."""
 POLL = 0.2
 """Seconds between two questions whether a search is still wanted."""
 A_TEAM_EACH = 4
@@ -96,7 +96,7 @@ class NativeSearch:
             found: list[list[Hypothesis]] = self.packed.search(request, lambda result: hypotheses(result, widths))
             return found
 
-        found = work() if len(rows) <= AT_ONCE else interruptible(work, stop)
+        found = work() if sum(limits) <= AT_ONCE else interruptible(work, stop)
         if growing is not None and growing.error is not None:
             raise growing.error
         return found
