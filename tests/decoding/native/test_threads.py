@@ -180,6 +180,6 @@ def test_tokens_come_as_they_are_chosen_and_nobody_works_for_who_has_left() -> N
     tokens = native(model).tokens([FIRST], DecodingSettings(max_tokens=FOREVER))
     first = [next(tokens) for _ in range(5)]
     assert tuple(first) == reference(model).search([[FIRST]], [5], GREEDY)[0][0].tokens
-    assert threading.active_count() == before + 1
+    assert threading.active_count() > before
     tokens.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
