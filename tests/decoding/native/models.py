@@ -7,7 +7,7 @@ import random
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pytest
 import torch
@@ -142,7 +142,7 @@ def some_sources(model: Model, count: int, *, longest: int = 12, seed: int = 0) 
 @st.composite
 def shapes(draw: st.DrawFn) -> ModelSettings:
     """Every kind of layer; widths that fill the lanes of vectors and widths that do not."""
-    positions = draw(st.sampled_from(["sinusoidal", "sinusoidal-halves", "learned", "rotary", "none"]))
+    positions = draw(st.sampled_from(get_args(get_type_hints(ModelSettings)["positions"])))
     heads = draw(st.sampled_from([1, 2, 4, 6]))
     keys, values = draw(st.sampled_from([None, 1, 5, 6, 16, 20, 33])), draw(st.sampled_from([None, 5, 16, 70]))
     if positions == "rotary" and keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.int8 import quantize
 from regard.settings import DecodingSettings
 
-from .models import SETS, Model, beams, greedy, models, native, reference_score, some_sources, toy, works
+from .models import SETS, Model, beams, greedy, models, native, reference_score, some_sources, toy, works, write
 
 matrices = arrays.arrays(
     np.float32,
@@ -96,10 +97,8 @@ def test_scores_are_near_those_of_float32(decoder_only: bool, kernels: str) -> N
     assert any(off), "int8 would be float32"
 
 
-def test_a_quarter_of_the_size(tmp_path: Any) -> None:
+def test_a_quarter_of_the_size(tmp_path: Path) -> None:
     model: Model = toy(width=64, heads=4, hidden=256, vocabulary=500)
-    from .models import write
-
     for int8 in (False, True):
         write(model, tmp_path / str(int8), int8=int8)
     sizes = [(tmp_path / str(int8)).stat().st_size for int8 in (True, False)]

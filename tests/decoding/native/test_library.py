@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from pathlib import Path
 
@@ -38,13 +39,10 @@ def used(content: bytes, path: Path) -> bool:
     path.write_bytes(content)
     try:
         engine = searching(Packed(path), MODEL)
-    except ModelError as error:
-        assert str(error).startswith(f"{path}: ")  # noqa: PT017
+    except ModelError:
         return False
-    try:
+    with contextlib.suppress(ModelError):  # of a model with fewer tokens or positions
         engine.search([[FIRST, FIRST + 1]], [3], DecodingSettings(beam=2))
-    except ModelError:  # the model knows other tokens, or fewer positions
-        assert content[FIELDS[0] : HEADER] != b""
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import tempfile
+import threading
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -15,6 +16,8 @@ from regard.errors import ModelError
 from regard.folder import NATIVE, TOKENIZER, WEIGHTS, write_atomically
 from regard.int8 import SCALE
 from regard.settings import Settings
+
+_PACKING = threading.Lock()  # of two threads that open a new folder, the second waits for the first one's file
 
 
 def unfit(settings: Settings) -> str | None:
@@ -27,19 +30,20 @@ def unfit(settings: Settings) -> str | None:
 def open_packed(folder: Path, settings: Settings, precision: str, kernels: str = "") -> Packed:
     """The model of a folder for the native engine, in float32 or int8."""
     path = packed_path(folder, settings, precision)
-    if path.is_file():
-        with contextlib.suppress(ModelError):  # damaged: is made anew
-            return Packed(path, kernels)
-    try:
-        write_atomically(path, lambda file: _pack(folder, settings, precision, file))
-    except ModelError:  # the folder or its disk takes nothing more: the file lives as long as it is mapped
-        with tempfile.TemporaryDirectory() as place:
-            _pack(folder, settings, precision, Path(place) / path.name)
-            return Packed(Path(place) / path.name, kernels)
-    for old in path.parent.glob(f"{precision}-*"):
-        if old != path:
-            old.unlink(missing_ok=True)
-    return Packed(path, kernels)
+    with _PACKING:
+        if path.is_file():
+            with contextlib.suppress(ModelError):  # damaged: is made anew
+                return Packed(path, kernels)
+        try:
+            write_atomically(path, lambda file: _pack(folder, settings, precision, file))
+        except ModelError:  # the folder or its disk takes nothing more: the file lives as long as it is mapped
+            with tempfile.TemporaryDirectory() as place:
+                _pack(folder, settings, precision, Path(place) / path.name)
+                return Packed(Path(place) / path.name, kernels)
+        for old in path.parent.glob(f"{precision}-*"):
+            if old != path:
+                old.unlink(missing_ok=True)
+        return Packed(path, kernels)
 
 
 def packed_path(folder: Path, settings: Settings, precision: str) -> Path:

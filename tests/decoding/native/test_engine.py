@@ -1,0 +1,147 @@
+"""Which engine does the work: the native one where it can, else PyTorch; what is asked for is done or refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.cli import main
+from regard.decoding import engine
+from regard.decoding.engine import load_as
+from regard.decoding.native import library
+from regard.decoding.native.search import NativeSearch
+from regard.decoding.reference import TorchSearch
+from regard.decoding.translator import Translator
+from regard.decoding.writer import Writer
+from regard.errors import InputError, ModelError
+from regard.folder import NATIVE, SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.options import dump
+from regard.weights import Contents, parameters, write_tensors
+
+from ..conftest import CORPUS
+from ..toys import toy
+
+TEXTS = [source for source, _ in CORPUS][:12]
+
+
+@pytest.fixture(autouse=True)
+def no_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_accelerator", lambda: False)
+
+
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "library", lambda: "it was not built")
+
+
+@pytest.fixture
+def model(folder: Path, tmp_path: Path) -> Path:
+    """A copy of a model folder, for what is kept in it."""
+    return Path(shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns(NATIVE)))
+
+
+def written(contents: Contents, path: Path) -> Path:
+    write_text(path / SETTINGS, dump(contents.settings))
+    write_text(path / TOKENIZER, contents.vocabularies.to_json())
+    write_tensors(path / WEIGHTS, parameters(contents.model))
+    return path
+
+
+def test_native_where_it_can_be(model: Path) -> None:
+    assert isinstance(regard.load(model).searcher, NativeSearch)
+    assert isinstance(load_as(Translator, model, "cpu", threads=1).searcher, NativeSearch)
+    assert isinstance(regard.load(model, engine="torch").searcher, TorchSearch)
+
+
+@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "alternatives": 2}, {"temperature": 0.8, "seed": 3}])
+def test_both_engines_translate_alike(model: Path, options: dict[str, Any]) -> None:
+    ours, theirs = (load_as(Translator, model, engine=name) for name in ("native", "torch"))
+    for a, b in zip(ours.translate(TEXTS, **options), theirs.translate(TEXTS, **options), strict=True):
+        assert (a.text, a.tokens, a.finished) == (b.text, b.tokens, b.finished)
+        assert a.score == pytest.approx(b.score, rel=0, abs=1e-3)
+        assert [x.text for x in a.alternatives] == [x.text for x in b.alternatives]
+    assert list(ours.stream(TEXTS[0], **options)) == list(theirs.stream(TEXTS[0], **options))
+
+
+@pytest.mark.parametrize(
+    "options", [{"beam": 1, "stop": ["e"]}, {"beam": 3}, {"temperature": 0.8, "repetition_penalty": 1.3}]
+)
+def test_both_engines_write_alike(tmp_path: Path, options: dict[str, Any]) -> None:
+    folder = written(toy("write"), tmp_path / "writer")
+    ours, theirs = (load_as(Writer, folder, engine=name) for name in ("native", "torch"))
+    assert isinstance(ours.searcher, NativeSearch)
+    prompts = ["", "A dog", "The old woman sees a cat in the garden, and it rains and it rains and it rains."]
+    for a, b in zip(*(each.write(prompts, max_tokens=30, **options) for each in (ours, theirs)), strict=True):
+        assert (a.text, a.tokens, a.finished) == (b.text, b.tokens, b.finished)
+    assert list(ours.stream("A dog", max_tokens=30, **options)) == list(
+        theirs.stream("A dog", max_tokens=30, **options)
+    )
+    assert ours.score("A dog reads.") == theirs.score("A dog reads.")
+
+
+@pytest.mark.usefixtures("no_library")
+def test_without_the_library_pytorch_is_used(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(regard.load(model).searcher, TorchSearch)
+    asked: list[dict[str, Any]] = [{"engine": "native"}, {"precision": "int8"}]
+    for options in asked:
+        with pytest.raises(InputError, match=r"native engine.* cannot be used: it was not built"):
+            regard.load(model, **options)
+    assert not (model / NATIVE).exists()
+    with pytest.raises(ModelError, match="native engine is not there: it was not built"):
+        library.Packed(model)
+    assert main(["info", "--system"]) == 0
+    assert "PyTorch; the native one cannot be used: it was not built" in capsys.readouterr().out
+
+
+def test_the_system_says_which_engine_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--system"]) == 0
+    assert f"decoding engine: native, {library.instructions()}" in capsys.readouterr().out
+
+
+def test_a_library_that_was_not_built_or_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "HERE", tmp_path)
+    assert "no C++17 compiler was there" in str(library.library.__wrapped__())
+    (tmp_path / "core.so").write_text("not a library")
+    assert "it cannot be loaded" in str(library.library.__wrapped__())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "native", "device": "cuda"}, "the native engine cannot be used: it does not run on cuda"),
+        ({"precision": "int8", "engine": "torch"}, "int8, which only the native engine has, cannot be used"),
+        ({"precision": "int8", "device": "cuda"}, "int8, which only the native engine has, cannot be used"),
+        ({"engine": "abacus"}, "engine abacus is not known: use auto, native or torch"),
+        ({"precision": "int4"}, "precision int4 is not known: use auto, float32 or int8"),
+    ],
+)
+def test_what_cannot_be_is_refused(model: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        regard.load(model, **options)
+
+
+@pytest.mark.parametrize("task", ["fill", "embed"])
+def test_other_tasks_are_pytorchs(tmp_path: Path, task: str) -> None:
+    folder = written(toy(task), tmp_path / task)
+    with pytest.raises(InputError, match=f"native engine cannot be used: it has no models to {task}"):
+        regard.load(folder, engine="native")
+    assert not hasattr(regard.load(folder), "searcher")
+
+
+def test_an_accelerator_is_used_unless_the_engine_is_asked_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_accelerator", lambda: True)
+    assert isinstance(regard.load(model).searcher, TorchSearch)
+    assert isinstance(regard.load(model, engine="native").searcher, NativeSearch)
+    assert isinstance(regard.load(model, "cpu").searcher, NativeSearch)
+
+
+def test_int8_is_asked_for_or_what_the_folder_has(model: Path, tmp_path: Path) -> None:
+    assert load_as(Translator, model, precision="int8").translate(TEXTS[:2])[0].text
+    assert main(["quantize", str(model), "-o", str(tmp_path / "int8")]) == 0
+    load_as(Translator, tmp_path / "int8").translate(TEXTS[:1])
+    for folder in (model, tmp_path / "int8"):
+        assert [path.name.split("-")[0] for path in (folder / NATIVE).iterdir()] == ["int8"]
