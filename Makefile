@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo glass test quick check fix bench browser screenshots clean help
+.PHONY: demo glass test quick check fix sanitize bench browser screenshots clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,6 +37,18 @@ check: .venv/dev ## style and types
 fix: .venv/dev   ## repair style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+SANITIZER ?= address,undefined
+SANITIZE := -fsanitize=$(SANITIZER)
+PRELOAD = $(foreach library,$(if $(findstring thread,$(SANITIZER)),libtsan,libasan) libstdc++,$(shell $(CXX) -print-file-name=$(library).so))
+
+sanitize: .venv/dev ## the native engine's tests with memory and arithmetic watched, or, with SANITIZER=thread, its threads
+	rm -rf build/sanitize
+	CFLAGS="$(SANITIZE) -fno-sanitize-recover=all -fno-wrapv -fno-omit-frame-pointer -g" LDFLAGS="$(SANITIZE)" \
+	$(BIN)/python setup.py --quiet build --build-base build/sanitize --build-lib build/sanitize/lib
+	ls build/sanitize/lib/regard/decoding/native/core*.so
+	LD_PRELOAD="$(PRELOAD)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	OMP_NUM_THREADS=1 PYTHONPATH=build/sanitize/lib $(BIN)/pytest tests/decoding/native -m "not slow"
 
 bench: .venv/dev ## training and decoding speed beside the peers (DATA=folder with Multi30k; some hours)
 	$(BIN)/python benchmarks/training.py --variants shipped,malloc $(if $(DATA),--data $(DATA))

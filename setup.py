@@ -14,7 +14,10 @@ INSTRUCTIONS = {"portable": []}
 if platform.machine().lower() in ("x86_64", "amd64"):
     INSTRUCTIONS |= {
         "avx2": ["-mavx2", "-mfma"],
-        "avx512": ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mfma"],
+        "avx512": [
+            *("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mfma"),
+            *("-Wno-uninitialized", "-Wno-maybe-uninitialized"),  # which GCC says of its own header
+        ],
     }
 
 
@@ -34,6 +37,14 @@ class BuildNative(build_ext):
 
 
 setup(
-    ext_modules=[Extension("regard.decoding.native.core", [f"{HERE}/core.cpp", f"{HERE}/kernels.cpp"], optional=True)],
+    ext_modules=[
+        Extension(
+            "regard.decoding.native.core",
+            [f"{HERE}/core.cpp", f"{HERE}/kernels.cpp"],
+            depends=sorted(str(header) for header in Path(HERE).glob("*.h")),  # which belong to a source distribution
+            optional=True,
+        )
+    ],
     cmdclass={"build_ext": BuildNative},
+    exclude_package_data={"": ["*.cpp", "*.h"]},
 )
