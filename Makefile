@@ -57,7 +57,7 @@ bench: .venv/dev ## training and decoding speed beside the peers (DATA=folder wi
 clean:           ## remove what the other targets made
 	rm -rf .venv .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/regard/decoding/native/*.h src/regard/decoding/native/*.cpp)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch setuptools
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
