@@ -161,7 +161,7 @@ def test_a_run_goes_on_with_its_clock_is_used_again_and_can_be_adopted(
     assert quality.train(run, threading.Event())  # complete: used again
     assert read_log(run.log) == log
     other = plan(data, tmp_path, "--recipes", "multi30k-en-de", "--form", "raw", "--set", "model.dropout=0.1")[0]
-    with pytest.raises(RegardError, match=r"model.dropout = 0.25 instead of 0.1: remove it"):
+    with pytest.raises(RegardError, match=r"model.dropout = 0.3 instead of 0.1: remove it"):
         quality.train(other, threading.Event())
 
     (adopted,) = plan(data, tmp_path, "--adopt", f"multi30k-en-de={run.model}")
