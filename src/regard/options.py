@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import math
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regard.errors import SettingsError
@@ -67,15 +68,24 @@ class Option:
     bounds: Bounds | None
 
 
-def options(schema: type, prefix: str = "") -> Iterator[Option]:
+@cache  # a translation of one sentence asks for them too, and takes a millisecond
+def options(schema: type, prefix: str = "") -> tuple[Option, ...]:
     """Every leaf setting of `schema`, in order of declaration."""
+    found: list[Option] = []
     hints = get_type_hints(schema, include_extras=True)
     for f in fields(schema):
         hint, *notes = get_args(hints[f.name]) if get_origin(hints[f.name]) is Annotated else (hints[f.name],)
         if is_dataclass(hint):
-            yield from options(hint, f"{prefix}{f.name}.")  # type: ignore[arg-type]
+            found += options(hint, f"{prefix}{f.name}.")  # type: ignore[arg-type]
         else:
-            yield Option(prefix + f.name, hint, f.default, notes[0], notes[1] if len(notes) > 1 else None)
+            found.append(Option(prefix + f.name, hint, f.default, notes[0], notes[1] if len(notes) > 1 else None))
+    return tuple(found)
+
+
+@cache
+def hints_of(schema: type) -> dict[str, Any]:
+    """The type of each setting and section of `schema`."""
+    return get_type_hints(schema)
 
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +100,7 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def build(schema: type[T], values: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> T:
     """An instance of `schema` from nested values, refusing unknown names and wrong types."""
     known = known or [option.path for option in options(schema)]
-    hints = get_type_hints(schema)
+    hints = hints_of(schema)
     leaves = {option.path: option for option in options(schema)}
     built = {}
     for name, value in values.items():
