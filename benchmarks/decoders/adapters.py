@@ -144,6 +144,7 @@ class CTranslate2(Base):
             "beam_size": beam,
             "length_penalty": LENGTH_PENALTY,
             "max_batch_size": self.job.options.get("batch", 64),
+            "max_decoding_length": max(2 * len(row) + 20 for row in sources),  # Regard's limit, of the longest sentence
         }
         with self.searching():
             results = self.engine.translate_batch(sources, **{**search, **options})

@@ -100,6 +100,7 @@ class Packed:
         if isinstance(found, str):
             raise ModelError(f"the native engine is not there: {found}")
         self._library, self._handle = found, None
+        self.size = path.stat().st_size if path.is_file() else 0
         error = ctypes.create_string_buffer(ERROR_SIZE)
         self._handle = found.regard_load(bytes(path), kernels.encode(), error, ERROR_SIZE)
         if not self._handle:

@@ -35,6 +35,8 @@ AT_ONCE = 512
 """Tokens that are written in no time: nobody can want to interrupt that, and a thread for it would cost a tenth."""
 POLL = 0.2
 """Seconds between two questions whether a search is still wanted."""
+WORTH_SHARING = 64 * 2**20
+"""Bytes from which on several threads share the products of one sentence: in smaller models they wait too often."""
 A_TEAM_EACH = 4
 """From so many sentences a thread on, every thread works on sentences of its own."""
 
@@ -84,7 +86,7 @@ class NativeSearch:
         request.temperature, request.repetition_penalty = settings.temperature, settings.repetition_penalty
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
         request.patience, request.alignment = settings.patience, settings.alignment and not self.decoder_only
-        request.workers, request.lanes = share(len(rows), self.threads)
+        request.workers, request.lanes = share(len(rows), self.threads, self.packed.size)
         request.rows_at_once = ROWS_AT_ONCE
         request.stop = ctypes.addressof(stop)
         growing = _Growing(enough, stop) if enough is not None else None
@@ -176,9 +178,12 @@ def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
             raise
 
 
-def share(sentences: int, threads: int) -> tuple[int, int]:
-    """Workers, each with sentences of its own, and the threads of each."""
-    return (threads, 1) if sentences >= A_TEAM_EACH * threads else (1, threads)
+def share(sentences: int, threads: int, size: int) -> tuple[int, int]:
+    """Workers, each with sentences of its own, and the threads of each, for a model of so many bytes."""
+    if sentences >= A_TEAM_EACH * threads:
+        return threads, 1
+    workers = min(sentences, threads)
+    return workers, threads // workers if size >= WORTH_SHARING else 1
 
 
 def available_threads() -> int:
