@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from regard.decoding.native.library import missing
@@ -10,3 +12,11 @@ def engine() -> None:
     """Where no compiler was, there is nothing to test."""
     if reason := missing():
         pytest.skip(f"the native engine is not there: {reason}")
+
+
+@pytest.fixture(autouse=True, scope="package")
+def teams() -> Iterator[None]:
+    """The threads of a team share toys too, which a small model is not worth."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.decoding.native.search.WORTH_SHARING", 0)
+        yield
