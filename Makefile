@@ -39,14 +39,14 @@ fix: .venv/dev   ## repair style
 	$(BIN)/ruff format .
 
 SANITIZER ?= address,undefined
-SANITIZE := -fsanitize=$(SANITIZER)
+WATCHED = -fsanitize=$(SANITIZER) -fno-sanitize-recover=all -fno-wrapv -fno-omit-frame-pointer -g
 PRELOAD = $(foreach library,$(if $(findstring thread,$(SANITIZER)),libtsan,libasan) libstdc++,$(shell $(CXX) -print-file-name=$(library).so))
 
 sanitize: .venv/dev ## the native engine's tests with memory and arithmetic watched, or, with SANITIZER=thread, its threads
 	rm -rf build/sanitize
-	CFLAGS="$(SANITIZE) -fno-sanitize-recover=all -fno-wrapv -fno-omit-frame-pointer -g" LDFLAGS="$(SANITIZE)" \
+	CFLAGS="$(WATCHED)" CXXFLAGS="$(WATCHED)" LDFLAGS="$(WATCHED)" \
 	$(BIN)/python setup.py --quiet build --build-base build/sanitize --build-lib build/sanitize/lib
-	ls build/sanitize/lib/regard/decoding/native/core*.so
+	grep -qE "__(asan|tsan|ubsan)" build/sanitize/lib/regard/decoding/native/core*.so
 	LD_PRELOAD="$(PRELOAD)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	OMP_NUM_THREADS=1 PYTHONPATH=build/sanitize/lib $(BIN)/pytest tests/decoding/native -m "not slow"
 
