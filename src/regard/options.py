@@ -68,9 +68,13 @@ class Option:
     bounds: Bounds | None
 
 
-@cache  # a translation of one sentence asks for them too, and takes a millisecond
 def options(schema: type, prefix: str = "") -> tuple[Option, ...]:
     """Every leaf setting of `schema`, in order of declaration."""
+    return _options(schema, prefix)
+
+
+@cache  # a translation of one sentence asks for them too, and takes some milliseconds
+def _options(schema: type, prefix: str) -> tuple[Option, ...]:
     found: list[Option] = []
     hints = get_type_hints(schema, include_extras=True)
     for f in fields(schema):
@@ -83,7 +87,7 @@ def options(schema: type, prefix: str = "") -> tuple[Option, ...]:
 
 
 @cache
-def hints_of(schema: type) -> dict[str, Any]:
+def _hints(schema: type) -> dict[str, Any]:
     """The type of each setting and section of `schema`."""
     return get_type_hints(schema)
 
@@ -100,7 +104,7 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def build(schema: type[T], values: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> T:
     """An instance of `schema` from nested values, refusing unknown names and wrong types."""
     known = known or [option.path for option in options(schema)]
-    hints = hints_of(schema)
+    hints = _hints(schema)  # type: ignore[arg-type] # a type can be hashed
     leaves = {option.path: option for option in options(schema)}
     built = {}
     for name, value in values.items():
