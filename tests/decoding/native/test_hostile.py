@@ -186,13 +186,14 @@ def test_threads_that_cannot_be_started_are_an_error(tmp_path: Path) -> None:
     program = f"""
 import resource
 from pathlib import Path
+from regard.decoding.native import search
 from regard.decoding.native.library import Packed
-from regard.decoding.native.search import NativeSearch
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 from regard.text.tokenizer import Specials
 
-engine = NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, threads=1000)
+search.WORTH_SHARING = 0  # a toy is shared too
+engine = search.NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, threads=1000)
 room = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 2**29
 resource.setrlimit(resource.RLIMIT_AS, (room, room))
 try:
