@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -88,16 +89,20 @@ def test_packed_anew_where_the_file_is_damaged(model: Path, damage: str) -> None
     assert path.read_bytes() == content
 
 
-def test_a_folder_that_nobody_may_write_to(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", ["it is not allowed", "the disk is full"])
+def test_a_folder_that_cannot_be_written_to(model: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     expected = said(model)
     shutil.rmtree(model / NATIVE)
-    model.chmod(0o555)
-    monkeypatch.setattr(os, "access", lambda path, mode: not (path == model and mode == os.W_OK))  # root may write
-    try:
-        assert said(model) == expected
-        assert not (model / NATIVE).exists()
-    finally:
-        model.chmod(0o755)
+    if why == "the disk is full":
+
+        def sync(_file: int) -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+        monkeypatch.setattr(os, "fsync", sync)
+    else:
+        (model / NATIVE).write_text("a file where the folder would be", encoding="utf-8")  # which stops root too
+    assert said(model) == expected
+    assert (model / NATIVE).is_file() or not files(model)
 
 
 def test_several_at_once(model: Path) -> None:

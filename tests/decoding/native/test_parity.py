@@ -32,7 +32,7 @@ SEARCHES = {"greedy": greedy, "beam": beams, "drawn": drawn}
 
 @pytest.mark.parametrize("search", SEARCHES)
 @given(data=st.data(), model=models(), threads=st.sampled_from([1, 1, 2, 3]))
-@settings(max_examples=14)
+@settings(max_examples=16)
 def test_the_same_outputs(search: str, data: st.DataObject, model: Model, threads: int) -> None:
     work = data.draw(works(model, SEARCHES[search]))
     expected = reference(model).search(*work)
@@ -42,7 +42,7 @@ def test_the_same_outputs(search: str, data: st.DataObject, model: Model, thread
 
 
 @given(data=st.data(), model=models(), search=greedy | drawn, threads=st.integers(1, 2))
-@settings(max_examples=6)
+@settings(max_examples=8)
 def test_the_same_where_outputs_are_told_to_end(
     data: st.DataObject, model: Model, search: DecodingSettings, threads: int
 ) -> None:
@@ -58,7 +58,7 @@ def test_the_same_where_outputs_are_told_to_end(
 
 
 @given(data=st.data(), model=models(), search=greedy | drawn, threads=st.integers(1, 2))
-@settings(max_examples=6)
+@settings(max_examples=8)
 def test_the_same_token_by_token(data: st.DataObject, model: Model, search: DecodingSettings, threads: int) -> None:
     longest = model.settings.max_length
     source = some_sources(model, 1, longest=longest - 1, seed=data.draw(st.integers(0, 99)))[0]
