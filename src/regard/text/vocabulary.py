@@ -24,6 +24,7 @@ SYLLABLE = rf"[\p{{L}}\p{{M}}་&&[{UNSPACED}]]"
 LETTER = rf"[\p{{L}}\p{{M}}&&[^{UNSPACED}]]"
 CUTS = "|".join(
     (
+        r" ?&#?[A-Za-z0-9]{1,10};",  # an entity such as &apos; or &#39;, which means one character
         rf" ?{LETTER}[{LETTER}\x{{200C}}\x{{200D}}]*",  # a word with the space before it; joiners stay inside
         rf"{SYLLABLE}[{SYLLABLE}\p{{M}}]*",  # a run of a script that is written without spaces
         r" ?\p{N}",  # each digit alone, so that numbers are copied and not learnt by heart
