@@ -1,0 +1,151 @@
+"""The pieces of a text that are no words and must survive its translation: placeholders, tags, addresses.
+
+Every pattern stops at what could begin another piece or is bounded, so that the time grows with the text and no faster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text that has to stand in its translation as it is."""
+
+    start: int
+    end: int
+    text: str
+    kind: str  # a name in PATTERNS, "icu", or "mark" for one that was given
+
+
+def find(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> list[Piece]:
+    """The protected pieces of a text in their order, none in another: of two that overlap, the one that starts first.
+
+    `marks` are literal strings that count as well; with `numbers`, numbers with a unit do too.
+    """
+    if not marks and not numbers and not SIGN.search(text):
+        return []
+    return list(_scan(text, _pattern(tuple(marks), numbers)))
+
+
+def counts(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> Counter[str]:
+    """How often each protected piece stands in a text: what must be the same in its translation."""
+    return Counter(piece.text for piece in find(text, marks, numbers=numbers))
+
+
+def arguments(piece: str) -> list[str]:
+    """What a piece takes from a list of arguments without saying which, in order: of `%5.2f` it is f, of `%1$s` none.
+
+    Where a program fills in one argument after the other, these must stay in their order.
+    """
+    found = []
+    for match in ARGUMENT.finditer(piece):
+        found += [*("*" * match[1].count("*")), match[2]]
+    return found
+
+
+SIGN = re.compile(r"[%{&<$@]|://|www\.|\[X")
+"""What every piece has in it, but for marks and numbers."""
+
+CONVERSION = r"""
+    %(?:\d{1,3}\$|\([^()%\s]{0,100}\))?             # of an argument by its number or its name
+    [-+\#0'I]{0,5}                                  # no space among the flags: "100% sure" is not % s
+    (?:\*(?:\d{1,3}\$)?|\d{1,5})?(?:\.(?:\*(?:\d{1,3}\$)?|\d{0,5}))?
+    (?:(?:hh|h|ll|l|L|q|j|z|t)?[A-Za-z@]|<PRI\w{1,20}>)
+"""
+PROSE = r"(?!(?<=\d)%-?ig|(?<=\d)%-[a-z]{2}|%'(?:t|s|ll)\b)"  # 100%ig, 50%-off, and GCC's "doesn%'t"
+TAIL = r"[^\s<>\"“”„«»‘’|\\^`]+"  # of an address; what ends a sentence is taken off again
+UNITS = (
+    "%|‰|°[CF]?|[kMGTP]i?[Bb](?:it|yte)?s?|[kcmµnd]?m|km/h|mph|[kmµ]?g|[mc]?l|[kMG]?Hz|[mk]?W|[mk]?V|m?A|Wh|kWh|"
+    "[mµn]?s|min|h|px|pt|dpi|fps|bit|[Bb]ytes?|B|€|\\$|£|¥"
+)
+PATTERNS = {
+    "url": rf"\b(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.)(?=[\w/\[$%{{]){TAIL}",
+    "email": r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
+    "brace": r"[$\#%]?\{",  # and all up to its match, if that is a placeholder
+    "printf": rf"%L\d{{1,2}}|{PROSE}(?:{CONVERSION})|%%|%\d{{1,2}}(?!\d)|%<(?=[^<>]*%>)|%>",  # Qt's %1; GCC's %< and %>
+    "nesting": r"\$t\([^()]*\)",  # i18next
+    "variable": r"\$[A-Za-z_]\w*",
+    "entity": r"&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
+    "mnemonic": r"(?<!&)&(?:(?<![A-Z]&)|(?![A-Z]))(?=[^\W_])",  # &File, E&xit, but not R&D
+    "tag": r"""</?[A-Za-z][\w:.-]*(?=[\s/>])[^<>"']*(?:(?:"[^"<]*"|'[^'<]*')[^<>"']*)*>"""
+    r"|<!--[^<>]*-->|<[!?][A-Za-z][^<>]*>",
+    "code": r"\[X\d{1,9}X\]",  # Weblate's
+}
+NUMBER = rf"(?<![\w.,])\d{{1,30}}(?:[.,]\d{{1,30}}){{0,20}}[ \u00a0\u202f]?(?:{UNITS})(?!\w)"
+SIMPLE = re.compile(r"\S*|[^\s,:!]*\s?(?:![rsa])?\s?[:,].*", re.DOTALL)  # {}, {name}, {0,number,#.##}, {name!r:>10}
+BLOCK = re.compile(r"\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")  # ICU: a name, and what it chooses
+ARGUMENT = re.compile(
+    r"(?<!%)%([-+#0'I]{0,5}[\d.*]{0,12})(?:hh|h|ll|l|L|q|j|z|t)?([diouxXeEfFgGaAcCsSpn@]|<PRI\w{1,20}>)"
+)
+
+
+@lru_cache(maxsize=256)
+def _pattern(marks: tuple[str, ...], numbers: bool) -> re.Pattern[str]:
+    """All kinds of pieces as one pattern; longer marks come before shorter ones."""
+    kinds = {**PATTERNS, "number": NUMBER} if numbers else PATTERNS
+    named = [f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()]
+    given = sorted({mark for mark in marks if mark}, key=lambda mark: (-len(mark), mark))
+    if given:
+        named.insert(0, f"(?P<mark>{'|'.join(map(re.escape, given))})")
+    return re.compile("|".join(named), re.VERBOSE)
+
+
+def _scan(text: str, pattern: re.Pattern[str]) -> Iterator[Piece]:
+    blocks = _blocks(text) if "{" in text else {}
+    place, quoted = 0, False
+    while match := pattern.search(text, place):
+        kind, start, end = str(match.lastgroup), match.start(), match.end()
+        if kind == "brace":
+            kind, end = _placeholder(text, end - 1, blocks)
+        elif kind == "url":
+            end = start + len(_without_punctuation(match[0]))
+        elif match[0] == "%>" and not quoted:
+            end = start
+        quoted = match[0] == "%<" or (quoted and match[0] != "%>")
+        if end > start:
+            yield Piece(start, end, text[start:end], kind)
+        place = max(end, start + 1)
+
+
+def _blocks(text: str) -> dict[int, tuple[int, bool]]:
+    """For each brace that is closed, where its block ends, and whether no other is in it."""
+    found: dict[int, tuple[int, bool]] = {}
+    still_open: list[int] = []
+    last = -1  # where the last block that was closed begins
+    for match in re.finditer(r"[{}]", text):
+        if match[0] == "{":
+            still_open.append(match.start())
+        elif still_open:
+            start = still_open.pop()
+            found[start] = match.end(), last < start
+            last = start
+    return found
+
+
+def _placeholder(text: str, start: int, blocks: dict[int, tuple[int, bool]]) -> tuple[str, int]:
+    """The kind and the end of the placeholder that begins with the brace at `start`; the end is 0 if it is none."""
+    end, leaf = blocks.get(start, (0, False))
+    if leaf:
+        inside = text[start + 1 : end - 1].strip()
+        command = len(inside) > 1 and inside[0] == inside[-1] == "%"
+        return "brace", end if command or SIMPLE.fullmatch(inside) else 0
+    for depth in (1, 2):  # {{name}}, {{{name}}}
+        if end and blocks.get(start + depth) == (end - depth, True):
+            return "brace", end
+    return "icu", end if end and BLOCK.match(text, start + 1) else 0
+
+
+def _without_punctuation(url: str) -> str:
+    """An address without what belongs to the sentence around it: a bracket stays if it was opened inside."""
+    surplus = {right: url.count(right) - url.count(left) for left, right in ("()", "[]", "{}")}
+    end = len(url)
+    while url[end - 1] in ".,;:!?'*_~…" or surplus.get(url[end - 1], 0) > 0:
+        end -= 1
+        if url[end] in surplus:
+            surplus[url[end]] -= 1
+    return url[:end]
