@@ -33,6 +33,8 @@ SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, HISTORY, TRAINING, NATIVE = (
     "training",
     "native",
 )
+SCALE = ".scale"
+"""In a file of weights, what follows the name of an int8 tensor in the name of its scales."""
 
 
 def check_folder(path: Path) -> None:

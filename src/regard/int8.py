@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SCALE = ".scale"
-"""In a file of weights, what follows the name of an int8 tensor in the name of its scales."""
-
 
 def quantize(matrix: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """[N, K] -> integers [N, K] and scales [N]: the largest of a row becomes 127."""

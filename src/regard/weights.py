@@ -12,8 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard.errors import InputError, ModelError
-from regard.folder import TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
-from regard.int8 import SCALE
+from regard.folder import SCALE, TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies

@@ -11,8 +11,18 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from regard.errors import ModelError
-from regard.folder import CARD, NATIVE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
-from regard.int8 import SCALE, quantize
+from regard.folder import (
+    CARD,
+    NATIVE,
+    SCALE,
+    SETTINGS,
+    TOKENIZER,
+    WEIGHTS,
+    check_folder,
+    read_settings,
+    write_atomically,
+)
+from regard.int8 import quantize
 from regard.interop.output import whole_folder
 from regard.weights import read_tensors
 

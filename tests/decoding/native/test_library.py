@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from regard.decoding.native.library import Packed, instructions
-from regard.decoding.native.packing import MAGIC
+from regard.decoding.native.library import MAGIC, Packed, instructions
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 

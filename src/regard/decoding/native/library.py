@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 from regard.errors import ModelError
 
 HERE = Path(__file__).parent
+MAGIC = b"regard-1"
+"""How a packed file begins."""
 ERROR_SIZE = 200
 
 Told = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import tempfile
 import threading
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
-from regard.decoding.native.library import Packed, missing
-from regard.decoding.native.packing import MAGIC, pack
+from regard.decoding.native.library import MAGIC, Packed, missing
 from regard.errors import ModelError
-from regard.folder import NATIVE, TOKENIZER, WEIGHTS, write_atomically
-from regard.int8 import SCALE
+from regard.folder import NATIVE, SCALE, TOKENIZER, WEIGHTS, write_atomically
 from regard.settings import Settings
+
+LONGEST_HEADER = 100_000_000
+"""Bytes; safetensors has the same limit."""
 
 _PACKING = threading.Lock()  # of two threads that open a new folder, the second waits for the first one's file
 
@@ -54,16 +54,22 @@ def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
 
 
 def stored_precision(folder: Path) -> str:
-    """int8 if `regard quantize` has made the folder, else float32."""
+    """int8 if `regard quantize` has made the folder, else float32.
+
+    The names of the tensors are read here, since safetensors would import NumPy for it.
+    """
     try:
-        with safe_open(folder / WEIGHTS, "numpy") as file:
-            return "int8" if any(name.endswith(SCALE) for name in file.keys()) else "float32"  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
+        with (folder / WEIGHTS).open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            names = dict(json.loads(file.read(min(size, LONGEST_HEADER))))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise ModelError(f"{folder / WEIGHTS}: damaged or unreadable ({error})") from None
+    return "int8" if any(name.endswith(SCALE) for name in names) else "float32"
 
 
 def _pack(folder: Path, settings: Settings, precision: str, path: Path) -> None:
     """Reads the model as PyTorch does, which finds whatever is wrong with it, and writes it packed."""
+    from regard.decoding.native.packing import pack
     from regard.weights import parameters, read_folder
 
     weights = {name: tensor.float().numpy() for name, tensor in parameters(read_folder(folder).model).items()}

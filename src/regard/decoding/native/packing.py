@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.decoding.native.library import MAGIC
 from regard.int8 import quantize
 from regard.settings import ModelSettings
 
 Array = NDArray[Any]
-MAGIC = b"regard-1"
 PANEL, ALIGNMENT = 16, 64
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
 

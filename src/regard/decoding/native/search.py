@@ -17,9 +17,6 @@ from functools import cached_property
 from itertools import accumulate, islice
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from regard.decoding.ahead import end_if_unwanted
 from regard.decoding.hypothesis import Enough, Hypothesis, WritingSearch
 from regard.decoding.native.library import Packed, Request, Result, Told
@@ -71,11 +68,11 @@ class NativeSearch:
         if min(limits) < 1 or (not self.decoder_only and max(limits) > self.longest):
             raise ModelError(f"a limit is less than one token, or more than the model's {self.longest} positions")
         rows = [ids[-self.longest + 1 :] if self.decoder_only else [*ids, self.specials.end] for ids in sources]
-        arrays: list[NDArray[Any]] = [int32(i for row in rows for i in row), offsets(map(len, rows)), int32(limits)]
-        arrays += luck(sources, limits, settings) if settings.temperature else [np.zeros(0), np.zeros(1, np.int64)]
+        arrays: list[array[Any]] = [int32(i for row in rows for i in row), offsets(map(len, rows)), int32(limits)]
+        arrays += luck(sources, limits, settings) if settings.temperature else [array("d"), offsets([])]
         arrays.append(int32(self.specials.unspeakable))
         stop = ctypes.c_int32(0)
-        request = Request(len(rows), *(array.ctypes.data for array in arrays))
+        request = Request(len(rows), *(numbers.buffer_info()[0] for numbers in arrays))
         request.unspeakable_count = len(arrays[-1])
         request.begin, request.end = self.specials.begin, self.specials.end
         drawn = settings.temperature > 0
@@ -191,17 +188,20 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def int32(numbers: Iterable[int]) -> NDArray[np.int32]:
-    """As the library takes them; what is too large for it stays too large for any model."""
-    return np.fromiter(numbers, np.int64).clip(-1, MOST).astype(np.int32)
+def int32(numbers: Iterable[int]) -> array[int]:
+    """As the library takes them; what is too large for it stays too large for any model.
+
+    Not an array of NumPy, whose import takes longer than all else before the first translation.
+    """
+    return array("i", (min(max(number, -1), MOST) for number in numbers))
 
 
-def offsets(lengths: Any) -> NDArray[np.int64]:
+def offsets(lengths: Iterable[int]) -> array[int]:
     """[n] lengths -> [n + 1] places where each begins, and the end."""
-    return np.fromiter(accumulate(lengths, initial=0), np.int64)
+    return array("q", accumulate(lengths, initial=0))
 
 
-def luck(sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings) -> list[NDArray[Any]]:
+def luck(sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings) -> list[array[Any]]:
     """The random numbers of each output, the same as the reference's (`lucky` of step.py)."""
     rows = settings.alternatives + 1
     numbers = array("d")
@@ -209,7 +209,7 @@ def luck(sources: Sequence[Sequence[int]], limits: Sequence[int], settings: Deco
         for k in range(rows):
             die = random.Random(zlib.crc32(repr((settings.seed, k, list(ids))).encode()))
             numbers.extend(die.random() for _ in range(limit))
-    return [np.array(numbers), offsets(rows * limit for limit in limits)]
+    return [numbers, offsets(rows * limit for limit in limits)]
 
 
 def hypotheses(found: Result, widths: Sequence[int]) -> list[list[Hypothesis]]:
