@@ -27,8 +27,13 @@ Enough = Callable[[int, Sequence[int]], bool]
 """Asked with the number of a source and the tokens of an output so far: whether it shall end there."""
 
 
-class WritingSearch(Search, Protocol):
-    """What a writer asks for beyond that."""
+def ask(enough: Enough, numbers: Sequence[int], place: int, tokens: Sequence[int]) -> bool:
+    """`enough`, asked by the place of a source among some that have these numbers."""
+    return enough(numbers[place], tokens)
+
+
+class ConstrainedSearch(Search, Protocol):
+    """A search that can be told what an output must have in it, and what it must not have."""
 
     def search(
         self,
@@ -36,13 +41,64 @@ class WritingSearch(Search, Protocol):
         limits: Sequence[int],
         settings: DecodingSettings,
         enough: Enough | None = None,
+        constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The same; `enough` can end an output early, unless it is searched for with a beam."""
+        """The same; `enough` can end an output early, unless it is searched for with a beam.
+
+        Sources that have `constraints` are searched for with a beam, whatever the others are; where no output meets
+        them, the outputs are those without them.
+        """
         ...
+
+
+class WritingSearch(ConstrainedSearch, Protocol):
+    """What a writer asks for beyond that."""
 
     def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
         """Of each token of a text but the first, after those before it."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Where words go on: from a token of `open`, which ends in a letter, to one of `inside`, which begins with one."""
+
+    inside: frozenset[int]
+    open: frozenset[int]
+
+    def joined(self, before: int | None, token: int) -> bool:
+        """Whether one word goes on from a token to the next."""
+        return token in self.inside and before in self.open
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What an output must have in it, and what it must not have, as tokens.
+
+    An item of `required` is met by any one of its sequences; no two items are met by the same tokens, so that an item
+    that is there twice is required twice. With `words`, a sequence counts where it neither begins nor ends inside a
+    word; a forbidden one may not begin a word either.
+    """
+
+    required: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    forbidden: tuple[tuple[int, ...], ...] = ()
+    words: Words | None = None
+
+    def __post_init__(self) -> None:
+        if not all(item and all(item) for item in self.required) or not all(self.forbidden):
+            raise ValueError("an item without sequences can never be met, and an empty sequence always is")
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.forbidden)
+
+    @property
+    def length(self) -> int:
+        """The least number of tokens that meet what is required."""
+        return sum(min(map(len, item)) for item in self.required)
+
+    def __add__(self, other: Constraints) -> Constraints:
+        """Both; the words are those of the first that has any."""
+        return Constraints(self.required + other.required, self.forbidden + other.forbidden, self.words or other.words)
 
 
 @dataclass(frozen=True)

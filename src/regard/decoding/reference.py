@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
-from regard.decoding.hypothesis import Enough, Hypothesis, length_penalty
+from regard.decoding.constrained import constrained_search
+from regard.decoding.hypothesis import Constraints, Enough, Hypothesis, ask, length_penalty
 from regard.decoding.search import beam_search, follow, generate, highest
 from regard.decoding.step import NextToken, TranslationStep, WritingStep, lucky
 from regard.decoding.translator import Translator
@@ -47,28 +48,61 @@ class TorchSearch:
         limits: Sequence[int],
         settings: DecodingSettings,
         enough: Enough | None = None,
+        constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens."""
-        found: dict[int, list[Hypothesis]] = {}
-        for batch in self._batches(sources, limits, settings):
-            ends = partial(_ask, enough, batch) if enough else None
+        """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens.
+
+        Sources that have `constraints` are searched for with a beam, whatever the others are; where no output meets
+        them, the outputs are those without them.
+        """
+        wanted = {i: each for i, each in enumerate(constraints or ()) if each}
+        found = self._constrained(sources, limits, settings, wanted) if wanted else {}
+        rest = [i for i in range(len(sources)) if i not in found]
+        rows = settings.alternatives + 1 if settings.temperature else settings.beam
+        for batch in self._batches(rest, sources, limits, settings.batch_tokens // rows):
+            ends = partial(ask, enough, batch) if enough else None
             results = self._search_batch([sources[i] for i in batch], [limits[i] for i in batch], settings, ends)
             found.update(zip(batch, results, strict=True))
         if settings.alignment and isinstance(self.model, EncoderDecoder):
             return [[self._aligned(self.model, ids, h) for h in found[i]] for i, ids in enumerate(sources)]
         return [found[i] for i in range(len(sources))]
 
+    @torch.inference_mode()
+    def _constrained(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        settings: DecodingSettings,
+        wanted: Mapping[int, Constraints],
+    ) -> dict[int, list[Hypothesis]]:
+        """The best hypotheses of the sources that have constraints, where there are any that meet them."""
+        penalty = length_penalty(settings.penalty, settings.length_penalty)
+        rows = settings.beam + max(each.length for each in wanted.values())
+        found: dict[int, list[Hypothesis]] = {}
+        for batch in self._batches(wanted, sources, limits, settings.batch_tokens // rows):
+            results = constrained_search(
+                self._step([sources[i] for i in batch], settings),
+                [limits[i] for i in batch],
+                [wanted[i] for i in batch],
+                end=self.specials.end,
+                width=settings.beam,
+                penalty=penalty,
+                patience=settings.patience,
+                best=settings.alternatives + 1,
+            )
+            found.update((i, result) for i, result in zip(batch, results, strict=True) if result)
+        return found
+
     def _batches(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
+        self, numbers: Iterable[int], sources: Sequence[Sequence[int]], limits: Sequence[int], room: int
     ) -> Iterator[list[int]]:
         """Numbers of sources that are searched for together, the longest first; a decoder's have equal lengths."""
-        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-        rows = settings.alternatives + 1 if settings.temperature else settings.beam
+        order = sorted(numbers, key=lambda i: -len(sources[i]))
         alike = isinstance(self.model, Decoder)
         while order:
             length = len(sources[order[0]])
             cost = length + limits[order[0]] if alike else length + 1
-            most = max(1, settings.batch_tokens // (cost * rows))
+            most = max(1, room // cost)
             batch = [i for i in order[:most] if not alike or len(sources[i]) == length]
             yield batch
             order = order[len(batch) :]
@@ -124,8 +158,3 @@ class TorchSearch:
             return TranslationStep(self.model, sources, self.specials, after)
         longest = self.model.settings.max_length
         return WritingStep(self.model, [row[-longest + 1 :] for row in sources], after)
-
-
-def _ask(enough: Enough, batch: Sequence[int], number: int, tokens: Sequence[int]) -> bool:
-    """`enough`, asked by the number of a source in its batch."""
-    return enough(batch[number], tokens)

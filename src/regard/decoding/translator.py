@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from regard.decoding.ahead import ahead, end_if_unwanted
-from regard.decoding.hypothesis import Hypothesis, Search
+from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesis, Search
 from regard.errors import InputError, ModelError
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
@@ -21,6 +21,9 @@ from regard.text.tokenizer import Vocabularies
 WINDOW = 2000
 """Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
 
+
+Constrain = Callable[[str], Constraints | None]
+"""Asked with a source text: what its translation must have in it, and what it must not have."""
 
 Alignment = tuple[tuple[float, ...], ...]
 """How much each token of an output, and its end, looked at each token of the source."""
@@ -71,11 +74,15 @@ class Translator:
         source: str | None = None,
         target: str | None = None,
         zero_shot: bool = False,
+        constrain: Constrain | None = None,
         **options: Any,
     ) -> list[Translation]:
-        """The translations of some texts, in their order; all of them are read before any is translated."""
+        """The translations of some texts, in their order; all of them are read before any is translated.
+
+        `constrain` is asked, for each piece of a text that is translated at once, what its translation must have in it.
+        """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
-        windows = list(self._read_windows(texts, into))
+        windows = list(self._read_windows(texts, into, constrain))
         return [self._join(parts) for window in windows for parts in self._search_window(window, settings)]
 
     def translate_stream(
@@ -85,6 +92,7 @@ class Translator:
         source: str | None = None,
         target: str | None = None,
         zero_shot: bool = False,
+        constrain: Constrain | None = None,
         **options: Any,
     ) -> Generator[Translation, None, None]:
         """The translations of any number of texts, in their order, in constant memory.
@@ -92,7 +100,7 @@ class Translator:
         One thread reads and cuts the next texts and another searches, while the caller uses what was found before.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
-        read = ahead(self._read_windows(texts, into))
+        read = ahead(self._read_windows(texts, into, constrain))
         with closing(ahead(self._search_windows(read, settings))) as found:
             yield from map(self._join, chain.from_iterable(found))
 
@@ -124,7 +132,9 @@ class Translator:
             raise ModelError(f"the vocabulary of this model has no tag for {found.target}: restore its tokenizer.json")
         return found
 
-    def _read_windows(self, texts: Iterable[str], into: str) -> Generator[_Window, None, None]:
+    def _read_windows(
+        self, texts: Iterable[str], into: str, constrain: Constrain | None
+    ) -> Generator[_Window, None, None]:
         """The parts of each text, so many texts together; those before one that is refused come first."""
         if isinstance(texts, str):
             raise InputError("translate takes several texts: for one, call the translator itself or put it in a list")
@@ -132,7 +142,10 @@ class Translator:
         try:
             for number, text in enumerate(texts, 1):
                 end_if_unwanted()
-                window.append(self._read_text(number, text, into))
+                parts = self._read_text(number, text, into)
+                if constrain is not None:
+                    parts = [replace(part, constraints=constrain(part.text)) if part.ids else part for part in parts]
+                window.append(parts)
                 if len(window) == WINDOW:
                     yield window
                     window = []
@@ -155,12 +168,21 @@ class Translator:
                 yield self._search_window(window, settings)
 
     def _search_window(self, window: _Window, settings: DecodingSettings) -> list[_Found]:
-        found = iter(self.search([part.ids for parts in window for part in parts if part.ids], settings))
+        asked = [part for parts in window for part in parts if part.ids]
+        found = iter(self.search([part.ids for part in asked], settings, [part.constraints for part in asked]))
         return [[(part, next(found) if part.ids else None) for part in parts] for parts in window]
 
-    def search(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: DecodingSettings,
+        constraints: Sequence[Constraints | None] = (),
+    ) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each, best first."""
-        return self.searcher.search(sources, [self._limit(ids, settings) for ids in sources], settings)
+        limits = [self._limit(ids, settings) for ids in sources]
+        if not any(constraints):
+            return self.searcher.search(sources, limits, settings)
+        return cast(ConstrainedSearch, self.searcher).search(sources, limits, settings, constraints=constraints)
 
     def _stream_part(self, ids: Sequence[int], settings: DecodingSettings) -> Iterator[str]:
         limit, tokens, said = self._limit(ids, settings), [], ""
@@ -188,12 +210,13 @@ class Translator:
             if not line:
                 parts.append(_Part(gap, []))
                 continue
-            ids = self.source.encode_batch([line])
+            pieces, ids = [line], self.source.encode_batch([line])
             if len(ids[0]) > limit:
                 pieces = split_text(line, lambda piece: len(self.source.encode_batch([piece])[0]) <= limit)
                 ids = self.source.encode_batch(pieces)
             joint = "" if re.split("[-_]", into.lower())[0] in UNSPACED else " "
-            parts += [_Part(gap if i == 0 else joint, [*tags, *row]) for i, row in enumerate(ids)]
+            gaps = [gap, *[joint] * (len(pieces) - 1)]
+            parts += [_Part(*part) for part in zip(gaps, ([*tags, *row] for row in ids), pieces, strict=True)]
         return parts
 
     def _join(self, parts: _Found) -> Translation:
@@ -233,6 +256,8 @@ class _Part:
 
     gap: str
     ids: list[int]
+    text: str = ""
+    constraints: Constraints | None = None
 
 
 _Window = list[list[_Part]]

@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, islice
 from typing import Any
 
 from regard.decoding.ahead import end_if_unwanted
-from regard.decoding.hypothesis import Enough, Hypothesis, WritingSearch
+from regard.decoding.hypothesis import Constraints, Enough, Hypothesis, WritingSearch, ask
 from regard.decoding.native.library import Packed, Request, Result, Told
 from regard.errors import InputError, ModelError
 from regard.settings import DecodingSettings
@@ -61,8 +61,14 @@ class NativeSearch:
         limits: Sequence[int],
         settings: DecodingSettings,
         enough: Enough | None = None,
+        constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens."""
+        """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens.
+
+        Sources that have `constraints` are left to PyTorch.
+        """
+        if constraints is not None and any(constraints):
+            return self._search_constrained(sources, limits, settings, enough, constraints)
         if not sources:
             return []
         if min(limits) < 1 or (not self.decoder_only and max(limits) > self.longest):
@@ -99,6 +105,24 @@ class NativeSearch:
         if growing is not None and growing.error is not None:
             raise growing.error
         return found
+
+    def _search_constrained(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        settings: DecodingSettings,
+        enough: Enough | None,
+        constraints: Sequence[Constraints | None],
+    ) -> list[list[Hypothesis]]:
+        """PyTorch searches for what has constraints, the library for the others."""
+        found: dict[int, list[Hypothesis]] = {}
+        bound = [i for i, each in enumerate(constraints) if each]
+        free = [i for i, each in enumerate(constraints) if not each]
+        for numbers, engine, wanted in ((bound, self.reference, [constraints[i] for i in bound]), (free, self, None)):
+            ends = partial(ask, enough, numbers) if enough else None
+            results = engine.search([sources[i] for i in numbers], [limits[i] for i in numbers], settings, ends, wanted)
+            found.update(zip(numbers, results, strict=True))
+        return [found[i] for i in range(len(sources))]
 
     @cached_property
     def reference(self) -> WritingSearch:
