@@ -10,7 +10,7 @@ from types import ModuleType
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Document, Pair
+from regard.text.formats import Document, Pair, plain
 
 PAIRED = {  # formats with both languages in one file, and the module of each
     ".po": "gettext",
@@ -30,6 +30,7 @@ ALONE = {  # formats with one language in a file: a translated copy takes its pl
     ".arb": "strings",
     ".md": "markdown",
 }
+PLAIN = (".txt", ".text", "")
 
 
 def suffix(path: Path) -> str:
@@ -54,7 +55,7 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
     """A file as units that can be filled in; the languages are those that are wanted, of a file that has several."""
-    found = module(path)
+    found = plain if suffix(path) in PLAIN else module(path)
     if found is None or not hasattr(found, "open_document"):
         raise DataError("is in no format that translations are put back into", path)
     document: Document = found.open_document(path, source, target)

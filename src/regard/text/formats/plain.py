@@ -1,9 +1,10 @@
-"""Two files of plain text, gzipped or not: line n of the one translates line n of the other."""
+"""Plain text, gzipped or not: line n of a file translates line n of another; a unit a line of one alone."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -12,7 +13,8 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Pair, Place
+from regard.text.formats import Document, Pair, Place
+from regard.text.formats.spliced import Spliced, has_words, one_line
 
 
 def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
@@ -46,6 +48,40 @@ def lines(path: Path) -> Iterator[bytes]:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot be read ({reason})", path) from None
+
+
+def content(path: Path) -> bytes:
+    """All bytes of a file, unpacked."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read ({reason})", path) from None
+
+
+def text(path: Path) -> str:
+    """All text of a file in UTF-8, with its byte-order mark and its line ends."""
+    whole = content(path)
+    try:
+        return whole.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"byte {error.start + 1} of the file (0x{whole[error.start]:02X}) is not UTF-8: convert it, e.g. with "
+            "iconv -f latin1 -t utf-8",
+            path,
+            whole.count(b"\n", 0, error.start) + 1,
+        ) from None
+
+
+def open_document(path: Path, source: str = "", target: str = "") -> Document:
+    """A unit for each line that has words in it."""
+    document = Spliced(path, text(path), source, target)
+    for found in re.finditer(r"[^\s\ufeff][^\n]*", document.text):
+        line = found[0].rstrip()
+        if has_words(line):
+            document.add(line, found.start(), found.start() + len(line), one_line)
+    return document
 
 
 def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Report) -> str | None:

@@ -1,0 +1,203 @@
+"""PO, POT and MO, the catalogues of gettext: pairs of all of them, documents of PO and POT."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.settings import DataSettings
+from regard.text.doctor import SURROGATE, Report
+from regard.text.formats import Document, Pair, Place, State, Unit, plain
+from regard.text.formats.catalogue import Entry, charset, decoder, entries, spell
+
+MOST_FORMS = 10  # of a plural; Arabic has six
+
+
+def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    """The finished translations of a catalogue, each form of a plural as a pair."""
+    if path.name.removesuffix(".gz").lower().endswith(".mo"):
+        texts = _messages(path)
+    else:
+        texts = _finished(path, data)
+    for source, target, number in texts:
+        report.read += 1
+        where = Place(str(path), number)
+        if SURROGATE.search(source + target):
+            report.drop("undecodable", where)
+        else:
+            yield Pair(source, target, where)
+
+
+def _finished(path: Path, data: DataSettings) -> Iterator[tuple[str, str, int]]:
+    """The texts of a PO file that are neither fuzzy nor empty, with their lines; what is undecodable has surrogates."""
+    lines = plain.content(path).split(b"\n")
+    forms = 0
+    for entry in entries(lines, path, "surrogateescape" if data.undecodable == "drop" else "strict"):
+        if entry.is_header:
+            forms = forms or _forms(entry)
+        elif not entry.fuzzy:
+            for source, key in entry.forms(forms):
+                if source and key in entry.values and (target := entry.values[key].text):
+                    yield source, target, entry.line
+
+
+def open_document(path: Path, source: str = "", target: str = "") -> Document:
+    """A unit for each message of a PO or POT, and for each form of a plural."""
+    if path.name.removesuffix(".gz").lower().endswith(".mo"):
+        raise DataError("is compiled: translate the .po that it was made of, or make one with msgunfmt", path)
+    return Catalogue(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What takes the place of the lines from `first` to `last`, or is put before `first` if there are none such."""
+
+    first: int
+    last: int
+    content: bytes
+
+
+class Catalogue:
+    """A PO file as its lines, and the entries that stand on them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines = plain.content(path).split(b"\n")
+        self._decode = decoder(self._lines, path)
+        self._wide = any(len(line) > 100 and line.lstrip().startswith((b'"', b"msg")) for line in self._lines)
+        self._header: Entry | None = None
+        self._units: list[Unit] = []
+        self._forms: list[tuple[Entry, str]] = []  # of each unit
+        forms = 0
+        for entry in entries(self._lines, path):
+            if entry.is_header:
+                self._header = self._header or entry
+                forms = forms or _forms(entry)
+            else:
+                self._add(entry, forms)
+        told = self._header.header if self._header else {}
+        self.source_language = told.get("x-source-language", "")
+        self.target_language = told.get("language", "")
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        return self._units
+
+    def _add(self, entry: Entry, forms: int) -> None:
+        context = entry.values["msgctxt"].text if "msgctxt" in entry.values else ""
+        for source, key in entry.forms(forms):
+            target = entry.values[key].text if key in entry.values else ""
+            state: State = "empty" if not target else "draft" if entry.fuzzy else "done"
+            if source and not SURROGATE.search(source):
+                self._units.append(Unit(source, target, Place(str(self.path), entry.line), state, (), context))
+                self._forms.append((entry, key))
+
+    def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
+        """The catalogue with these translations, whose entries are fuzzy."""
+        if not targets:
+            return b"\n".join(self._lines)
+        changed: dict[int, tuple[Entry, dict[str, str]]] = {}
+        for i, target in targets.items():
+            entry, key = self._forms[i]
+            changed.setdefault(entry.line, (entry, {}))[1][key] = target
+        edits = [edit for entry, new in changed.values() for edit in self._edits(entry, new)]
+        if self._header:
+            edits += self._header_edits(self._header, language)
+        lines, at = [], 0
+        for edit in sorted(edits, key=lambda edit: (edit.first, edit.last)):
+            lines += [*self._lines[at : edit.first - 1], edit.content]
+            at = edit.last
+        return b"\n".join([*lines, *self._lines[at:]])
+
+    def _edits(self, entry: Entry, new: Mapping[str, str]) -> Iterator[Edit]:
+        """What changes for one message; a form that has no line yet comes after the others, as do those before it."""
+        end = b"\r" if self._lines[entry.line - 1].endswith(b"\r") else b""
+        if not entry.fuzzy and entry.flags:
+            before, _, flags = self._lines[entry.flags - 1].partition(b"#,")
+            yield Edit(
+                entry.flags,
+                entry.flags,
+                before + b"#, fuzzy" + (b", " if flags.strip() else b"") + flags.lstrip(b" \t"),
+            )
+        elif not entry.fuzzy:
+            yield Edit(entry.begin, entry.begin - 1, b"#, fuzzy" + end)
+        for key in new.keys() & entry.values.keys():
+            value = entry.values[key]
+            lines = self._spell(key, new[key], value.first)
+            final = b"\r" if self._lines[value.last - 1].endswith(b"\r") else b""
+            yield Edit(value.first, value.last, (end + b"\n").join(lines) + final)
+        missing = [key for _, key in entry.forms(MOST_FORMS) if key not in entry.values]
+        last = max((i for i, key in enumerate(missing) if key in new), default=-1)
+        if last >= 0:
+            where = max(value.last for value in entry.values.values())
+            spelled = [line for key in missing[: last + 1] for line in self._spell(key, new.get(key, ""), where)]
+            yield Edit(where + 1, where, (end + b"\n").join(spelled) + end)
+
+    def _spell(self, key: str, text: str, number: int) -> list[bytes]:
+        """The lines of a translation, in the charset of the file."""
+        try:
+            return [line.encode(self._decode.charset) for line in spell(key, text, 10**9 if self._wide else 77)]
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{error.object[error.start : error.end][:20]!r} of a translation cannot be written in the charset "
+                f"{self._decode.charset} of the file: convert it with msgconv -t utf-8",
+                self.path,
+                number,
+            ) from None
+
+    def _header_edits(self, header: Entry, language: str) -> Iterator[Edit]:
+        """A template's language, and its charset, which it leaves to the translator."""
+        value = header.values["msgstr"]
+        for number in range(value.first, value.last + 1):
+            line = self._lines[number - 1]
+            new = line.replace(b"charset=CHARSET", b"charset=UTF-8")
+            if language and re.fullmatch(r"[\w@.-]+", language):
+                new = re.sub(rb"^(\s*\"Language:) ?\\n", rb"\1 %s\\n" % language.encode(), new)
+            if new != line:
+                yield Edit(number, number, new)
+
+
+def _forms(header: Entry) -> int:
+    """How many forms a plural has in a language, as a header says; 0 where it does not."""
+    found = re.search(r"nplurals\s*=\s*([0-9]{1,3})", header.header.get("plural-forms", ""))
+    return int(found[1]) if found and int(found[1]) <= MOST_FORMS else 0
+
+
+def _messages(path: Path) -> Iterator[tuple[str, str, int]]:
+    """The texts of an MO file, forms of plurals apart, with the number of their message."""
+    content = plain.content(path)
+    order = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}.get(content[:4])
+    if order is None:
+        raise DataError("is no MO file: it does not begin like one", path)
+    name, left = "utf-8", 2 * len(content)
+    try:
+        _, count, *tables = struct.unpack_from(f"{order}4I", content, 4)
+        for i in range(count):
+            source, target = (_string(content, table + 8 * i, order) for table in tables)
+            left -= len(source) + len(target)
+            if left < 0:
+                raise DataError("is damaged: its messages lie across each other", path, i + 1)
+            if not source:
+                found = re.search(rb"charset=([\w.:+-]+)", target)
+                name = charset(found[1].decode("ascii", "replace"), path, i + 1) if found else name
+                continue
+            *_, texts = source.decode(name).rpartition("\4")
+            single, _, plural = texts.partition("\0")
+            forms = target.decode(name).split("\0")
+            for k, form in enumerate(forms):
+                chosen = single if not plural or (k == 0 and len(forms) > 1) else plural
+                if chosen and form:
+                    yield chosen, form, i + 1
+    except struct.error:
+        raise DataError("is damaged: it ends before its last message", path) from None
+    except UnicodeError:
+        raise DataError(f"message {i + 1} is not in the charset of the file, {name}", path) from None
+
+
+def _string(content: bytes, at: int, order: str) -> bytes:
+    length, offset = struct.unpack_from(f"{order}2I", content, at)
+    return bytes(struct.unpack_from(f"{length}s", content, offset)[0])
