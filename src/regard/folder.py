@@ -4,6 +4,8 @@ model.toml            settings and languages
 weights.safetensors   parameters, by name
 tokenizer.json        one vocabulary, or two
 card.md               for people: data, scores, date, version
+confidence.json       from log-probabilities to how far a translation can be trusted
+memory.jsonl.gz       the pairs it was trained on, if data.memory asks for them: a translation memory
 log.jsonl             the course of training, a line an event
 history/              weights kept along the way, if training.history asks for them
 training/             what --resume needs; safe to delete when training is over
@@ -23,11 +25,13 @@ from safetensors import SafetensorError
 from regard.errors import ModelError, RegardError
 from regard.settings import Settings, recorded
 
-SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, HISTORY, TRAINING, NATIVE = (
+SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, MEMORY, LOG, HISTORY, TRAINING, NATIVE = (
     "model.toml",
     "weights.safetensors",
     "tokenizer.json",
     "card.md",
+    "confidence.json",
+    "memory.jsonl.gz",
     "log.jsonl",
     "history",
     "training",

@@ -44,6 +44,7 @@ class DataSettings(Section):
     ] = "file"
     carrier: Annotated[Literal["text", "word"], "what has a label (classify)"] = "text"
     labels: Annotated[tuple[str, ...], "the labels of a classifier; filled in from its data"] = ()
+    memory: Annotated[Literal["auto", "on", "off"], "keep the pairs for --memory; auto: of PO, MO, TMX, XLIFF"] = "auto"
     max_characters: Annotated[int, "pairs with a longer side are dropped", at_least(1)] = 2000
     undecodable: Annotated[Literal["error", "drop"], "what to do with a line that is not UTF-8"] = "error"
 

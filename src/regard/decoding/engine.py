@@ -72,6 +72,7 @@ class _How(NamedTuple):
 def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
     if _native(folder, settings, how):
         return _load_native(folder, settings, how)
+    from regard.decoding.confidence import Confidence
     from regard.decoding.reader import Classifier, Embedder, Filler
     from regard.decoding.reference import translator_of, writer_of
     from regard.weights import choose_device, read_folder
@@ -79,7 +80,7 @@ def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
     contents = read_folder(folder, choose_device(how.device))
     match verb:
         case "translate":
-            return translator_of(contents)
+            return translator_of(contents, Confidence.load(folder))
         case "write":
             return writer_of(contents)
         case "fill":
@@ -116,6 +117,7 @@ def _accelerator() -> bool:
 
 
 def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
+    from regard.decoding.confidence import Confidence
     from regard.decoding.native.loading import open_packed, stored_precision
     from regard.decoding.native.search import NativeSearch
     from regard.decoding.translator import Translator
@@ -139,4 +141,4 @@ def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
     )
     if settings.task == "write":
         return Writer(settings, vocabularies.target, search)
-    return Translator(settings, vocabularies, search)
+    return Translator(settings, vocabularies, search, Confidence.load(folder))

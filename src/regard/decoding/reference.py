@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from regard.decoding.confidence import Confidence
 from regard.decoding.constrained import constrained_search
 from regard.decoding.hypothesis import Constraints, Enough, Hypothesis, ask, length_penalty
 from regard.decoding.search import beam_search, follow, generate, highest
@@ -22,11 +23,11 @@ from regard.text.tokenizer import Specials
 from regard.weights import Contents
 
 
-def translator_of(contents: Contents) -> Translator:
+def translator_of(contents: Contents, confidence: Confidence | None = None) -> Translator:
     """A translator that searches with PyTorch, on the device that the model is on."""
     assert isinstance(contents.model, EncoderDecoder)
     search = TorchSearch(contents.model, contents.vocabularies.target.specials)
-    return Translator(contents.settings, contents.vocabularies, search)
+    return Translator(contents.settings, contents.vocabularies, search, confidence)
 
 
 def writer_of(contents: Contents) -> Writer:

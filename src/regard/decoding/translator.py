@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, cast
 
 from regard.decoding.ahead import ahead, end_if_unwanted
+from regard.decoding.confidence import Confidence
 from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesis, Search
 from regard.errors import InputError, ModelError
 from regard.options import build
@@ -40,6 +41,7 @@ class Translation:
     token_log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
     finished: bool  # false where the length limit cut it off
     alternatives: tuple[Translation, ...] = ()
+    confidence: float | None = None  # from 0 to 1: how far it can be trusted, if the model folder can tell
     source_tokens: tuple[str, ...] = ()  # if the alignment is asked for: what the encoder has read
     alignment: Alignment = ()
 
@@ -47,8 +49,10 @@ class Translation:
 class Translator:
     """Translates with one model: `translator("A dog runs.")`."""
 
-    def __init__(self, settings: Settings, vocabularies: Vocabularies, search: Search) -> None:
-        self.settings, self.searcher = settings, search
+    def __init__(
+        self, settings: Settings, vocabularies: Vocabularies, search: Search, confidence: Confidence | None = None
+    ) -> None:
+        self.settings, self.searcher, self.confidence = settings, search, confidence
         self.source, self.target = vocabularies.source, vocabularies.target
 
     def __call__(
@@ -233,13 +237,15 @@ class Translator:
     def _translation(self, parts: Sequence[tuple[_Part, Hypothesis | None]]) -> Translation:
         found = [hypothesis for _, hypothesis in parts if hypothesis]
         texts = (part.gap + (self.target.decode(h.tokens) if h else "") for part, h in parts)
+        values = tuple(value for h in found for value in h.log_probabilities)
         made = Translation(
             text="".join(texts),
             score=sum(h.score for h in found) / max(1, len(found)),
             log_probability=sum(h.log_probability for h in found),
             tokens=tuple(piece for h in found for piece in self.target.pieces(h.tokens)),
-            token_log_probabilities=tuple(value for h in found for value in h.log_probabilities),
+            token_log_probabilities=values,
             finished=all(h.finished for h in found),
+            confidence=None if self.confidence is None else self.confidence.of(values),
         )
         if not any(h.alignment for h in found):
             return made

@@ -118,6 +118,15 @@ def quick(
     return float(chosen.corpus_score(hypotheses, None).score)
 
 
+def each_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """chrF of every sentence by itself."""
+    from sacrebleu import CHRF
+
+    _check_counts(hypotheses=hypotheses, references=references)
+    metric = CHRF()
+    return [float(metric.sentence_score(h, [r]).score) for h, r in zip(hypotheses, references, strict=True)]
+
+
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """How many of a hundred hypotheses are their reference, character for character."""
     _check_counts(hypotheses=hypotheses, references=references)

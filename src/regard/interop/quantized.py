@@ -13,6 +13,8 @@ from safetensors.numpy import save_file
 from regard.errors import ModelError
 from regard.folder import (
     CARD,
+    CONFIDENCE,
+    MEMORY,
     NATIVE,
     SCALE,
     SETTINGS,
@@ -43,9 +45,11 @@ def quantize_folder(folder: Path, output: Path, *, overwrite: bool = False) -> N
             arrays[name], arrays[name + SCALE] = quantize(array)
         else:
             arrays[name] = array
-    with whole_folder(output, folder, (SETTINGS, WEIGHTS, TOKENIZER, CARD, NATIVE), overwrite=overwrite) as place:
-        for name in (SETTINGS, TOKENIZER):
-            shutil.copyfile(folder / name, place / name)
+    names = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, MEMORY, NATIVE)
+    with whole_folder(output, folder, names, overwrite=overwrite) as place:
+        for name in (SETTINGS, TOKENIZER, CONFIDENCE, MEMORY):
+            if (folder / name).exists():
+                shutil.copyfile(folder / name, place / name)
         card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
         (place / CARD).write_text(card + NOTE, encoding="utf-8")
         write_atomically(place / WEIGHTS, lambda path: save_file(arrays, path))

@@ -14,14 +14,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.decoding.confidence import fit
 from regard.decoding.reference import translator_of
+from regard.decoding.translator import Translation
 from regard.errors import DataError
-from regard.evaluation.scores import quick, score
+from regard.evaluation.scores import each_chrf, quick, score
+from regard.folder import MEMORY
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DataSettings, Settings
+from regard.text import memory
 from regard.text.corpus import Pair, read_pairs, split, split_each
 from regard.text.directions import Direction
 from regard.text.doctor import Report, clean, leaks, require_some
+from regard.text.formats import files
 from regard.text.formats.aligned import absent
 from regard.text.sampling import Sampler, WordTable
 from regard.text.tokenizer import Tokenizer, Vocabularies
@@ -105,6 +110,7 @@ class PairPreparation(Preparation):
         )
         total = self.total * self.repeats + self.synthetic
         pairs = self.encode("train", self.training_pairs("encoding"), total, vocabularies)
+        self.keep_memory()
         self.encode("dev", iter(held_out["dev"]), len(held_out["dev"]), vocabularies)
         for name, kept in held_out.items():
             write_held_out(self.new / f"{name}.jsonl", map(record_of, kept))
@@ -113,9 +119,9 @@ class PairPreparation(Preparation):
     def read_held_out(self) -> dict[str, list[Pair]]:
         """The dev and test sets that were given; they fit into memory."""
         found = {}
-        for name, files in (("dev", self.request.dev), ("test", self.request.test)):
-            if files:
-                corpus = _Corpus(name, files, self.data, self.tell, self.request.swapped)
+        for name, given in (("dev", self.request.dev), ("test", self.request.test)):
+            if given:
+                corpus = _Corpus(name, given, self.data, self.tell, self.request.swapped)
                 found[name] = list(corpus.read(f"reading the {name} set"))
                 corpus.accept()
         return found
@@ -212,6 +218,13 @@ class PairPreparation(Preparation):
             pairs = filter(self.unseen, self.made.read(f"{doing}: synthetic pairs", self.synthetic))
             yield from (replace(pair, tags=self.tags) for pair in pairs)
 
+    def keep_memory(self) -> None:
+        """The real pairs as a translation memory; held-out ones are not in it, so that scores stay honest."""
+        kept = any(files.suffix(path) in memory.KEPT for path in self.corpus.files)
+        if self.data.memory == "on" or (self.data.memory == "auto" and kept and not self.request.teacher):
+            pairs = filter(self.belongs, self.corpus.read("keeping the memory", self.total))
+            memory.write(self.new / MEMORY, pairs)
+
     def encode(self, name: str, pairs: Iterator[Pair], total: int, vocabularies: Vocabularies) -> int:
         """Writes the tokens of the pairs that the model can take; returns how many."""
         longest = self.settings.model.max_length
@@ -297,7 +310,8 @@ class Translating(Task):
         samples = []
         for direction, pairs in apart.items():
             pairs = pairs[:first]
-            found, references = self.translate(contents, direction, pairs, beam=1), [p["target"] for p in pairs]
+            made = self.translate(contents, direction, pairs, beam=1)
+            found, references = [each.text for each in made], [p["target"] for p in pairs]
             scores[f"bleu {direction}"] = quick(found, references, "bleu", direction.target)
             scores[f"chrf {direction}"] = quick(found, references, "chrf", direction.target)
             samples.append(list(zip(pairs, found, strict=True)))
@@ -311,22 +325,28 @@ class Translating(Task):
         return Assessment(scores, [("direction", pair["direction"]), *sample])
 
     def report(self, contents: Contents, name: str) -> list[str]:
-        """BLEU, chrF and TER with the model's own decoding settings."""
+        """BLEU, chrF and TER with the model's own decoding settings; on the dev set, the confidence is calibrated."""
         lines, found = [], []
+        means: list[float] = []
+        qualities: list[float] = []
         for direction, pairs in by_direction(self.held_out(name), self.settings.data).items():
             references: list[Any] = [p["target"] for p in pairs]
-            texts = self.translate(contents, direction, pairs)
+            made = self.translate(contents, direction, pairs)
+            texts = [each.text for each in made]
             scores = score(texts, references, language=direction.target, resamples=0)
             prefix = f"{direction} " if self.settings.data.directions else ""
             lines += [f"{prefix}{line} (beam {self.settings.decoding.beam})" for line in scores]
             found.append(scores)
+            means += [each.log_probability / max(1, len(each.token_log_probabilities)) for each in made]
+            qualities += each_chrf(texts, references)
+        if name == "dev":
+            self.confidence = fit(means, qualities)
         return [*lines, mean_of(found)] if len(found) > 1 else lines
 
     def translate(
         self, contents: Contents, direction: Direction, pairs: Sequence[dict[str, Any]], **options: Any
-    ) -> list[str]:
+    ) -> list[Translation]:
         """What the model makes of the sources of some pairs."""
         sources = [pair["source"] for pair in pairs]
         source, target = (direction.source, direction.target) if self.settings.data.directions else (None, None)
-        found = translator_of(contents).translate(sources, source=source, target=target, **options)
-        return [translation.text for translation in found]
+        return translator_of(contents).translate(sources, source=source, target=target, **options)

@@ -16,8 +16,10 @@ import torch
 from regard.errors import ModelError, RegardError, SettingsError
 from regard.folder import (
     CARD,
+    CONFIDENCE,
     HISTORY,
     LOG,
+    MEMORY,
     SETTINGS,
     TOKENIZER,
     TRAINING,
@@ -122,11 +124,13 @@ EPOCHS = 4
 def install(output: Path) -> None:
     """Replaces an old model by the prepared one; each step can be repeated after a kill."""
     new = output / NEW
-    for name in (WEIGHTS, CARD, LOG):
+    for name in (WEIGHTS, CARD, CONFIDENCE, LOG):
         (output / name).unlink(missing_ok=True)
+    if (new / SETTINGS).exists():  # else this is a repetition, and the memory there is the new one
+        (output / MEMORY).unlink(missing_ok=True)
     for name in (HISTORY, TRAINING):
         shutil.rmtree(output / name, ignore_errors=True)
-    for name in (SETTINGS, TOKENIZER):
+    for name in (SETTINGS, TOKENIZER, MEMORY):
         if (new / name).exists():
             (new / name).replace(output / name)
     new.rename(output / TRAINING)

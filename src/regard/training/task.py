@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from regard.decoding.confidence import Confidence
 from regard.errors import SettingsError
 from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, read_settings, write_text
 from regard.options import dump
@@ -144,6 +145,7 @@ class Task(ABC):
 
     unit: str  # what is counted
     prints: tuple[str, ...] = ()  # scores that are shown beside the perplexity
+    confidence: Confidence | None = None  # known once the dev set is reported on, of what translates
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
         self.work, self.settings, self.vocabularies, self.device = work, settings, vocabularies, device

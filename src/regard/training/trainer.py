@@ -336,6 +336,8 @@ class Trainer:
         self.model.eval()
         scores = {name: self.task.report(self.contents(), name) for name in self.about["held_out"]}
         finished = Finished(reason, True, state.step, state.seconds, scores)
+        if self.task.confidence is not None:
+            self.task.confidence.save(self.folder)
         text = write_card(self.folder.name, self.settings, self.about, self.task.unit, self.model, finished)
         write_text(self.folder / CARD, text)
         log.append(self.folder / LOG, finished)
