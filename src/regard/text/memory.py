@@ -22,6 +22,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from regard.errors import DataError
+from regard.text import protect
 from regard.text.directions import Direction
 from regard.text.doctor import tidy
 from regard.text.formats import Pair, Place, jsonl, plain
@@ -39,12 +40,7 @@ LOOKED_THROUGH = 20_000
 CANDIDATES = 64
 """Texts that are compared with one character by character."""
 
-VARIABLE = re.compile(
-    r"%(?:\d+\$)?[-+ #0]*(?:\([^()\s]*\))?[-+ #0]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z|j|t|L|q)?[a-zA-Z](?![a-zA-Z])"
-    r"|\$?\{+[^{}\s]*\}+|</?[a-zA-Z][^<>]*>|\d+(?:[.,]\d+)*"
-)
-"""What differs between texts that say the same of another thing: placeholders, tags, numbers."""
-
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -121,16 +117,31 @@ def exchange(source: str, target: str, asked: str) -> str | None:
     It is safe where both have the same words, each variable of the source stands in the target as often as there, and
     equal ones become equal ones.
     """
-    old, new = VARIABLE.findall(source), VARIABLE.findall(asked)
-    if not old or len(old) != len(new) or VARIABLE.split(source) != VARIABLE.split(asked):
+    words, old = apart(source)
+    others, new = apart(asked)
+    if not old or words != others:
         return None
     becomes: dict[str, str] = {}
     for before, after in zip(old, new, strict=True):
         if becomes.setdefault(before, after) != after or before[0].isdigit() != after[0].isdigit():
             return None
-    if Counter(VARIABLE.findall(target)) != Counter(old):
+    words, places = apart(target)
+    if Counter(places) != Counter(old):
         return None
-    return VARIABLE.sub(lambda found: becomes[found[0]], target)
+    return words[0] + "".join(becomes[place] + word for place, word in zip(places, words[1:], strict=True))
+
+
+def apart(text: str) -> tuple[list[str], list[str]]:
+    """The words of a text, and the protected pieces and numbers between them."""
+    words, variables, place = [], [], 0
+    pieces = [(piece.start, piece.end) for piece in protect.find(text)]
+    taken = {position for start, end in pieces for position in range(start, end)}
+    numbers = [found.span() for found in NUMBER.finditer(text) if taken.isdisjoint(range(*found.span()))]
+    for start, end in sorted([*pieces, *numbers]):
+        words.append(text[place:start])
+        variables.append(text[start:end])
+        place = end
+    return [*words, text[place:]], variables
 
 
 class Index:
