@@ -1,4 +1,4 @@
-"""regard translate: lines in, lines out."""
+"""regard translate: lines in, lines out; documents in, documents out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from regard.cli import documents
 from regard.cli.flags import (
     Verbs,
     add_decoding,
@@ -35,17 +36,21 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "translate",
         help="translate text with a trained model",
-        description="Translates FILE, or standard input, line by line; every input line gives one output line.",
+        description="Translates FILE, or standard input, line by line; every input line gives one output line. Of a "
+        "document (PO, TMX, XLIFF, subtitles, ...), fills in what is not translated; the rest stays as it is.",
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", help="a model folder")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a text file, a sentence a line (standard input)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where the translations go (standard output)")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="a text file, a sentence a line (standard input), or documents"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="where the translations go (standard output)")
     parser.add_argument("--scores", action="store_true", help="put the score and a tab before each translation")
     parser.add_argument("--json", action="store_true", help="a JSON object a line: scores, tokens, alternatives")
     parser.add_argument(
         "--stream", action="store_true", help="print each word as soon as it is there (greedy or drawn)"
     )
+    documents.add_flags(parser)
     add_direction(parser)
     add_engine(parser)
     add_decoding(parser)
@@ -53,12 +58,15 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if documents.are_meant(arguments):
+        return documents.run(arguments)
     if arguments.stream and (arguments.json or arguments.scores or arguments.output):
         raise InputError("--stream prints plain text as it comes: it cannot be combined with --json, --scores or -o")
+    documents.refuse_flags(arguments)
     from regard.decoding.engine import load_as
     from regard.decoding.translator import Translator
 
-    with open_source(arguments.file) as source:
+    with open_source(next(iter(arguments.files), None)) as source:
         translator = load_as(Translator, arguments.model, **engine_options(arguments))
         translator.decoding(decoding_options(arguments))  # a bad option is refused before any text is read
         translator.direction(**direction_options(arguments))
@@ -88,14 +96,20 @@ def translate(translator: Translator, source: BinaryIO, arguments: argparse.Name
     options: dict[str, Any] = {**direction_options(arguments), **decoding_options(arguments)}
     typed, total = source.isatty(), bytes_of(source)
     sizes: deque[int] | None = None if typed or arguments.stream or not watched(arguments) else deque()
-    lines = read_lines(source, arguments.file or "standard input", sizes)
+    lines = read_lines(source, next(iter(arguments.files), "standard input"), sizes)
     if arguments.stream:
         for line in lines:
             for piece in translator.stream(line, **options):
                 print(piece.replace("\n", " "), end="", flush=True)
             print(flush=True)
         return
-    if typed:  # somebody types: answer each line at once
+    if arguments.memory:
+        from regard.decoding import documents as filling
+
+        memory = documents.open_memory(arguments, translator)
+        together = 1 if typed else filling.TOGETHER
+        found = filling.lines(lines, lambda texts: translator.translate(texts, **options), memory, together)
+    elif typed:  # somebody types: answer each line at once
         found = (translator.translate([line], **options)[0] for line in lines)
     else:
         found = translator.translate_stream(lines, **options)
@@ -109,7 +123,7 @@ def translate(translator: Translator, source: BinaryIO, arguments: argparse.Name
         if arguments.output:
             from regard.folder import write_atomically
 
-            write_atomically(arguments.output, lambda path: write_rows(path, rows))
+            write_atomically(Path(arguments.output), lambda path: write_rows(path, rows))
         else:
             for row in rows:
                 print(row, flush=typed)
@@ -157,11 +171,12 @@ def format_lines(number: int, found: Translation, arguments: argparse.Namespace,
 
 
 def _plain(found: Translation) -> dict[str, Any]:
-    plain = {
-        name: value for name, value in asdict(found).items() if value or name not in ("source_tokens", "alignment")
-    }
+    plain = {name: value for name, value in asdict(found).items() if value or name not in IF_THERE}
     plain["alternatives"] = [_plain(other) for other in found.alternatives]
     return plain
+
+
+IF_THERE = ("confidence", "matches", "source_tokens", "alignment")
 
 
 def write_rows(path: Path, rows: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from regard.decoding.ahead import ahead, end_if_unwanted
 from regard.decoding.confidence import Confidence
@@ -18,6 +18,9 @@ from regard.settings import DecodingSettings, Settings
 from regard.text.directions import Direction, choose
 from regard.text.doctor import tidy
 from regard.text.tokenizer import Vocabularies
+
+if TYPE_CHECKING:
+    from regard.text.memory import Match
 
 WINDOW = 2000
 """Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
@@ -42,6 +45,7 @@ class Translation:
     finished: bool  # false where the length limit cut it off
     alternatives: tuple[Translation, ...] = ()
     confidence: float | None = None  # from 0 to 1: how far it can be trusted, if the model folder can tell
+    matches: tuple[Match, ...] = ()  # if a memory is asked: what is like the text there; the same text is used
     source_tokens: tuple[str, ...] = ()  # if the alignment is asked for: what the encoder has read
     alignment: Alignment = ()
 

@@ -42,6 +42,7 @@ CANDIDATES = 64
 
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """A text of the memory that is like one that is asked for, and its translation."""
