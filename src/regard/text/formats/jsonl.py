@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
-from regard.text.formats import Pair, Place, plain
+from regard.text.formats import Document, Pair, Place, State, plain
+from regard.text.formats.spliced import Spliced
+from regard.text.formats.strings import Value, values
 
 MEND = "mend the file, or leave such lines out with --data.undecodable drop"
 
@@ -28,6 +31,44 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             yield Pair(source, target, where)
         else:
             report.drop("undecodable", where)
+
+
+def open_document(path: Path, source: str = "", target: str = "") -> Document:
+    """A unit for each object with a source; a translation that has no place yet is put after it."""
+    document = Spliced(path, plain.text(path))
+    for found in re.finditer(r"[^\s\ufeff][^\n]*", document.text):
+        where = document.place(found.start())
+        whole = record(found[0], where)
+        texts = {value.keys: value for value in values(found[0])}
+        forms = [("source",), (source,), ("translation", source)]
+        keys = next((each for each in forms if each in texts and texts[each].spelled.startswith('"')), None)
+        if keys is None:
+            raise DataError(f"no text under source{' or ' * bool(source)}{source}", where.path, where.line)
+        name = "target" if keys == ("source",) else target
+        if not name:
+            raise DataError("say which language is the target, with --to", where.path, where.line)
+        if isinstance((whole if keys[1:] == () else whole["translation"]).get(name), dict | list):
+            raise DataError(f"no text under {name}", where.path, where.line)
+        _add(document, found.start(), texts[keys], texts.get((*keys[:-1], name)), name)
+    return document
+
+
+def _add(document: Spliced, at: int, source: Value, target: Value | None, name: str) -> None:
+    """A unit of the line that begins at `at`."""
+    text = json.loads(source.spelled)
+    if not text.strip() or SURROGATE.search(text):
+        return
+    if target is None:
+        document.add(text, at + source.end, at + source.end, lambda new: f", {_spell(name)}: {_spell(new)}")
+        return
+    old = json.loads(target.spelled)
+    old = old if isinstance(old, str) else ""
+    state: State = "done" if old.strip() else "empty"
+    document.add(text, at + target.start, at + target.end, _spell, target=old, state=state)
+
+
+def _spell(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def legible(text: str, where: Place, data: DataSettings) -> bool:

@@ -1,0 +1,131 @@
+"""CSV with a first line that names its columns, two of which have the texts (RFC 4180; semicolons and tabs too)."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.settings import DataSettings
+from regard.text.doctor import SURROGATE, Report
+from regard.text.formats import Document, Pair, Place, plain
+from regard.text.formats.spliced import Spliced, Write
+
+DELIMITERS = ",;\t"
+LANGUAGE = re.compile(r"[a-z]{2,3}(?:[_-]\w+)?", re.IGNORECASE)
+
+
+def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    """The pairs of a file, a row each; a row without a translation is an empty pair."""
+    number = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal number
+        for number, line in enumerate(plain.lines(path), 1):
+            text = plain.decode(line, path, number, data, Report())
+            yield (line.decode(errors="surrogateescape") if text is None else text) + "\n"
+
+    first = next(plain.lines(path), b"").decode(errors="replace")
+    delimiter, names, (left, right) = _header(first, data.source, data.target, path)
+    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
+    try:
+        for row in islice(rows, 1, None):
+            if not any(cell.strip() for cell in row):
+                continue
+            report.read += 1
+            if len(row) != len(names):
+                raise DataError(f"{len(row)} columns, where the first line has {len(names)}", path, number)
+            if SURROGATE.search(row[left] + row[right]):
+                report.drop("undecodable", Place(str(path), number))
+            else:
+                yield Pair(row[left], row[right], Place(str(path), number))
+    except csv.Error as error:
+        raise DataError(f"not valid CSV ({error})", path, number) from None
+
+
+def open_document(path: Path, source: str = "", target: str = "") -> Document:
+    """A unit for each row; a translation is put into its column."""
+    document = Spliced(path, plain.text(path))
+    mark = document.text.startswith("\ufeff")
+    first = document.text[mark:].partition("\n")[0].rstrip("\r")
+    delimiter, names, (left, right) = _header(first, source, target, path)
+    if _name(names[left]) != "source":
+        document.source_language, document.target_language = names[left], names[right]
+    for row in islice(_rows(document, delimiter, mark), 1, None):
+        texts = [text for _, _, text in row]
+        if not any(text.strip() for text in texts):
+            continue
+        if len(row) != len(names):
+            raise document.fault(f"{len(row)} columns, where the first line has {len(names)}", row[0][0])
+        start, end, text = row[right]
+        if texts[left].strip():
+            quote = document.text[start:end].startswith('"')
+            write = _writer(delimiter, quote)
+            document.add(texts[left], start, end, write, target=text, state="done" if text.strip() else "empty")
+    return document
+
+
+def columns(names: Sequence[str], source: str, target: str) -> tuple[int, int] | None:
+    """Which columns have the two texts: those called like the languages or source and target, or the only two."""
+    told = [_name(name) for name in names]
+    for left, right in ((_name(source), _name(target)), ("source", "target")):
+        if left and right and left != right and told.count(left) == told.count(right) == 1:
+            return told.index(left), told.index(right)
+    unknown = {source, target} <= {"", "source", "target"}
+    return (0, 1) if unknown and len(told) == 2 and all(map(LANGUAGE.fullmatch, told)) and told[0] != told[1] else None
+
+
+def _name(name: str) -> str:
+    return name.strip().lower().replace("-", "_")
+
+
+def _header(line: str, source: str, target: str, path: Path) -> tuple[str, list[str], tuple[int, int]]:
+    """What is between columns, their names, and which two have the texts."""
+    for delimiter in DELIMITERS:
+        names = next(csv.reader([line], delimiter=delimiter), [])
+        found = columns(names, source, target)
+        if found is not None:
+            return delimiter, [name.strip() for name in names], found
+    wanted = f" or {source} and {target}" if {source, target} - {"", "source", "target"} else ""
+    raise DataError(
+        f"the first line of a CSV has to name its columns, two of them source and target{wanted} (say which with "
+        f"--source and --target); not {line[:60]!r}",
+        path,
+        1,
+    )
+
+
+def _rows(document: Spliced, delimiter: str, at: int) -> Iterator[list[tuple[int, int, str]]]:
+    """The fields of each row: where they begin and end, quotation marks included, and what they say."""
+    text = document.text
+    quoted = re.compile(r'"([^"]*(?:""[^"]*)*)"')
+    unquoted = re.compile(rf"([^{delimiter}\r\n]*)")
+    line_end = re.compile(r"\r?\n|\Z")
+    row: list[tuple[int, int, str]] = []
+    while at < len(text) or row:
+        found = (quoted if text.startswith('"', at) else unquoted).match(text, at)
+        if found is None:
+            raise document.fault("a field without its closing quotation mark", at)
+        row.append((at, found.end(), found[1].replace('""', '"') if text.startswith('"', at) else found[1]))
+        at = found.end()
+        if text.startswith(delimiter, at):
+            at += 1
+            continue
+        end = line_end.match(text, at)
+        if end is None:
+            raise document.fault(f"not valid CSV: {text[at : at + 20]!r} after a field", at)
+        yield row
+        row, at = [], end.end()
+
+
+def _writer(delimiter: str, quote: bool) -> Write:
+    """What quotes a text if that is needed, or was so before."""
+
+    def write(text: str) -> str:
+        needed = quote or any(character in text for character in f'{delimiter}"\r\n') or text != text.strip()
+        return '"' + text.replace('"', '""') + '"' if needed else text
+
+    return write
