@@ -36,6 +36,7 @@ def test_a_quantized_folder_is_a_quarter_and_says_the_same(
     ]
     assert [len(text.splitlines()) for text in (expected, *found)] == [2, 2, 2]
     assert "int8" in (output / "card.md").read_text(encoding="utf-8")
+    assert (output / "confidence.json").read_bytes() == (Path(model) / "confidence.json").read_bytes()
     again = call(capsys, "quantize", model, "-o", str(output))
     assert again.code == 2
     assert "--overwrite" in again.err

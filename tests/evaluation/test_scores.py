@@ -16,7 +16,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from regard.errors import InputError
 from regard.evaluation import scores
-from regard.evaluation.scores import Comparison, Score, compare, exact_match, quick, score
+from regard.evaluation.scores import Comparison, Score, compare, each_chrf, exact_match, quick, score
 
 TEXT = "The cat sat on a Mat , and 2,500 small dogs ran home ; it was n't the end ."
 WORDS = TEXT.split()
@@ -153,6 +153,13 @@ def test_quick_knows_the_language() -> None:
     assert quick(CHINESE, CHINESE_REFERENCES, "bleu") < expected[0].value
 
 
+def test_chrf_of_each_sentence_is_that_of_it_alone() -> None:
+    hypotheses, references = ["a dog runs", "nothing", "the same"], ["a dog ran", "alike", "the same"]
+    found = each_chrf(hypotheses, references)
+    assert found[2] == 100
+    assert found == [pytest.approx(quick([h], [r], "chrf")) for h, r in zip(hypotheses, references, strict=True)]
+
+
 def test_exact_match_counts_lines() -> None:
     assert exact_match(["a", "b", "c", "D"], ["a", "b", "x", "d"]) == 50
 
@@ -277,7 +284,7 @@ def test_a_score_prints_its_signature() -> None:
     assert str(known) == f"BLEU 41.02 ± 0.9 ({signature})"
 
 
-@pytest.mark.parametrize("function", [score, exact_match, lambda a, b: quick(a, b, "chrf")])
+@pytest.mark.parametrize("function", [score, each_chrf, exact_match, lambda a, b: quick(a, b, "chrf")])
 @pytest.mark.parametrize(("hypotheses", "references"), [(3, 2), (2, 3), (0, 0), (0, 5)])
 def test_lines_must_be_as_many(
     function: Callable[[list[str], list[str]], object], hypotheses: int, references: int

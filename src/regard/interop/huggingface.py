@@ -12,7 +12,7 @@ from torch import Tensor
 
 import regard
 from regard.errors import ModelError
-from regard.folder import CARD, LOG, SETTINGS, TOKENIZER, TRAINING, WEIGHTS, write_text
+from regard.folder import CARD, CONFIDENCE, LOG, MEMORY, SETTINGS, TOKENIZER, TRAINING, WEIGHTS, write_text
 from regard.interop.checkpoints import CONFIG, GENERATION, SAFE, read_json, read_json_if_there, read_weights
 from regard.interop.configs import describe
 from regard.interop.families import Config, Tables, build_settings, choose_family
@@ -24,7 +24,7 @@ from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
 from regard.weights import build_model, parameters, read_folder, write_tensors
 
-OURS = (SETTINGS, WEIGHTS, TOKENIZER, CARD, LOG, TRAINING)
+OURS = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, MEMORY, LOG, TRAINING)
 MODULES, POOLING, NORMALIZE = "modules.json", "1_Pooling", "2_Normalize"
 THEIRS = (CONFIG, SAFE, GENERATION, "tokenizer.json", ABOUT, SPECIAL, TARGET, MODULES, POOLING, NORMALIZE, "README.md")
 
