@@ -289,3 +289,25 @@ def test_a_memory_may_have_several_directions(tmp_path: Path) -> None:
     path = tmp_path / MEMORY
     memory.write(path, [Pair("a", "b", Place("x", 1), direction="en-de")])
     assert list(memory.read(path)) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "filled"),
+    [
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\na dog sees me\n\n2\n00:00:03,000 --> 00:00:04,000\nshe\n", 2),
+        ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nthe cat likes us\n", 1),
+        ("a.csv", "source,target\na dog,\nthe cat,die Katze\n", 1),
+        ("a.tsv", "a dog\t\nthe cat\tdie Katze\n", 1),
+        ("a.jsonl", '{"source": "a dog", "target": ""}\n{"source": "the cat", "target": "die Katze"}\n', 1),
+        ("a.json", '{"menu": {"open": "a dog", "close": "the cat"}, "size": 3}\n', 2),
+        ("a.arb", '{"@@locale": "en", "open": "a dog", "@open": {"description": "x"}}\n', 1),
+    ],
+)
+def test_every_format_is_filled(
+    capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path, name: str, text: str, filled: int
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    done = call(capsys, "translate", model, str(tmp_path / name), "-o", str(tmp_path / f"out{name}"))
+    assert done.code == 0, done.err
+    assert f": {filled} filled (" in done.err
+    assert (tmp_path / f"out{name}").read_text(encoding="utf-8") != text
