@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from regard.options import options
 from regard.presets import PRESETS, TASKS
-from regard.settings import Settings
+from regard.settings import CheckSettings, Settings
 
 HEAD = """# Settings
 
@@ -28,6 +28,11 @@ def page() -> str:
             lines += [f"\n## {title}\n", "| setting | default | takes | meaning |", "|---|---|---|---|"]
         bounds = f" {option.bounds}" if option.bounds else ""
         lines.append(f"| `{name}` | `{shown(option.default)}` | {kind(option.type)}{bounds} | {option.help} |")
+    lines += ["\n## `check.`: what `regard check` tells\n", "| flag | default | takes | meaning |", "|---|---|---|---|"]
+    lines += [
+        f"| `--check.{option.path}` | `{shown(option.default)}` | {kind(option.type)} {option.bounds} | {option.help} |"
+        for option in options(CheckSettings)
+    ]
     lines += ["\n## Presets\n", "Chosen by the size of the corpus where `preset` is `auto` (the default).\n"]
     lines += ["| task | preset | changes |", "|---|---|---|"]
     for task, presets in PRESETS.items():

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import regard
-from regard.cli import demo, distill, evaluate, exchange, info, look, quantize, read, train, translate, write
+from regard.cli import check, demo, distill, evaluate, exchange, info, look, quantize, read, train, translate, write
 from regard.cli.flags import unknown_flag
 from regard.errors import InputError, RegardError
 
@@ -79,6 +79,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"regard {regard.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    for module in (train, distill, translate, write, read, evaluate, look, exchange, quantize, info, demo):
+    for module in (train, distill, check, translate, write, read, evaluate, look, exchange, quantize, info, demo):
         module.add(verbs)
     return parser

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 from regard.decoding.engine import ENGINES, PRECISIONS
 from regard.errors import RegardError, SettingsError
 from regard.options import Option, options
-from regard.settings import DecodingSettings, Settings
+from regard.settings import CheckSettings, DataSettings, DecodingSettings, Settings
 
 Verbs = Any  # argparse does not name the type of what add_subparsers returns
 
@@ -24,6 +24,19 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         if section not in groups:
             groups[section] = parser.add_argument_group(f"{section} settings")
         _add(groups[section], option, f"--{option.path}", option.path)
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """The flags that say what is looked for in a corpus, and which corpus it is."""
+    group = parser.add_argument_group("thresholds")
+    for option in options(CheckSettings):
+        _add(group, option, f"--check.{option.path}", f"check.{option.path}")
+    flags = {"source": "--source", "target": "--target", "directions": "--directions"}
+    flags["max_characters"] = "--data.max_characters"
+    group = parser.add_argument_group("corpus")
+    for option in options(DataSettings):
+        if option.path in flags:
+            _add(group, option, flags[option.path], f"data.{option.path}")
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,68 @@
+"""What regard check found, in a terminal or a log file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from regard.text.examination import Examination, Finding
+
+WIDTH = 160
+"""Of a line of examples where the output is not a terminal."""
+COLOURS = {"error": "red", "warning": "yellow"}
+
+
+def tell(found: Examination, output: Path | None, console: Console | None = None) -> None:
+    """Every kind of fault with its count, its share and the first pairs that have it."""
+    console = console or Console(highlight=False)
+    total, width = found.report.read, console.width if console.is_terminal else WIDTH
+    console.print(Text(f"{total:,} pairs in {', '.join(map(str, found.files))}"), soft_wrap=True)
+    present = {name: finding for name, finding in found.findings.items() if finding.count}
+    for name, finding in present.items():
+        severity = found.severity(name)
+        line = Text.assemble(
+            (f"\n{severity:8}", COLOURS[severity]),
+            (f"{name:14}", "bold"),
+            f"{finding.count:>11,} {finding.count / total:>8.2%}   {finding.check.meaning}",
+        )
+        console.print(line, soft_wrap=True)
+        for row in _examples(finding, width):
+            console.print(Text(row, style="dim"), soft_wrap=True)
+    lines = [f"Nothing found: {', '.join(name for name in found.findings if name not in present)}."]
+    if found.tested:
+        lines.append(
+            f"{len(found.leaked):,} of {len(found.tested):,} different sources of the test set are in the corpus."
+        )
+    lines += found.notes()
+    dropped = total - found.kept
+    if output:
+        lines.append(f"{output}: {found.kept:,} pairs written, {dropped:,} dropped{_reasons(found)}.")
+    elif dropped:
+        lines.append(f"{found.kept:,} pairs have no error; --fix -o clean.tsv writes these and drops {dropped:,}.")
+    console.print(Text("\n" + "\n".join(lines)), soft_wrap=True)
+
+
+def _reasons(found: Examination) -> str:
+    """Why pairs were dropped; one may have several errors."""
+    counts = {name: finding.count for name, finding in found.findings.items() if found.severity(name) == "error"}
+    told = [f"{name} {count:,}" for name, count in counts.items() if count]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _examples(finding: Finding, width: int) -> list[str]:
+    rows = []
+    for example in finding.examples:
+        room = max(20, (width - len(example.where) - 16) // 2)
+        texts = [shorten(text, room) for text in (example.source, example.target)]
+        rows.append(f"{'':8}{example.where}" + (f"  {texts[0]}  →  {texts[1]}" if any(texts) else ""))
+    return rows
+
+
+def shorten(text: str, length: int) -> str:
+    """The beginning of a text, with what cannot be seen spelt out."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: length + 1])
+    return shown if len(shown) <= length else shown[: length - 1] + "…"

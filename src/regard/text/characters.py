@@ -1,0 +1,69 @@
+"""Many texts as one array of code points, so that what is in them is found without looking at each."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONTROL, INVISIBLE, REPLACED, SUSPECT, DIGIT, PLACEHOLDER, TAG, ADDRESS = (1 << bit for bit in range(8))
+"""What a text may have in it, a bit each."""
+
+INVISIBLES = "\u00ad\u200b\u2060\u2061\u2062\u2063\u2064\ufeff"
+"""Soft hyphen, zero-width space and the like; the joiners and the marks of direction are part of some scripts."""
+
+BASIC, ALL = 0x10000, 0x110000
+
+
+class Characters:
+    """Some texts: how long each is, its code points, and what kinds of characters it has."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        joined = " ".join(texts) + " "  # one after each, so that none is empty, which reduceat does not know
+        self.codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+        self.starts = np.cumsum(self.lengths + 1) - self.lengths - 1
+        kinds = np.take(_kinds(), self.codes)
+        self.kinds: NDArray[np.uint8] = np.bitwise_or.reduceat(kinds, self.starts) if len(texts) else kinds
+
+    def letters(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Lower-case letters with one 0 for whatever stands between words, and where each text begins in them."""
+        folded = np.take(_folded(), self.codes)
+        keep = folded != 0
+        keep[1:] |= folded[:-1] != 0
+        keep[self.starts] = True  # so that every text has something
+        return folded[keep], (np.cumsum(keep) - 1)[self.starts]
+
+
+@cache
+def _kinds() -> NDArray[np.uint8]:
+    """The kind of every character."""
+    table = np.zeros(ALL, np.uint8)
+    table[:0x20] |= CONTROL
+    table[0x7F:0xA0] |= CONTROL
+    table[[code for code in range(BASIC) if chr(code).isdecimal()]] |= DIGIT
+    table[0xC2:0xF0] |= SUSPECT  # what the first byte of a UTF-8 character looks like in Latin-1
+    for bit, characters in (
+        (INVISIBLE, INVISIBLES),
+        (REPLACED, "\ufffd"),
+        (PLACEHOLDER, "%{$["),
+        (TAG, "<"),
+        (ADDRESS, "/@"),
+    ):
+        table[[ord(character) for character in characters]] |= bit
+    return table
+
+
+@cache
+def _folded() -> NDArray[np.uint32]:
+    """The lower-case form of every letter, and 0 for what is none."""
+    table = np.zeros(ALL, np.uint32)
+    table[:BASIC] = [
+        ord(chr(code).lower()[0]) if unicodedata.category(chr(code))[0] in "LM" else 0 for code in range(BASIC)
+    ]
+    for start, end in ((0x10000, 0x1D000), (0x20000, 0x40000)):  # rare scripts and ideographs; emoji lie between
+        table[start:end] = np.arange(start, end)
+    return table
