@@ -34,9 +34,7 @@ def tell(found: Examination, output: Path | None, console: Console | None = None
             console.print(Text(row, style="dim"), soft_wrap=True)
     lines = [f"Nothing found: {', '.join(name for name in found.findings if name not in present)}."]
     if found.tested:
-        lines.append(
-            f"{len(found.leaked):,} of {len(found.tested):,} different sources of the test set are in the corpus."
-        )
+        lines.append(f"{len(found.leaked):,} of the {len(found.tested):,} sources of the test set are in the corpus.")
     lines += found.notes()
     dropped = total - found.kept
     if output:

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-CONTROL, INVISIBLE, REPLACED, SUSPECT, DIGIT, PLACEHOLDER, TAG, ADDRESS = (1 << bit for bit in range(8))
+CONTROL, INVISIBLE, REPLACED, SUSPECT, DIGIT, PIECES = (1 << bit for bit in range(6))
 """What a text may have in it, a bit each."""
 
 INVISIBLES = "\u00ad\u200b\u2060\u2061\u2062\u2063\u2064\ufeff"
@@ -49,9 +49,7 @@ def _kinds() -> NDArray[np.uint8]:
     for bit, characters in (
         (INVISIBLE, INVISIBLES),
         (REPLACED, "\ufffd"),
-        (PLACEHOLDER, "%{$["),
-        (TAG, "<"),
-        (ADDRESS, "/@"),
+        (PIECES, "%{$[</@"),  # what placeholders, tags and addresses have in them
     ):
         table[[ord(character) for character in characters]] |= bit
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import eq
 from typing import Literal
@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.characters import ADDRESS, CONTROL, DIGIT, INVISIBLE, PLACEHOLDER, REPLACED, SUSPECT, TAG, Characters
+from regard.text.characters import CONTROL, DIGIT, INVISIBLE, PIECES, REPLACED, SUSPECT, Characters
+from regard.text.protect import Piece, find
 
 Severity = Literal["error", "warning"]
 """An error is dropped, by training or by `regard check --fix`; a warning is kept."""
@@ -61,8 +62,11 @@ def inspect(sources: Sequence[str], targets: Sequence[str], left: Characters, ri
     same = np.fromiter(map(eq, sources, targets), bool, len(sources))
     yield "identical", _rows(same & (left.lengths > 0))
     either[same | (left.lengths == 0) | (right.lengths == 0)] = 0
-    for name, kind, differ in DIFFERENCES:
-        yield name, [row for row in _rows(either & kind) if differ(sources[row], targets[row])]
+    found: dict[str, list[int]] = {name: [] for name in ("placeholders", "tags", "addresses", "numbers")}
+    for row in _rows(either & (PIECES | DIGIT)):
+        for name in differences(sources[row], targets[row]):
+            found[name].append(row)
+    yield from found.items()
 
 
 Found = tuple[str, Sequence[int]]
@@ -82,50 +86,50 @@ MOJIBAKE = re.compile(
 )
 
 
-def placeholders_differ(source: str, target: str) -> bool:
-    """Whether a program would put other things into the one text than into the other, in whatever order."""
-    found, wanted = ([POSITION.sub("%", each) for each in PLACEHOLDERS.findall(text)] for text in (source, target))
-    return sorted(found) != sorted(wanted)
+def differences(source: str, target: str) -> Iterator[str]:
+    """What one text has and the other has not: placeholders, tags, addresses, numbers."""
+    texts, pieces = (source, target), (find(source), find(target))
+    if any(pieces):
+        texts = _without(source, pieces[0]), _without(target, pieces[1])
+        for name, essence in (("placeholders", _placeholders), ("tags", _tags), ("addresses", _addresses)):
+            if sorted(essence(pieces[0])) != sorted(essence(pieces[1])):
+                yield name
+    if numbers_differ(*texts):
+        yield "numbers"
 
 
-PLACEHOLDERS = re.compile(
-    r"(?<!\d)%(?:\d+\$|\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t)?[sdifgGeExXucopL@]|%[A-Z_]{2,}%"
-    r"|\{\{\s*[\w.]+\s*\}\}|\$?\{[\w.]*\}|\$t\([\w.:]+\)|\$[a-zA-Z_]\w*|\[X\d+X\]"
-)
+def _without(text: str, pieces: Sequence[Piece]) -> str:
+    ends = [0, *(piece.end for piece in pieces)]
+    starts = [*(piece.start for piece in pieces), len(text)]
+    return " ".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+
+
+def _placeholders(pieces: Sequence[Piece]) -> Iterator[str]:
+    """What a program will put something in place of, by name or kind; other positions and forms are no difference."""
+    for piece in pieces:
+        if piece.kind == "icu":
+            yield piece.text.partition(",")[0]
+        elif piece.kind == "printf" and piece.text not in ("%%", "%<", "%>"):
+            yield POSITION.sub("%", piece.text)
+        elif piece.kind in ("brace", "nesting", "variable", "code"):
+            yield piece.text
+
+
+def _tags(pieces: Sequence[Piece]) -> list[str]:
+    """The names of tags; a lone <file> is a word in brackets."""
+    found = [match for piece in pieces if piece.kind == "tag" and (match := TAG_NAME.match(piece.text))]
+    closed = {match[2] for match in found if match[1]}
+    return [match[1] + match[2] for match in found if match[3] or match[2] in closed or match[2] in SINGLE]
+
+
+def _addresses(pieces: Sequence[Piece]) -> Iterator[str]:
+    found = (piece.text for piece in pieces if piece.kind in ("url", "email"))
+    return (text.partition("&gt;")[0].removesuffix("&gt").rstrip("/") for text in found)
+
+
 POSITION = re.compile(r"^%\d+\$")
-
-
-def tags_differ(source: str, target: str) -> bool:
-    """Whether one text has a tag of HTML or XML that the other has not, whatever their attributes say."""
-    return _tags(source) != _tags(target)
-
-
-def _tags(text: str) -> list[str]:
-    found = TAGS.findall(text)
-    closed = {name for slash, name, _, _ in found if slash}  # a lone <file> is a word in brackets
-    return sorted(
-        slash + name for slash, name, attributes, end in found if attributes or end or name in closed or name in SINGLE
-    )
-
-
-TAGS = re.compile(r"<(/?)([A-Za-z][\w:.-]*)(\s+[\w:-]+=[^<>]*?)?\s*(/?)>")
+TAG_NAME = re.compile(r"<(/?)([\w:.-]+)(\s*/|\s[^<>]*=)?")
 SINGLE = frozenset(("br", "hr", "img", "p", "li", "td", "tr", "wbr"))
-
-
-def addresses_differ(source: str, target: str) -> bool:
-    """Whether one text has a URL or an e-mail address that the other has not."""
-    return ("://" in source or "@" in source or "://" in target or "@" in target) and (
-        _addresses(source) != _addresses(target)
-    )
-
-
-def _addresses(text: str) -> list[str]:
-    return sorted(found.removesuffix("&gt").rstrip(".,:;!?/'*_") for found in ADDRESSES.findall(text))
-
-
-ADDRESSES = re.compile(
-    r"\b[a-z]+://\w[^\s<>\"'“”„«»()\[\]{}|;、。，；！（）]*|[\w.+-]+@[\w-]+\.[\w.-]*[A-Za-z]", re.ASCII
-)
 
 
 def numbers_differ(source: str, target: str) -> bool:
@@ -134,15 +138,14 @@ def numbers_differ(source: str, target: str) -> bool:
     One that is missing may have been written in words, unless it is long and not round; that its digits are grouped
     in another way, as in 1,000.5 and 1.000,5 and 1000.5, is no difference.
     """
-    texts = [APART.sub(" ", text) for text in (source, target)]
     for pattern in (RUNS, NUMBERS):
-        left, right = (Counter(_value(number) for number in pattern.findall(text)) for text in texts)
+        left, right = (Counter(_value(number) for number in pattern.findall(text)) for text in (source, target))
         missing, added = left - right, right - left
         if not any(value > SPELT for value in missing) and not any(value > SPELT for value in added):
             return False
     if missing and added:
         return any(value > SPELT for value in missing) and any(value > SPELT for value in added)
-    if any(map(NUMERALS.search, texts)):
+    if NUMERALS.search(source) or NUMERALS.search(target):
         return False
     return any(len(str(value).rstrip("0")) > 1 and value > HUNDRED for value in missing | added)
 
@@ -154,12 +157,4 @@ def _value(number: str) -> int:
 RUNS = re.compile(r"\d+")
 NUMBERS = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
 NUMERALS = re.compile("[一二三四五六七八九十百千万萬亿億两兩〇零]")
-APART = re.compile(f"{PLACEHOLDERS.pattern}|{ADDRESSES.pattern}|{TAGS.pattern}")
 SPELT, HUNDRED, LONGEST_NUMBER = 12, 100, 1000
-
-DIFFERENCES: tuple[tuple[str, int, Callable[[str, str], bool]], ...] = (
-    ("placeholders", PLACEHOLDER, placeholders_differ),
-    ("tags", TAG, tags_differ),
-    ("addresses", ADDRESS, addresses_differ),
-    ("numbers", DIGIT, numbers_differ),
-)

@@ -72,26 +72,27 @@ class Part:
 
 
 class _Direction:
-    """What is known of a direction: the lengths of its sides, and texts of both, evenly from the whole corpus."""
+    """What is known of a direction, from pairs that stand evenly in the whole corpus."""
 
     def __init__(self) -> None:
-        self.lengths, self.seen, self.stride = [1, 1], 0, 1
-        self.sample: list[list[str]] = [[], []]
+        self.sources, self.targets = list[str](), list[str]()
+        self.seen, self.stride = 0, 1
 
     def add(self, part: Part) -> None:
-        whole = [texts for texts in zip(part.sources, part.targets, strict=True) if all(texts)]
-        for side, texts in enumerate((part.sources, part.targets)):
-            self.lengths[side] += sum(len(texts[side]) for texts in whole)
-            self.sample[side] += [text[: part.longest] for text in texts[-self.seen % self.stride :: self.stride]]
+        rows = slice(-self.seen % self.stride, None, self.stride)
+        self.sources += [text[: part.longest] for text in part.sources[rows]]
+        self.targets += [text[: part.longest] for text in part.targets[rows]]
         self.seen += len(part.pairs)
-        if len(self.sample[0]) > 2 * SAMPLE:
+        if len(self.sources) > 2 * SAMPLE:
             self.stride *= 2
-            self.sample = [texts[::2] for texts in self.sample]
+            self.sources, self.targets = self.sources[::2], self.targets[::2]
 
     def finish(self) -> None:
-        """Learns the languages; the sample has served."""
-        self.identifier = Identifier(*map(Characters, self.sample))
-        self.sample = [[], []]
+        """Learns the languages, and how long a target usually is for its source; the pairs have served."""
+        self.identifier = Identifier(Characters(self.sources), Characters(self.targets))
+        pairs = zip(self.sources, self.targets, strict=True)
+        self.ratio = float(np.median([len(target) / len(source) for source, target in pairs if source and target] or 1))
+        self.sources, self.targets = [], []
 
 
 class Examination:
@@ -176,8 +177,7 @@ class Examination:
         yield "long", np.flatnonzero(np.maximum(*lengths) > self.data.max_characters).tolist()
         yield from ((name, np.flatnonzero(flags[part.numbers] & there).tolist()) for name, flags in self.flags.items())
         about = self.directions[part.direction]
-        usual = about.lengths[1] / about.lengths[0]
-        ratio = (lengths[1] + SHORT) / (lengths[0] * usual + SHORT)
+        ratio = (lengths[1] + SHORT) / (lengths[0] * about.ratio + SHORT)
         yield "ratio", np.flatnonzero(there & (np.maximum(ratio, 1 / ratio) > self.check.ratio)).tolist()
         surely = about.identifier, self.check.confidence
         sources = foreign(part.sources, part.targets, left, -1, *surely)

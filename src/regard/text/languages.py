@@ -14,7 +14,7 @@ LONGEST = 3  # letters of an n-gram
 ENOUGH = 5_000  # letters of each side to learn from
 RARE = 5  # an n-gram that was seen less often in both languages says nothing
 MOST = 3.0  # nats that one n-gram says: a name must not decide
-TELLING, FEWEST = 0.5, 16  # nats of an n-gram that says something, and how many such ones a text must have
+TELLING, FEWEST = 0.5, 30  # nats of an n-gram that says something, and how many such ones a text must have
 OVERLAP = 2.0 * LONGEST  # n-grams share their letters, so that their evidence is counted about so often
 BITS = 20  # of an n-gram's place in the table
 
