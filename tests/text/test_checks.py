@@ -11,10 +11,11 @@ from hypothesis import given, strategies as st
 
 from regard.errors import DataError
 from regard.settings import CheckSettings, DataSettings
-from regard.text import examination
+from regard.text import checks, examination
 from regard.text.characters import Characters
-from regard.text.checks import CHECKS, inspect
+from regard.text.checks import CHECKS, Notices, inspect
 from regard.text.examination import Examination
+from regard.text.formats import Pair, Place
 from regard.text.repeats import Repeats
 
 ERRORS = [name for name, check in CHECKS.items() if check.severity == "error"]
@@ -236,3 +237,17 @@ def test_memory_grows_by_some_bytes_a_pair(tmp_path: Path, monkeypatch: pytest.M
     tracemalloc.stop()
     assert len(found.flags["duplicate"]) == 10_000
     assert peaks[10_000] - peaks[1000] < 9000 * 100
+
+
+def test_pairs_on_their_way_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "CHUNK", 2)
+    texts = [("one", "eins"), ("%s", "x"), ("%d", "x"), ("Tom", "Tom"), ("see <b>it</b>", "%s")]
+    pairs = [Pair(source, target, Place("train.en", line)) for line, (source, target) in enumerate(texts, 1)]
+    notices = Notices()
+    assert list(notices.watch(iter(pairs))) == pairs
+    assert notices.line([Path("a b.en"), Path("a.de")]) == (
+        "to look at (regard check 'a b.en' a.de tells more): placeholders differ: 3; both sides are the same: 1; "
+        "tags differ: 1"
+    )
+    assert list((clean := Notices()).watch(iter(pairs[:1]))) == pairs[:1]
+    assert clean.line([Path("a.tsv")]) == ""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import eq
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.text.characters import CONTROL, DIGIT, INVISIBLE, PIECES, REPLACED, SUSPECT, Characters
+from regard.text.formats import Pair
 from regard.text.protect import Piece, find
 
 Severity = Literal["error", "warning"]
@@ -70,6 +74,31 @@ def inspect(sources: Sequence[str], targets: Sequence[str], left: Characters, ri
 
 
 Found = tuple[str, Sequence[int]]
+
+
+class Notices:
+    """What is found in pairs on their way to somewhere else."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def watch(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
+        """The same pairs, which are tidy; some thousand are looked at together."""
+        while chunk := list(islice(pairs, CHUNK)):
+            sources, targets = [pair.source for pair in chunk], [pair.target for pair in chunk]
+            for name, rows in inspect(sources, targets, Characters(sources), Characters(targets)):
+                self.counts[name] += len(rows)
+            yield from chunk
+
+    def line(self, files: Sequence[Path]) -> str:
+        """What was found, for people, and how to find out more; nothing if nothing was."""
+        found = [f"{CHECKS[name].meaning}: {count:,}" for name, count in self.counts.most_common() if count]
+        command = shlex.join(["regard", "check", *map(str, files)]) if len(files) < 4 else "regard check"
+        return f"to look at ({command} tells more): {'; '.join(found)}" if found else ""
+
+
+CHUNK = 4096
+"""Pairs that are looked at together."""
 
 
 def _rows(flags: NDArray[np.generic]) -> list[int]:

@@ -12,13 +12,12 @@ import numpy as np
 from regard.errors import DataError
 from regard.settings import CheckSettings, DataSettings
 from regard.text.characters import Characters
-from regard.text.checks import CHECKS, Check, Found, Severity, inspect
+from regard.text.checks import CHECKS, CHUNK, Check, Found, Severity, inspect
 from regard.text.corpus import Pair, read_pairs
 from regard.text.doctor import EXAMPLES, REASONS, Report, tidy
 from regard.text.languages import Identifier, foreign
 from regard.text.repeats import Flags, Repeats
 
-CHUNK = 4096  # pairs that are looked at together
 SAMPLE = 20_000  # pairs of a direction that its languages are learnt from, at least, where there are as many
 SHORT = 15  # characters by which one side may be longer than the other before the ratio matters
 

@@ -23,6 +23,7 @@ from regard.folder import MEMORY
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DataSettings, Settings
 from regard.text import memory
+from regard.text.checks import Notices
 from regard.text.corpus import Pair, read_pairs, split, split_each
 from regard.text.directions import Direction
 from regard.text.doctor import Report, clean, leaks, require_some
@@ -128,9 +129,12 @@ class PairPreparation(Preparation):
 
     def check(self, held_out: dict[str, list[Pair]]) -> Report:
         """Reads the whole corpus once: what is wrong with it, and which dev and test sentences are in it."""
-        pairs = self.corpus.read("reading")
+        notices = Notices()
+        pairs = notices.watch(self.corpus.read("reading"))
         found = leaks(both_ways(pairs, self.data) if self.data.directions else pairs, held_out)
         self.corpus.accept()
+        if (line := notices.line(self.corpus.files)) and not self.request.teacher:
+            self.tell(Note(f"train: {line}"))
         self.total, self.sizes = self.corpus.report.kept, self.corpus.kept
         for name, leak in found.items():
             if leak.leaked and not self.request.teacher:  # whose student does not learn from the corpus itself
