@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from regard.options import options
 from regard.presets import PRESETS, TASKS
-from regard.settings import CheckSettings, Settings
+from regard.settings import Settings
+from regard.text.thresholds import CheckSettings
 
 HEAD = """# Settings
 

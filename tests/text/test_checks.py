@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
-from regard.settings import CheckSettings, DataSettings
+from regard.settings import DataSettings
 from regard.text import checks, examination
 from regard.text.characters import Characters
 from regard.text.checks import CHECKS, Notices, inspect
 from regard.text.examination import Examination
 from regard.text.formats import Pair, Place
 from regard.text.repeats import Repeats
+from regard.text.thresholds import CheckSettings
 
 ERRORS = [name for name, check in CHECKS.items() if check.severity == "error"]
 

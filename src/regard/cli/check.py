@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.flags import Verbs, add_check, dotted
 from regard.errors import DataError, InputError
 from regard.options import build
-from regard.settings import CheckSettings, DataSettings, gather
+from regard.settings import DataSettings, gather
+from regard.text.thresholds import CheckSettings
 
 if TYPE_CHECKING:
     from regard.text.examination import Examination, Part
@@ -51,12 +52,12 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from regard.text.examination import Examination
+
     given = gather(overrides=dotted(arguments))
     check = build(CheckSettings, given.get("check", {}), "check.")
     data = build(DataSettings, given.get("data", {}), "data.")
     _require_output(arguments, data)
-    from regard.text.examination import Examination
-
     found = Examination([Path(name) for name in arguments.files], data, check, _dropping(arguments))
     with _watched() as show:
         for done in found.survey([Path(name) for name in arguments.test]):

@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 from regard.decoding.engine import ENGINES, PRECISIONS
 from regard.errors import RegardError, SettingsError
 from regard.options import Option, options
-from regard.settings import CheckSettings, DataSettings, DecodingSettings, Settings
+from regard.settings import DataSettings, DecodingSettings, Settings
+from regard.text.thresholds import CheckSettings
 
 Verbs = Any  # argparse does not name the type of what add_subparsers returns
 

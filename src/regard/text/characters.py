@@ -9,11 +9,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-CONTROL, INVISIBLE, REPLACED, SUSPECT, DIGIT, PIECES = (1 << bit for bit in range(6))
+CONTROL, INVISIBLE, REPLACED, DIGIT, PIECES, FIRST, FOLLOWING, SUSPECT = (1 << bit for bit in range(8))
 """What a text may have in it, a bit each."""
 
 INVISIBLES = "\u00ad\u200b\u2060\u2061\u2062\u2063\u2064\ufeff"
 """Soft hyphen, zero-width space and the like; the joiners and the marks of direction are part of some scripts."""
+
+FOLLOWERS = "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+"""What Windows-1252 has where Latin-1 has control characters."""
 
 BASIC, ALL = 0x10000, 0x110000
 
@@ -27,6 +30,7 @@ class Characters:
         self.codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
         self.starts = np.cumsum(self.lengths + 1) - self.lengths - 1
         kinds = np.take(_kinds(), self.codes)
+        kinds[:-1] |= (kinds[:-1] << 1 & kinds[1:] & FOLLOWING) << 1  # SUSPECT: a FIRST one before a FOLLOWING one
         self.kinds: NDArray[np.uint8] = np.bitwise_or.reduceat(kinds, self.starts) if len(texts) else kinds
 
     def letters(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -45,9 +49,11 @@ def _kinds() -> NDArray[np.uint8]:
     table[:0x20] |= CONTROL
     table[0x7F:0xA0] |= CONTROL
     table[[code for code in range(BASIC) if chr(code).isdecimal()]] |= DIGIT
-    table[0xC2:0xF0] |= SUSPECT  # what the first byte of a UTF-8 character looks like in Latin-1
+    table[0xC2:0xF0] |= FIRST  # what the first byte of a UTF-8 character looks like in Windows-1252
+    table[0x80:0xC0] |= FOLLOWING  # and the others
     for bit, characters in (
         (INVISIBLE, INVISIBLES),
+        (FOLLOWING, FOLLOWERS),
         (REPLACED, "\ufffd"),
         (PIECES, "%{$[</@"),  # what placeholders, tags and addresses have in them
     ):

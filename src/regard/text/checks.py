@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.characters import CONTROL, DIGIT, INVISIBLE, PIECES, REPLACED, SUSPECT, Characters
+from regard.text.characters import CONTROL, DIGIT, FOLLOWERS, INVISIBLE, PIECES, REPLACED, SUSPECT, Characters
 from regard.text.formats import Pair
 from regard.text.protect import Piece, find
 
@@ -108,7 +108,7 @@ def _rows(flags: NDArray[np.generic]) -> list[int]:
 
 # UTF-8 that was read as Windows-1252: a first byte, then as many others as it asks for. Quotation marks and the like
 # are such bytes too, and may well stand after a letter, so that only what nobody writes counts.
-_FOLLOWER = "[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
+_FOLLOWER = f"[\x80-\xbf{FOLLOWERS}]"
 _SYMBOL = "[\x80-\x9f¡-ª¬-º¼-¿€ƒ†‡ˆ‰ŠŒŽ˜™šœžŸ]"
 MOJIBAKE = re.compile(
     f"[ÃÄÅ]{_SYMBOL}|Â[\xa0-\xbf]|â[\x80-\x9f€„†ˆ‰]{_FOLLOWER}|(?:[ÐÑ]{_FOLLOWER}){{3}}|(?:[à-ï]{_FOLLOWER}{{2}}){{2}}"
@@ -117,14 +117,19 @@ MOJIBAKE = re.compile(
 
 def differences(source: str, target: str) -> Iterator[str]:
     """What one text has and the other has not: placeholders, tags, addresses, numbers."""
-    texts, pieces = (source, target), (find(source), find(target))
-    if any(pieces):
+    texts = source, target
+    if _roughly(source) != _roughly(target):  # quick, and mostly they are the same
+        pieces = find(source), find(target)
         texts = _without(source, pieces[0]), _without(target, pieces[1])
         for name, essence in (("placeholders", _placeholders), ("tags", _tags), ("addresses", _addresses)):
             if sorted(essence(pieces[0])) != sorted(essence(pieces[1])):
                 yield name
     if numbers_differ(*texts):
         yield "numbers"
+
+
+def _roughly(text: str) -> list[str]:
+    return sorted(text.split()) if "@" in text else sorted(ROUGHLY.findall(text))
 
 
 def _without(text: str, pieces: Sequence[Piece]) -> str:
@@ -156,6 +161,7 @@ def _addresses(pieces: Sequence[Piece]) -> Iterator[str]:
     return (text.partition("&gt;")[0].removesuffix("&gt").rstrip("/") for text in found)
 
 
+ROUGHLY = re.compile(r"%(?:\([^)]*\))?[\w.$#+-]{0,2}|[{<\[][^}>\]]*|\$\S*|//\S*|www\.\S*")
 POSITION = re.compile(r"^%\d+\$")
 TAG_NAME = re.compile(r"<(/?)([\w:.-]+)(\s*/|\s[^<>]*=)?")
 SINGLE = frozenset(("br", "hr", "img", "p", "li", "td", "tr", "wbr"))

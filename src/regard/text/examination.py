@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from regard.errors import DataError
-from regard.settings import CheckSettings, DataSettings
+from regard.settings import DataSettings
 from regard.text.characters import Characters
 from regard.text.checks import CHECKS, CHUNK, Check, Found, Severity, inspect
 from regard.text.corpus import Pair, read_pairs
 from regard.text.doctor import EXAMPLES, REASONS, Report, tidy
 from regard.text.languages import Identifier, foreign
 from regard.text.repeats import Flags, Repeats
+from regard.text.thresholds import CheckSettings
 
 SAMPLE = 20_000  # pairs of a direction that its languages are learnt from, at least, where there are as many
 SHORT = 15  # characters by which one side may be longer than the other before the ratio matters
