@@ -22,6 +22,7 @@ REASONS = {
     "control characters": "control characters in the text",
     "too long": "a side is longer than data.max_characters",
     "no direction": "no two languages of a direction",
+    "repeated language": "further texts of a language in one tu, of which the first is used",
 }
 
 
