@@ -121,7 +121,7 @@ def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
     present = write(tmp_path / "train.en", "one\n")
     missing = tmp_path / "nowhere.de"
     assert refusal([present, missing]) == f"{missing}: cannot be read (No such file or directory)"
-    assert refusal([tmp_path, present]) == f"{tmp_path}: cannot be read (Is a directory)"
+    assert refusal([tmp_path, present]).startswith(f"{tmp_path}: there is no file of a known format here")
 
 
 def test_gzip_is_read_and_damaged_gzip_is_refused(tmp_path: Path) -> None:
@@ -142,7 +142,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     assert peak < 300_000
 
 
-@pytest.mark.parametrize("names", [[], ["a.txt"], ["a.xlsx"], ["a.tsv", "b.tsv"], ["a.en", "b.jsonl"], ["a", "b", "c"]])
+@pytest.mark.parametrize(
+    "names", [[], ["a.txt"], ["a.xlsx"], ["a.tsv", "b.xlsx"], ["a.en", "b.jsonl"], ["a", "b", "c"]]
+)
 def test_other_forms_are_refused_with_the_accepted_ones(names: list[str], tmp_path: Path) -> None:
     message = refusal([tmp_path / name for name in names])
     assert all(word in message for word in ["two plain text files", ".tsv", ".jsonl", ".gz", *names])

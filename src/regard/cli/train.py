@@ -13,6 +13,8 @@ from regard.cli.flags import Verbs, add_settings, dotted
 from regard.errors import InputError
 from regard.settings import Settings, gather, resolve
 from regard.text.directions import directions_of, languages_of
+from regard.text.formats.files import ALONE, PAIRED, suffix
+from regard.text.sources import expand, languages
 
 if TYPE_CHECKING:
     from regard.training.events import Event, Finished
@@ -21,8 +23,9 @@ DESCRIPTION = """Trains a model on your text: checks the text, splits off a dev 
 vocabulary, chooses a model by the size of the corpus, trains until dev scores no longer rise, and writes a folder
 that holds all that is needed to use it.
 
---task translate  FILES are two files with a sentence a line (train.en train.de), or one .tsv or .jsonl;
-                  with --directions, any number of such files in several languages
+--task translate  FILES are two files with a sentence a line (train.en train.de), or any number of .tmx, .xlf, .po,
+                  .mo, .csv, .tsv or .jsonl, folders of such files, or patterns ('locales/**/de.po');
+                  with --directions, any number of files in several languages
 --task write      FILES are running text (.txt), or .jsonl with "text": a GPT that continues text
 --task fill       the same: a BERT that fills gaps, to be trained on for other tasks
 --task classify   FILES are .tsv, .csv or .jsonl with a label and one text or two (or words, --data.carrier word)
@@ -49,14 +52,14 @@ def add(verbs: Verbs) -> None:
         dest="data.source",
         default=argparse.SUPPRESS,
         metavar="LANGUAGE",
-        help="language of the source (from the file name)",
+        help="language of the source (from the file or its name)",
     )
     parser.add_argument(
         "--target",
         dest="data.target",
         default=argparse.SUPPRESS,
         metavar="LANGUAGE",
-        help="language of the target (from the file name)",
+        help="language of the target (from the file or its name)",
     )
     parser.add_argument(
         "--directions",
@@ -137,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple[dict[str, str], Path]:
-    """Languages from the names of the files, and the folder from the languages, where they are not given."""
+    """Languages from the files or their names, and the folder from the languages, where they are not given."""
     if not arguments.files:
         raise InputError("give the corpus to train on: see regard train --help for the files that each task takes")
     given = gather(arguments.settings, overrides)
@@ -148,13 +151,21 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
     data = resolve(given, start=start).data
     if data.directions:
         return overrides, Path(arguments.output or f"runs/{'-'.join(languages_of(directions_of(data)))}")
-    suffixes = [Path(name).name.removesuffix(".gz").rpartition(".")[2] for name in arguments.files]
-    if len(suffixes) == 2 and all(1 < len(suffix) < 8 for suffix in suffixes) and suffixes[0] != suffixes[1]:
-        for side, suffix in zip(("source", "target"), suffixes, strict=True):
-            if side not in given.get("data", {}):
-                overrides[f"data.{side}"] = suffix
+    arguments.files = [str(path) for path in expand(arguments.files, data)]
+    named = given.get("data", {})
+    found = _languages([Path(name) for name in arguments.files], named.get("source", ""), named.get("target", ""))
+    overrides |= {f"data.{side}": code for side, code in zip(("source", "target"), found, strict=True) if code}
     data = resolve(gather(arguments.settings, overrides)).data
     return overrides, Path(arguments.output or f"runs/{data.source}-{data.target}")
+
+
+def _languages(files: list[Path], source: str, target: str) -> tuple[str, str]:
+    """The languages of the corpus: as they were given, as its files say, or as the names of two files end."""
+    source, target = languages(files, source, target)
+    ends = [path.name.removesuffix(".gz").rpartition(".")[2] for path in files if suffix(path) not in (*PAIRED, *ALONE)]
+    if len(ends) == 2 and all(1 < len(end) < 8 for end in ends) and ends[0] != ends[1]:
+        return source or ends[0], target or ends[1]
+    return source, target
 
 
 def _start(folder: Path) -> Settings | None:

@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from heapq import heappush, heappushpop
+from itertools import chain, pairwise
 from pathlib import Path
 
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Pair as Pair, Place as Place, aligned, jsonl, plain, tsv
+from regard.text.formats import Pair as Pair, Place as Place, aligned, files
+from regard.text.sources import expand, is_turned
 
 
-def read_pairs(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
-    """The pairs of two plain files, a .tsv or a .jsonl, each gzipped or not; `clean` comes next.
+def read_pairs(names: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
+    """The pairs of files that have both languages in them, and of two that have one each; `clean` comes next.
 
-    Of several directions, the pairs of any number of such files.
+    Each may be gzipped. A folder stands for the files in it that have both languages, a pattern for those that fit it.
     """
+    paths = expand(names, data)
     if data.directions:
-        return aligned.read(files, data, report)
-    match [Path(path.name.removesuffix(".gz")).suffix for path in files]:
-        case [".tsv"]:
-            return tsv.read(files[0], data, report)
-        case [".jsonl"]:
-            return jsonl.read(files[0], data, report)
-        case [left, right] if not {left, right} & {".tsv", ".jsonl"}:
-            return plain.read(files[0], files[1], data, report)
-    several = ",".join(map(str, aligned.possible(files)[:12]))
-    raise DataError(
-        f"cannot read pairs from {' and '.join(map(str, files)) or 'no file'}: give two plain text files, of which "
-        "line n of the one translates line n of the other, or one .tsv or one .jsonl (each may end in .gz)"
-        + (f"; or name the directions to learn, of these: --directions {several}" if len(files) > 2 and several else "")
-    )
+        return aligned.read(paths, data, report)
+    both = [path for path in paths if files.suffix(path) in files.PAIRED]
+    one_each = [path for path in paths if path not in both]
+    if not paths or len(one_each) not in (0, 2):
+        several = ",".join(map(str, aligned.possible(paths)[:12]))
+        raise DataError(
+            f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: give two plain text files, of which "
+            "line n of the one translates line n of the other, or files with both languages in each: "
+            f"{', '.join(files.PAIRED)} (all may end in .gz)"
+            + (f"; or name the directions to learn, of these: --directions {several}" if several and paths[2:] else "")
+        )
+    readers = (_read(path, data, report) for path in both)  # each file is opened when its turn comes
+    last = (files.read_two(*pair, data, report) for pair in pairwise(one_each))
+    return chain.from_iterable(chain(readers, last))
+
+
+def _read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    pairs = files.read(path, data, report)
+    return (replace(pair, source=pair.target, target=pair.source) for pair in pairs) if is_turned(path, data) else pairs
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from regard.options import merge
 from regard.settings import gather, resolve
 from regard.training.events import Event
 from regard.training.prepare import claim
-from regard.training.task import Request
+from regard.training.task import Request, absolute_paths
 from regard.training.trainer import run
 from regard.weights import choose_device
 
@@ -47,7 +47,7 @@ def distill(
         raise SettingsError("training.adapters change a model that is there: a student starts from nothing")
     device = choose_device(settings.training.device)
     claim(Path(output), overwrite)
-    absolute = [[str(Path(name).resolve()) for name in names] for names in (files, dev, test)]
+    absolute = [absolute_paths(names, settings) for names in (files, dev, test)]
     origin = str(Path(teacher).resolve())
     request = Request(absolute[0], given, device.type, absolute[1], absolute[2], teacher=origin)
     yield from run(Path(output), request, stop or threading.Event())

@@ -22,6 +22,7 @@ from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
 from regard.text.doctor import CONTROL, Report, clean, tidy
 from regard.text.formats import Pair, Place, plain
+from regard.text.formats.files import PAIRED, suffix
 from regard.training.events import Event, Stage
 from regard.training.task import Request
 
@@ -160,7 +161,7 @@ def is_text(files: Sequence[Path]) -> bool:
 
 def holds_pairs(path: Path) -> bool:
     """Whether a single file has both sides of a corpus in it."""
-    return path.name.removesuffix(".gz").endswith((".tsv", ".jsonl"))
+    return suffix(path) in PAIRED
 
 
 def _lines(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:

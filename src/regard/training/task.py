@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from regard.options import dump
 from regard.presets import choose_preset
 from regard.settings import Settings, resolve
 from regard.text.doctor import Report
+from regard.text.sources import expand
 from regard.text.tokenizer import Vocabularies
 from regard.training.batches import Rows
 from regard.training.events import Event
@@ -50,6 +51,12 @@ class Request:
     def synthetic(self) -> bool:
         """Whether a model makes pairs before this one can learn from them."""
         return bool(self.texts) or self.teacher is not None
+
+
+def absolute_paths(names: Sequence[Path | str], settings: Settings) -> list[str]:
+    """The files of a request, wherever it is gone on with; folders and patterns stand for files with pairs."""
+    found = expand(names, settings.data) if settings.task == "translate" else map(Path, names)
+    return [str(path.resolve()) for path in found]
 
 
 class Preparation(ABC):

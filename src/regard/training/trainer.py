@@ -34,7 +34,7 @@ from regard.training.mean import RunningMean
 from regard.training.optimizer import build_optimizer, learning_rate
 from regard.training.prepare import NEW, READY, TASKS, claim, install, prepare, stored_request
 from regard.training.synthesis import synthesize, with_back_translation
-from regard.training.task import ABOUT, START, Batch, Request, Tell, require_metric
+from regard.training.task import ABOUT, START, Batch, Request, Tell, absolute_paths, require_metric
 from regard.weights import Contents, assign, build_model, choose_device, read_folder, write_tensors
 
 SAVE_SECONDS = 300.0
@@ -67,7 +67,7 @@ def train(
     if settings.training.adapters and start is None:
         raise SettingsError("training.adapters change a model that is there: give one with --from")
     device = choose_device(settings.training.device)
-    absolute = [[str(Path(name).resolve()) for name in names] for names in (files, dev, test)]
+    absolute = [absolute_paths(names, settings) for names in (files, dev, test)]
     origin = None if start is None else str(Path(start).resolve())
     request = Request(absolute[0], given, device.type, absolute[1], absolute[2], origin)
     request = with_back_translation(request, settings, back_translate, reverse)

@@ -53,6 +53,26 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     return pairs
 
 
+def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    """The pairs of two files with one language each: line by line, or, where their format has texts, text by text."""
+    if suffix(source) not in ALONE or suffix(source) != suffix(target):
+        yield from plain.read(source, target, data, report)
+        return
+    lefts, rights = open_document(source).units, open_document(target).units
+    keys = [{unit.context: unit for unit in units if unit.context} for units in (lefts, rights)]
+    if len(keys[0]) == len(lefts) and len(keys[1]) == len(rights):
+        rights = [keys[1][key] for key in keys[0] if key in keys[1]]
+        lefts = [unit for key, unit in keys[0].items() if key in keys[1]]
+    elif len(lefts) != len(rights):
+        raise DataError(
+            f"{source} has {len(lefts):,} texts but {target} has {len(rights):,}: pairs would be misaligned; "
+            "text n of the one must translate text n of the other"
+        )
+    for left, right in zip(lefts, rights, strict=True):
+        report.read += 1
+        yield Pair(left.source, right.source, left.where)
+
+
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
     """A file as units that can be filled in; the languages are those that are wanted, of a file that has several."""
     found = plain if suffix(path) in PLAIN else module(path)

@@ -41,7 +41,7 @@ def segment(element: Element | None, content: Content) -> Segment:
 
 def on_one_line(text: str) -> str:
     """A text as a model sees it, which has no line ends."""
-    return BREAK.sub(" ", text).strip()
+    return (BREAK.sub(" ", text) if "\n" in text or "\r" in text else text).strip()
 
 
 def _pieces(element: Element, content: Content) -> Iterator[tuple[str, bool]]:

@@ -19,7 +19,7 @@ from xml.parsers import expat
 from regard.errors import DataError
 
 DEEPEST = 200  # elements in one another
-LONGEST = 1 << 24  # bytes of a tag or a comment
+LONGEST = 1 << 22  # bytes of a tag or a comment
 LARGEST = 1 << 29  # bytes of a file that is held as a whole
 PIECE = 1 << 18  # bytes that are read at a time
 MARKS = [  # of the byte order; a longer one goes before its beginning
@@ -83,7 +83,8 @@ class Walker:
             self._begin(name)
         elif len(self.names) >= DEEPEST:
             raise DataError(f"more than {DEEPEST} elements in one another", self.path, self.line)
-        name = name.removeprefix(self.prefix)
+        if self.prefix:
+            name = name.removeprefix(self.prefix)
         self.names.append(name)
         self.opened(name, attributes)
 

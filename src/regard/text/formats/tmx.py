@@ -31,15 +31,15 @@ class Group:
     def find(self, wanted: str) -> tuple[str, list[str]]:
         """The texts of a language, or else of the first region of it, with its code; not the empty ones."""
         fitting = [(normal(code), text) for code, text in self.texts if text and fits(code, wanted)]
-        code = (
-            normal(wanted) if any(code == normal(wanted) for code, _ in fitting) else fitting[0][0] if fitting else ""
-        )
-        return code, [text for other, text in fitting if other == code]
+        codes = [code for code, _ in fitting]
+        chosen = normal(wanted) if normal(wanted) in codes else codes[0] if codes else ""
+        return chosen, [text for code, text in fitting if code == chosen]
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of the two languages that are wanted, or else of those that the file has."""
-    source, target = _wanted(path, data)
+    named = (data.source, DataSettings.source), (data.target, DataSettings.target)
+    source, target = languages(path, *("" if name == unnamed else name for name, unnamed in named))
     walker, found = Units(path), False
     for group in walker.groups():
         (one, sources), (other, targets) = group.find(source), group.find(target)
@@ -62,11 +62,15 @@ def rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, dict[str, st
         yield group.line, {name: texts[0] for name, texts in found.items() if texts}
 
 
-def languages(path: Path, source: str = "") -> tuple[str, str]:
-    """The language that a file says is the source, and the other one that it has; refuses to guess of several."""
+def languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
+    """The two languages of a file, as far as they are not named; refuses to guess of several."""
+    if source and target:
+        return source, target
     walker = Units(path)
     for _ in walker.groups():
         pass
+    if target:  # the source is the other one
+        return choose(walker.languages, target, path)[::-1]
     return choose(walker.languages, source or walker.source, path)
 
 
@@ -84,16 +88,6 @@ def choose(codes: Collection[str], source: str, path: Path) -> tuple[str, str]:
 
 def _alone(codes: Collection[str]) -> str:
     return f"has texts in one language only ({_list(codes)})" if codes else "has no texts in it"
-
-
-def _wanted(path: Path, data: DataSettings) -> tuple[str, str]:
-    source = "" if data.source == DataSettings.source else data.source
-    target = "" if data.target == DataSettings.target else data.target
-    if source and target:
-        return source, target
-    if target:  # the other one is the source
-        return languages(path, target)[::-1]
-    return languages(path, source)
 
 
 def _list(codes: Collection[str]) -> str:

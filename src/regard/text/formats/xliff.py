@@ -39,9 +39,9 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             yield Pair(source.plain, target.plain, entry.unit.where)
 
 
-def languages(path: Path) -> tuple[str, str]:
+def languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
     """What a file says of its languages."""
-    found = XLIFF(path)
+    found = XLIFF(path, source, target)
     return found.source_language, found.target_language
 
 

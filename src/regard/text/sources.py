@@ -1,0 +1,119 @@
+"""Which files a corpus is made of, and which languages they say they have."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from regard.errors import DataError
+from regard.settings import DataSettings
+from regard.text.formats import files
+from regard.text.formats.languages import CODE, alike, normal, primary
+
+TWO_LETTERS = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
+    "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv "
+    "ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne "
+    "ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st "
+    "su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
+)
+"""ISO 639-1: a part of a name that is one of these is taken for a language, and so is a longer code with a region."""
+CATALOGUES = (".po", ".pot", ".mo")
+
+
+def expand(names: Iterable[Path | str], data: DataSettings | None = None) -> list[Path]:
+    """Files as they are; for a folder, the files in it that have both languages; for a pattern, those that fit it.
+
+    What is found so and says that it is in another language than `data` names is left out.
+    """
+    found: list[Path] = []
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            below = _below(path)
+        elif not path.exists() and glob.has_magic(str(name)):
+            fitting = glob.glob(str(name), recursive=True)  # noqa: PTH207 (it may begin anywhere)
+            below = sorted(each for each in map(Path, fitting) if each.is_file())
+        else:
+            found.append(path)
+            continue
+        wanted = [each for each in below if data is None or _wanted(each, data)]
+        if not wanted:
+            many = f", in the languages that are wanted ({data.source} and {data.target})" if below and data else ""
+            raise DataError(f"there is no file of a known format here{many}: {', '.join(files.PAIRED)}", path)
+        found += [each for each in wanted if each not in found]
+    return found
+
+
+def _below(folder: Path) -> list[Path]:
+    """The files in a folder and in those below it; not a catalogue's template, nor the compiled form beside it."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and files.suffix(path) in files.PAIRED)
+    return [
+        path
+        for path in found
+        if files.suffix(path) != ".pot" and not (files.suffix(path) == ".mo" and path.with_suffix(".po") in found)
+    ]
+
+
+def _wanted(path: Path, data: DataSettings) -> bool:
+    """Whether a file is in the languages that were named, as far as it tells; a memory may have any."""
+    if data.directions or files.suffix(path) == ".tmx":
+        return True
+    pairs = zip(told(path), (data.source, data.target), ("source", "target"), strict=True)
+    return all(not has or wanted == unnamed or alike(has, wanted) for has, wanted, unnamed in pairs)
+
+
+def is_turned(path: Path, data: DataSettings) -> bool:
+    """Whether a catalogue translates the other way than is wanted."""
+    if files.suffix(path) not in CATALOGUES or data.source == DataSettings.source or data.target == DataSettings.target:
+        return False
+    source, target = told(path)
+    return alike(source, data.target) and alike(target, data.source)
+
+
+def languages(paths: Sequence[Path], source: str = "", target: str = "") -> tuple[str, str]:
+    """The languages of some files, as far as they tell and it is not known; refuses files of several."""
+    if source and target:
+        return source, target
+    each = [(path, told(path, source, target)) for path in paths if files.suffix(path) in files.PAIRED]
+    if not each and len(paths) == 2 and all(files.suffix(path) in files.ALONE for path in paths):
+        return source or named(paths[0]), target or named(paths[1])
+    sources, targets = ({path: pair[side] for path, pair in each if pair[side]} for side in (0, 1))
+    return source or _common(sources, "source"), target or _common(targets, "target")
+
+
+def _common(codes: dict[Path, str], side: str) -> str:
+    """The one language of some files."""
+    for form in (normal, primary):
+        found = {form(code): path for path, code in codes.items()}
+        if len(found) < 2:
+            return next(iter(found), "")
+    told = ", ".join(f"{code} ({path})" for code, path in list(found.items())[:5])
+    raise DataError(f"the files have several {side} languages: {told}; say which one to learn with --{side}")
+
+
+def told(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
+    """The languages that a file says it has, by its content or its name; nothing where it does not.
+
+    Of a file with several, it is that beside the one that is named.
+    """
+    module = files.module(path)
+    if module is not None and hasattr(module, "languages"):
+        source, target = module.languages(path, source, target)
+        return normal(source), normal(target)
+    if files.suffix(path) not in CATALOGUES:
+        return "", ""
+    document = None if files.suffix(path) == ".mo" else files.open_document(path)
+    source, target = (document.source_language, document.target_language) if document else ("", "")
+    return normal(source or "en"), normal(target or named(path))
+
+
+def named(path: Path) -> str:
+    """The language in the name of a file or of the folders around it: de.po, app.de.po, de/LC_MESSAGES/app.po."""
+    stem = path.name.removesuffix(".gz").rpartition(".")[0]
+    for name in (stem, re.split(r"[. ]", stem)[-1], stem.partition("-")[2], *path.parts[-2:-5:-1]):
+        if CODE.fullmatch(name) and (name.lower() in TWO_LETTERS.split() or primary(name) != name.lower()):
+            return normal(name)
+    return ""
