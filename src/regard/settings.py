@@ -46,6 +46,7 @@ class DataSettings(Section):
     labels: Annotated[tuple[str, ...], "the labels of a classifier; filled in from its data"] = ()
     memory: Annotated[Literal["auto", "on", "off"], "keep the pairs for --memory; auto: of PO, MO, TMX, XLIFF"] = "auto"
     max_characters: Annotated[int, "pairs with a longer side are dropped", at_least(1)] = 2000
+    protect: Annotated[Literal["auto", "on", "off"], "slots for placeholders and tags; auto: with .po, .tmx"] = "auto"
     undecodable: Annotated[Literal["error", "drop"], "what to do with a line that is not UTF-8"] = "error"
 
     def __post_init__(self) -> None:

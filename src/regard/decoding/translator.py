@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +17,8 @@ from regard.options import build
 from regard.settings import DecodingSettings, Settings
 from regard.text.directions import Direction, choose
 from regard.text.doctor import tidy
+from regard.text.protect import find
+from regard.text.slots import Cut, slot_text
 from regard.text.tokenizer import Vocabularies
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ class Translator:
 
     def translate(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Cut],
         *,
         source: str | None = None,
         target: str | None = None,
@@ -88,6 +90,7 @@ class Translator:
         """The translations of some texts, in their order; all of them are read before any is translated.
 
         `constrain` is asked, for each piece of a text that is translated at once, what its translation must have in it.
+        A text that is cut at its protected pieces has one line; a model with slots keeps these pieces in them.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         windows = list(self._read_windows(texts, into, constrain))
@@ -127,7 +130,7 @@ class Translator:
             if part.gap:
                 yield part.gap
             if part.ids:
-                yield from self._stream_part(part.ids, settings)
+                yield from self._stream_part(part, settings)
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
         """The model's own decoding settings with these options on top."""
@@ -141,7 +144,7 @@ class Translator:
         return found
 
     def _read_windows(
-        self, texts: Iterable[str], into: str, constrain: Constrain | None
+        self, texts: Iterable[str | Cut], into: str, constrain: Constrain | None
     ) -> Generator[_Window, None, None]:
         """The parts of each text, so many texts together; those before one that is refused come first."""
         if isinstance(texts, str):
@@ -162,7 +165,7 @@ class Translator:
             raise
         yield window
 
-    def _read_text(self, number: int, text: str, into: str) -> list[_Part]:
+    def _read_text(self, number: int, text: str | Cut, into: str) -> list[_Part]:
         try:
             return self._parts(text, into)
         except InputError as error:
@@ -192,40 +195,58 @@ class Translator:
             return self.searcher.search(sources, limits, settings)
         return cast(ConstrainedSearch, self.searcher).search(sources, limits, settings, constraints=constraints)
 
-    def _stream_part(self, ids: Sequence[int], settings: DecodingSettings) -> Iterator[str]:
-        limit, tokens, said = self._limit(ids, settings), [], ""
-        for token in self.searcher.tokens(ids, settings):
+    def _stream_part(self, part: _Part, settings: DecodingSettings) -> Iterator[str]:
+        limit, tokens, said = self._limit(part.ids, settings), [], ""
+        for token in self.searcher.tokens(part.ids, settings):
             if token == self.target.specials.end:
                 break
             tokens.append(token)
-            text = self.target.decode(tokens)
+            text = self._spell(part, tokens)
             if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # bytes of a character that is not whole yet
                 yield text[len(said) :]
                 said = text
             if len(tokens) >= limit:
                 break
-        yield self.target.decode(tokens)[len(said) :]
+        yield self._spell(part, tokens)[len(said) :]
+
+    def _spell(self, part: _Part, tokens: Sequence[int]) -> str:
+        """The text of the tokens that were made of a part, with its pieces in their slots."""
+        if not self.target.slots:
+            return self.target.decode(tokens)
+        return self.target.decode_slotted(tokens).fill(part.pieces)
 
     def _limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
         return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
 
-    def _parts(self, text: str, into: str) -> list[_Part]:
+    def _parts(self, text: str | Cut, into: str) -> list[_Part]:
         """Lines, and pieces of lines that are too long for the model; never a word is left out."""
         tags = [self.source.tags[into]] if self.settings.data.directions else []
         limit = self.settings.model.max_length - 1 - len(tags)
         parts = []
-        for gap, line in split_lines(text):
+        for gap, line in split_lines(text) if isinstance(text, str) else [("", text)]:
             if not line:
                 parts.append(_Part(gap, []))
                 continue
-            pieces, ids = [line], self.source.encode_batch([line])
-            if len(ids[0]) > limit:
-                pieces = split_text(line, lambda piece: len(self.source.encode_batch([piece])[0]) <= limit)
-                ids = self.source.encode_batch(pieces)
+            rows = [(line, *self._encode(line))]
+            if len(rows[0][1]) > limit:
+                whole = line if isinstance(line, str) else line.text
+                pieces = split_text(whole, lambda piece: len(self._encode(piece)[0]) <= limit)
+                rows = [(piece, *self._encode(piece)) for piece in pieces]
             joint = "" if re.split("[-_]", into.lower())[0] in UNSPACED else " "
-            gaps = [gap, *[joint] * (len(pieces) - 1)]
-            parts += [_Part(*part) for part in zip(gaps, ([*tags, *row] for row in ids), pieces, strict=True)]
+            gaps = [gap, *[joint] * (len(rows) - 1)]
+            for before, (piece, ids, held) in zip(gaps, rows, strict=True):
+                parts.append(_Part(before, [*tags, *ids], piece if isinstance(piece, str) else piece.text, pieces=held))
         return parts
+
+    def _encode(self, line: str | Cut) -> tuple[list[int], dict[int, str]]:
+        """The tokens of a line, and the pieces that are in its slots, if the model has any."""
+        if not self.source.slots:
+            return self.source.encode_batch([line if isinstance(line, str) else line.text])[0], {}
+        cut = line
+        if isinstance(cut, str):
+            cut = Cut.at(cut, [piece for piece in find(cut) if piece.kind != "mnemonic"])
+        slotted, pieces = slot_text(cut)
+        return self.source.encode_slotted(slotted), pieces
 
     def _join(self, parts: _Found) -> Translation:
         ranks = min((len(found) for _, found in parts if found), default=1)
@@ -240,7 +261,7 @@ class Translator:
 
     def _translation(self, parts: Sequence[tuple[_Part, Hypothesis | None]]) -> Translation:
         found = [hypothesis for _, hypothesis in parts if hypothesis]
-        texts = (part.gap + (self.target.decode(h.tokens) if h else "") for part, h in parts)
+        texts = (part.gap + (self._spell(part, h.tokens) if h else "") for part, h in parts)
         values = tuple(value for h in found for value in h.log_probabilities)
         made = Translation(
             text="".join(texts),
@@ -268,6 +289,7 @@ class _Part:
     ids: list[int]
     text: str = ""
     constraints: Constraints | None = None
+    pieces: dict[int, str] = field(default_factory=dict)  # in its slots
 
 
 _Window = list[list[_Part]]

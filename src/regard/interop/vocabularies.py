@@ -18,6 +18,7 @@ from regard.interop.families import Config
 from regard.interop.sentencepiece import as_tokenizer, read_sentencepiece
 from regard.settings import DataSettings, Settings
 from regard.text.imported import ImportedTokenizer
+from regard.text.slots import SLOTS
 from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.text.vocabulary import SPECIALS
 
@@ -314,6 +315,7 @@ def plain(tokenizer: Tokenizer, task: str) -> tokenizers.Tokenizer:
     pad, begin, end, unknown, mask = SPECIALS
     declared = [AddedToken(text, normalized=False, special=True) for text in (pad, begin, end, unknown)]
     declared += [AddedToken(f"<tag:{tag}>", rstrip=True, normalized=False, special=True) for tag in tokenizer.tags]
+    declared += [AddedToken(f"<tag:{SLOTS[n - 1]}>", normalized=False, special=True) for n in tokenizer.slots.values()]
     model.add_special_tokens([*declared, AddedToken(mask, lstrip=True, normalized=False, special=True)])
     match task:
         case "translate":

@@ -25,7 +25,7 @@ class ImportedTokenizer(Tokenizer):
 
     def __init__(self, model: tokenizers.Tokenizer, specials: Specials, size: int) -> None:
         self.model, self.specials, self.size = model, specials, size
-        self.tags = {}
+        self.tags, self.slots = {}, {}
         self._spells_bytes = "ByteLevel" in json.dumps(json.loads(model.to_str())["decoder"])
 
     @classmethod

@@ -42,6 +42,8 @@ def arguments(piece: str) -> list[str]:
 
     Where a program fills in one argument after the other, these must stay in their order.
     """
+    if piece[:2] in ("{}", "{:", "{!"):
+        return ["{}"]
     found = []
     for match in ARGUMENT.finditer(piece):
         found += [*("*" * match[1].count("*")), match[2]]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from regard.errors import SettingsError
 from regard.text.imported import ImportedTokenizer
+from regard.text.slots import Slotted
 from regard.text.tokenizer import Tokenizer, refuse_surrogates
 from regard.text.vocabulary import RESERVED, SPECIALS
 
@@ -43,6 +44,7 @@ class Sampler:
         model = _model(tokenizer)
         self.rate = rate
         self._cutter: _Merges | _Lattice = _Merges(model, rate) if model["type"] == "BPE" else _Lattice(model, rate)
+        self._slots = {_slot_word(tokenizer, token): token for token in tokenizer.slots}
 
     def segment(self, word: str, random: np.random.Generator) -> list[int]:
         """The ids of one random cutting of a word; a word is what `WordTable` holds."""
@@ -57,9 +59,11 @@ class Sampler:
         these cuttings at random: the cost is that of the different words.
         """
         times = np.minimum(table.counts, variants if self.rate else 1)
+        times[[number for number, word in enumerate(table.words) if word in self._slots]] = 1
         pieces, ends = array("i"), array("q", [0])
         for word, count in zip(table.words, times.tolist(), strict=True):
-            for ids in self._cutter.draw(word, count, random):
+            slot = self._slots.get(word)
+            for ids in self._cutter.draw(word, count, random) if slot is None else [[slot]]:
                 pieces.extend(ids)
                 ends.append(len(pieces))
         drawn, bounds = np.array(pieces, np.int32), np.array(ends, np.int64)
@@ -89,16 +93,21 @@ class WordTable:
         return len(self.starts) - 1
 
     @classmethod
-    def build(cls, texts: Iterable[str], tokenizer: Tokenizer) -> WordTable:
-        """The words that `tokenizer` would look for pieces in."""
+    def build(cls, texts: Iterable[str | Slotted], tokenizer: Tokenizer) -> WordTable:
+        """The words that `tokenizer` would look for pieces in; a slot is a word that no text can spell."""
         _model(tokenizer)
         normalize = tokenizer.model.normalizer.normalize_str
         cut = tokenizer.model.pre_tokenizer.pre_tokenize_str
         numbers: dict[str, int] = {}
         rows, starts = array("i"), array("q", [0])
+        slots = {number: _slot_word(tokenizer, token) for token, number in tokenizer.slots.items()}
         for text in texts:
-            refuse_surrogates([text])
-            rows.extend([numbers.setdefault(word, len(numbers)) for word, _ in cut(normalize(text))])
+            whole = Slotted((text,), ()) if isinstance(text, str) else text
+            refuse_surrogates(whole.texts)
+            words = [word for word, _ in cut(normalize(whole.texts[0]))]
+            for slot, rest in zip(whole.numbers, whole.texts[1:], strict=True):
+                words += [slots[slot], *(word for word, _ in cut(rest))]
+            rows.extend([numbers.setdefault(word, len(numbers)) for word in words])
             starts.append(len(rows))
         flat = np.array(rows, np.int32)
         counts = np.bincount(flat, minlength=len(numbers)).astype(np.int64)
@@ -210,6 +219,11 @@ class _Lattice:
 
 _Node = tuple[list[tuple[int, list[int]]], list[float]]
 """The pieces that end at a place, as their start and ids, and the running sum of their weights."""
+
+
+def _slot_word(tokenizer: Tokenizer, token: int) -> str:
+    """A slot as a word of a table."""
+    return str(tokenizer.model.id_to_token(token))
 
 
 def _spell(word: str, ids: dict[str, list[int]]) -> list[int]:

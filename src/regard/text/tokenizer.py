@@ -22,6 +22,7 @@ from regard.errors import InputError, ModelError
 from regard.settings import TokenizerSettings
 from regard.text.doctor import SURROGATE
 from regard.text.formats import Pair
+from regard.text.slots import SLOTS, Slotted
 from regard.text.vocabulary import BOS, EOS, LETTER, MASK, PAD, RESERVED, SPECIALS, TAG, UNK, learn
 
 MOST_CHARACTERS = 60_000_000  # of the corpus, held in memory while a vocabulary is learnt
@@ -75,17 +76,19 @@ class Tokenizer:
         self._inner: tokenizers.Tokenizer | None = None  # the same, but that nothing is put before a text
         self.size = model.get_vocab_size()
         learnt = [model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
-        self.tags = {found[1]: i for i, piece in enumerate(learnt, len(RESERVED)) if (found := TAG.fullmatch(piece))}
+        tags = {found[1]: i for i, piece in enumerate(learnt, len(RESERVED)) if (found := TAG.fullmatch(piece))}
+        self.tags = {name: token for name, token in tags.items() if name not in SLOTS}
+        self.slots = {token: number for number, name in enumerate(SLOTS, 1) if (token := tags.get(name)) is not None}
         if self.tags:
             self.specials = Specials(tags=tuple(self.tags.values()))
-        texts = learnt[: len(learnt) - len(self.tags)]  # tags come last, and are part of no text
+        texts = learnt[: len(learnt) - len(tags)]  # tags come last, and are part of no text
         self._bytes = [b""] * len(SPECIALS) + [bytes([byte]) for byte in range(256)] + [p.encode() for p in texts]
-        self._bytes += [b""] * len(self.tags)
+        self._bytes += [b""] * len(tags)
         self._shown = [
             *SPECIALS,
             *(f"⟨{byte:02X}⟩" for byte in range(256)),
             *(p.replace(" ", "▁") for p in texts),
-            *(f"<{tag}>" for tag in self.tags),
+            *(f"<{tag}>" for tag in tags),
         ]
 
     @classmethod
@@ -115,6 +118,26 @@ class Tokenizer:
     def decode_batch(self, rows: Iterable[Iterable[int]]) -> list[str]:
         """The text of each row of ids."""
         return [self.decode(row) for row in rows]
+
+    def encode_slotted(self, text: Slotted) -> list[int]:
+        """The ids of a text with slots in it; a vocabulary without them has no such text."""
+        tokens = {number: token for token, number in self.slots.items()}
+        ids = self.encode_batch([text.texts[0]])[0] if text.texts[0] else []
+        for number, rest in zip(text.numbers, text.texts[1:], strict=True):
+            ids += [tokens[number], *(self.encode_rest(rest) if rest else [])]
+        return ids
+
+    def decode_slotted(self, ids: Iterable[int]) -> Slotted:
+        """The text of `ids` with its slots."""
+        texts, numbers = [b""], []
+        for token in ids:
+            if token in self.slots:
+                numbers.append(self.slots[token])
+                texts.append(b"")
+            else:
+                texts[-1] += self._bytes[token]
+        first, *others = (text.decode("utf-8", "replace") for text in texts)
+        return Slotted((first.removeprefix(" "), *others), tuple(numbers))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each id for people to look at: ▁ is a space, ⟨E4⟩ a byte."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from regard.errors import SettingsError
@@ -12,28 +13,44 @@ from regard.options import merge
 from regard.settings import DataSettings, Settings, resolve
 from regard.text.directions import Direction, directions_of, targets_of
 from regard.text.formats import Pair
+from regard.text.formats.files import suffix
+from regard.text.slots import SLOTS
 from regard.training.task import Request
 
 
 def with_tags(request: Request) -> Request:
-    """The request with a tag for each language to translate into; a model to start from has its own."""
+    """The request with a tag for each language to translate into, and with slots; a model to start from has its own."""
     if request.start is not None:
         return request
     settings = resolve(request.given)
-    tags = dict.fromkeys((*targets_of(settings.data), *settings.tokenizer.tags))
+    slots = SLOTS if protects(settings.data, request.files) else ()
+    tags = dict.fromkeys((*targets_of(settings.data), *settings.tokenizer.tags, *slots))
     if tuple(tags) == settings.tokenizer.tags:
         return request
     return replace(request, given=merge(request.given, {"tokenizer": {"tags": list(tags)}}))
 
 
+def protects(data: DataSettings, files: Sequence[str]) -> bool:
+    """Whether a model that is trained on these files shall have slots."""
+    if data.protect == "auto":
+        return any(suffix(Path(name)) in PROGRAMS for name in files)
+    return data.protect == "on"
+
+
+PROGRAMS = (".po", ".pot", ".mo", ".xlf", ".xliff", ".tmx", ".json", ".arb")
+"""How the names of files end that mostly hold what programs say, with placeholders in it."""
+
+
 def require_tags(settings: Settings, request: Request) -> None:
-    """Refuses directions that the model to start from has no tags for, and one direction beside several."""
+    """Refuses what the model to start from has no tags or slots for, and one direction beside several."""
     missing = [name for name in targets_of(settings.data) if name not in settings.tokenizer.tags]
     if missing:
         raise SettingsError(
             f"the model given with --from was not made to translate into {' and '.join(missing)} by a tag: it has "
             f"{', '.join(settings.tokenizer.tags) or 'no tags'}"
         )
+    if settings.data.protect == "on" and not set(SLOTS) <= set(settings.tokenizer.tags):
+        raise SettingsError("the model given with --from has no slots: data.protect cannot be on")
     if settings.data.directions and {"source", "target"} & request.given.get("data", {}).keys():
         several = ",".join(settings.data.directions)
         raise SettingsError(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from regard.text.doctor import Report, clean, leaks, require_some
 from regard.text.formats import files
 from regard.text.formats.aligned import absent
 from regard.text.sampling import Sampler, WordTable
+from regard.text.slots import SLOTS, slot_pair
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, PairBatch, Recut, Rows, write_examples
 from regard.training.directions import (
@@ -107,7 +109,9 @@ class PairPreparation(Preparation):
             about["synthetic"] = self.add_synthetic(self.made, held_out)
         settings = self.choose(self.total * min(1, self.repeats) + self.synthetic, **first_direction(self.data))
         vocabularies = self.vocabularies(
-            lambda: Vocabularies.train(lambda: self.training_pairs("learning the vocabulary"), settings.tokenizer)
+            lambda: Vocabularies.train(
+                lambda: map(self.without_pieces, self.training_pairs("learning the vocabulary")), settings.tokenizer
+            )
         )
         total = self.total * self.repeats + self.synthetic
         pairs = self.encode("train", self.training_pairs("encoding"), total, vocabularies)
@@ -229,18 +233,25 @@ class PairPreparation(Preparation):
             pairs = filter(self.belongs, self.corpus.read("keeping the memory", self.total))
             memory.write(self.new / MEMORY, pairs)
 
+    def without_pieces(self, pair: Pair) -> Pair:
+        """A pair for the vocabulary: what slots stand for has no part in it."""
+        if SLOTS[0] not in self.settings.tokenizer.tags:
+            return pair
+        source, target = (" ".join(side.texts) for side in slot_pair(pair.source, pair.target))
+        return replace(pair, source=source, target=target)
+
     def encode(self, name: str, pairs: Iterator[Pair], total: int, vocabularies: Vocabularies) -> int:
         """Writes the tokens of the pairs that the model can take; returns how many."""
         longest = self.settings.model.max_length
         limit = longest - 1  # one place is for the begin or the end
         size = max(vocabularies.source.size, vocabularies.target.size)
         tags = vocabularies.source.tags
+        dice = Random(self.settings.training.seed) if name == "train" else None
 
         def encoded() -> Iterator[tuple[list[int], list[int]]]:
             while chunk := list(islice(pairs, 5000)):
-                sources = vocabularies.source.encode_batch([pair.source for pair in chunk])
+                sources, targets = encode_pairs(chunk, vocabularies, dice)
                 sources = [[*map(tags.__getitem__, pair.tags), *ids] for pair, ids in zip(chunk, sources, strict=True)]
-                targets = vocabularies.target.encode_batch([pair.target for pair in chunk])
                 for both in zip(sources, targets, strict=True):
                     if max(map(len, both)) <= limit:
                         yield both
@@ -251,6 +262,21 @@ class PairPreparation(Preparation):
         if kept < total:
             self.tell(Note(f"{name}: {total - kept:,} pairs left out: more tokens than model.max_length = {longest}"))
         return kept
+
+
+def encode_pairs(
+    pairs: Sequence[Pair], vocabularies: Vocabularies, dice: Random | None = None
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The tokens of both sides; where the vocabulary has slots, they are in the place of the pieces in common."""
+    source, target = vocabularies.source, vocabularies.target
+    sources = source.encode_batch([pair.source for pair in pairs])
+    targets = target.encode_batch([pair.target for pair in pairs])
+    if source.slots and target.slots:
+        for number, pair in enumerate(pairs):
+            left, right = slot_pair(pair.source, pair.target, dice)
+            if (left.texts, right.texts) != ((pair.source,), (pair.target,)):
+                sources[number], targets[number] = source.encode_slotted(left), target.encode_slotted(right)
+    return sources, targets
 
 
 MOST_SYNTHETIC = 4
@@ -287,7 +313,8 @@ class Translating(Task):
         """The words of both sides, which the tokens spell."""
         found = []
         for side, tokenizer in enumerate((self.vocabularies.source, self.vocabularies.target)):
-            texts = (tokenizer.decode(self.train.pair(row)[side].tolist()) for row in range(len(self.train)))
+            spell = tokenizer.decode_slotted if tokenizer.slots else tokenizer.decode
+            texts = (spell(self.train.pair(row)[side].tolist()) for row in range(len(self.train)))
             found.append((tokenizer, WordTable.build(texts, tokenizer)))
         return found
 
