@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from regard.text.protect import Piece, arguments, find
@@ -76,17 +76,11 @@ class Line:
         return found
 
 
-def repair(made: str, line: Line, places: Mapping[int, int] | None = None) -> str:
-    """A translation as right as it can be made: without what the line has not, in order, ending like the line.
-
-    `places` are where in it missing pieces belong, by where they start in the line.
-    """
-    missing = [piece for piece in line.missing(made) if piece.start in (places or {})]
-    for piece in sorted(missing, key=lambda piece: (-(places or {})[piece.start], -piece.start)):
-        made = insert(made, (places or {})[piece.start], piece, line)
+def repair(made: str, line: Line) -> str:
+    """A translation as right as it can be made: without what the line has not, in order, ending like the line."""
     for _ in range(3):  # what stood around a piece can be one when that is gone
-        made = without_others(made, line)
-        if line.holds(made):
+        before, made = made, without_others(made, line)
+        if made == before:
             break
     for piece in line.missing(made):
         if piece.kind == "mnemonic":
@@ -108,21 +102,6 @@ def without_others(made: str, line: Line) -> str:
             text = text.lstrip(" ")
         found += text
     return found.strip()
-
-
-def insert(made: str, place: int, piece: Piece, line: Line) -> str:
-    """A translation with a piece in it, with white space around it as in the line."""
-    inside = [each for each in line.find(made) if each.start < place < each.end]
-    place = inside[0].end if inside else place
-    left, right = made[:place], made[place:]
-    before, after = line.text[: piece.start][-1:], line.text[piece.end :][:1]
-    if left and not left[-1].isspace() and (before.isspace() or (left[-1].isalnum() and not before.isalnum())):
-        left += " "
-    if right[:1].isalnum() and not after.isalnum():
-        right = " " + right
-    elif left[-1:] in ("", " ") and not after.isspace():
-        right = right.lstrip(" ")
-    return left + piece.text + right
 
 
 def with_mnemonic(made: str, letter: str, line: Line) -> str:
@@ -159,7 +138,7 @@ def with_ending(made: str, line: Line) -> str:
     if ending is None or ENDING.search(made) or not made or (line.pieces and line.pieces[-1].end > ending.start()):
         return made
     ended = made.rstrip(" .…:") + ending[0]
-    return ended if line.holds(ended) or not line.holds(made) else made
+    return ended if line.holds(ended) else made
 
 
 def _taken(pieces: Sequence[Piece]) -> list[Piece]:
