@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from regard.cli.meter import describe
 from regard.cli.translate import read_lines
 from regard.decoding.engine import load_as
 from regard.decoding.translator import WINDOW, Translator
+from regard.text.protect import counts
 
 from .running import call, process, with_settings
 
@@ -146,6 +148,26 @@ def test_streaming_prints_the_same_as_greedy(capsys: pytest.CaptureFixture[str],
     assert call(capsys, "translate", model, "--stream", stdin=TEXT) == call(
         capsys, "translate", model, "--beam", "1", stdin=TEXT
     )
+
+
+def test_protected_text_keeps_its_placeholders(
+    capsys: pytest.CaptureFixture[str], model: str, expected: list[str]
+) -> None:
+    lines = [*LINES, "a dog sees %s and {0}.", "%d%%"]
+    done = call(capsys, "translate", model, "--protect", stdin="".join(line + "\n" for line in lines).encode())
+    *plain, kept, nothing, end = done.out.split("\n")
+    assert [plain[i] for i in (0, 1, 2, 4)] == [expected[i] for i in (0, 1, 2, 4)]
+    assert counts(kept) == Counter(["%s", "{0}"])
+    assert (nothing, end) == ("%d%%", "")
+    done = call(capsys, "translate", model, "--protect", "--json", stdin=b"see %s\n")
+    assert counts(json.loads(done.out)["text"]) == Counter(["%s"])
+
+
+@pytest.mark.parametrize("flags", [["--stream"], ["--alternatives", "2"]])
+def test_protected_text_is_checked_as_a_whole(capsys: pytest.CaptureFixture[str], model: str, flags: list[str]) -> None:
+    done = call(capsys, "translate", model, "--protect", *flags, stdin=b"see %s\n")
+    assert done.code == 2
+    assert "--protect" in done.err
 
 
 @pytest.mark.parametrize("flags", [[], ["--stream"], ["--scores"]], ids=["plain", "stream", "scores"])

@@ -139,12 +139,13 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
 
 
 def faithful(translator: Translator, options: dict[str, Any]) -> Translate:
-    """The translator as something that translates units."""
+    """The translator as something that translates units and keeps what must be kept."""
     from regard.decoding.documents import Made
+    from regard.decoding.faithful import Faithful, Job
 
     def translate(units: Sequence[Unit]) -> list[Made]:
-        found = translator.translate([unit.source for unit in units], **options)
-        return [Made(each.text, confidence=each.confidence) for each in found]
+        found = Faithful(translator).translate((Job(unit.source, unit.marks) for unit in units), **options)
+        return [Made(each.text, each.how, each.confidence, each.flags) for each in found]
 
     return translate
 
@@ -227,7 +228,7 @@ def summary(path: Path, output: Path | None, units: int, outcomes: Sequence[Outc
         yield f"... and {len(flagged) - MOST_TOLD:,} more: --report FILE lists them all"
 
 
-WAYS = {"memory": "from memory", "model": "by the model"}
+WAYS = {"memory": "from memory", "model": "by the model", "repaired": "put right", "safe": "not translated"}
 MOST_TOLD = 20
 
 

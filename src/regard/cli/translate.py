@@ -50,6 +50,9 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--stream", action="store_true", help="print each word as soon as it is there (greedy or drawn)"
     )
+    parser.add_argument(
+        "--protect", action="store_true", help="keep placeholders, tags and addresses of plain text (documents: always)"
+    )
     documents.add_flags(parser)
     add_direction(parser)
     add_engine(parser)
@@ -62,6 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
         return documents.run(arguments)
     if arguments.stream and (arguments.json or arguments.scores or arguments.output):
         raise InputError("--stream prints plain text as it comes: it cannot be combined with --json, --scores or -o")
+    if arguments.protect and (arguments.stream or "decoding.alternatives" in vars(arguments)):
+        raise InputError(
+            "--protect checks one whole translation: it cannot be combined with --stream or --alternatives"
+        )
     documents.refuse_flags(arguments)
     from regard.decoding.engine import load_as
     from regard.decoding.translator import Translator
@@ -103,16 +110,21 @@ def translate(translator: Translator, source: BinaryIO, arguments: argparse.Name
                 print(piece.replace("\n", " "), end="", flush=True)
             print(flush=True)
         return
+    stream = translator.translate_stream
+    if arguments.protect:
+        from regard.decoding.faithful import Faithful
+
+        stream = Faithful(translator).translate_stream
     if arguments.memory:
         from regard.decoding import documents as filling
 
         memory = documents.open_memory(arguments, translator)
         together = 1 if typed else filling.TOGETHER
-        found = filling.lines(lines, lambda texts: translator.translate(texts, **options), memory, together)
+        found = filling.lines(lines, lambda texts: list(stream(texts, **options)), memory, together)
     elif typed:  # somebody types: answer each line at once
-        found = (translator.translate([line], **options)[0] for line in lines)
+        found = (each for line in lines for each in stream([line], **options))
     else:
-        found = translator.translate_stream(lines, **options)
+        found = stream(lines, **options)
     if sizes is not None:
         from regard.cli.meter import metered
 

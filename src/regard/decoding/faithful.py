@@ -7,7 +7,7 @@ together from translations of what stands between them; and if all that fails, t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,6 +46,10 @@ class Result:
     how: How
     flags: tuple[str, ...] = ()  # what a person has to look at
 
+    @property
+    def confidence(self) -> float | None:
+        return None if self.translation is None else self.translation.confidence
+
 
 class Faithful:
     """Translates with one model and keeps what must be kept."""
@@ -68,6 +72,11 @@ class Faithful:
             self._try_constrained([row for row in rows if row.made is None and row.line.cut.pieces], options)
             self._try_parts([row for row in rows if row.made is None and row.line.cut.pieces], options)
             yield from (text.result() for text in texts)
+
+    def translate_stream(self, texts: Iterable[str], **options: Any) -> Generator[Translation, None, None]:
+        """The same of plain texts, as `Translator.translate_stream` gives it."""
+        for result in self.translate(map(Job, texts), **options):
+            yield replace(result.translation or NOTHING, text=result.text)
 
     def _try_model(self, rows: Sequence[_Row], options: dict[str, Any]) -> None:
         asked = [row.line.cut if row.line.cut.pieces else row.line.cut.text for row in rows]
@@ -187,10 +196,14 @@ class _Text:
         return Result(text, translation, how, tuple(flags))
 
 
+NOTHING = Translation("", 0.0, 0.0, (), (), finished=True)
+"""What a model thinks of a text in which there is nothing to translate."""
+
+
 def _merged(text: str, found: Sequence[Translation]) -> Translation:
     """What the model thought of all lines of a text."""
     if len(found) == 1:
-        return replace(found[0], text=text)
+        return replace(found[0], text=text, alternatives=())  # they are not checked
     trust = [each.confidence for each in found if each.confidence is not None]
     return Translation(
         text=text,
