@@ -231,6 +231,9 @@ def test_several_documents_go_into_a_folder(capsys: pytest.CaptureFixture[str], 
     names = [str(tmp_path / "in" / name) for name in ("a/de.po", "b/de.po")]
     assert call(capsys, "translate", model, *names, "-o", str(tmp_path / "two")).code == 0
     assert tree(tmp_path / "two") == tree(tmp_path / "out")
+    names[0] = str(tmp_path / "in" / "b" / "notes.txt")
+    assert call(capsys, "translate", model, *names, "-o", str(tmp_path / "three")).code == 0
+    assert {path.name for path in (tmp_path / "three").iterdir()} == {"de.po", "notes.txt"}
 
 
 @pytest.mark.parametrize(
@@ -239,7 +242,7 @@ def test_several_documents_go_into_a_folder(capsys: pytest.CaptureFixture[str], 
         (["app.po"], "app.po: is a document: say where its translation goes, as in -o translated.po"),
         (["app.po", "--stream", "-o", "x.po"], "--stream and --scores are for lines of text"),
         (["app.po", "none.po", "-o", "x"], "none.po: no such file"),
-        (["app.po", "a.txt", "-o", "x"], "a.txt: is in no format that translations are put back into"),
+        (["app.po", "a.xyz", "-o", "x"], "a.xyz: is in no format that translations are put back into"),
         (["app.po", "fr.po", "-o", "a.txt"], "a.txt: is a file: several documents go into a folder"),
         (["empty", "-o", "x"], "empty: no documents are in it"),
         (["fr.po", "-o", "x.po"], "fr.po: is translated into fr, and the model translates into de"),
@@ -260,6 +263,7 @@ def test_what_cannot_be_done_is_refused(
     folder = catalogue.parent
     (folder / "empty").mkdir()
     (folder / "a.txt").write_text("a dog\n")
+    (folder / "a.xyz").write_text("a dog\n")
     (folder / "fr.po").write_text('msgid ""\nmsgstr "Language: fr\\n"\n\n#, fuzzy\nmsgid "a"\nmsgstr "b"\n')
     monkeypatch.chdir(folder)
     before = tree(folder)

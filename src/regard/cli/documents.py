@@ -109,7 +109,7 @@ def documents_in(path: Path) -> list[Path]:
     if not path.is_dir():
         if not path.exists():
             raise InputError(f"{path}: no such file")
-        if not fillable(path):
+        if not fillable(path) and files.suffix(path) not in files.PLAIN:
             raise InputError(f"{path}: is in no format that translations are put back into: translate it by itself")
         return [path]
     found = [each for each in path.rglob("*") if each.is_file() and fillable(each)]

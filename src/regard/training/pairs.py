@@ -27,7 +27,7 @@ from regard.text import memory
 from regard.text.checks import Notices
 from regard.text.corpus import Pair, read_pairs, split, split_each
 from regard.text.directions import Direction
-from regard.text.doctor import Report, clean, leaks, require_some
+from regard.text.doctor import Report, clean, leaks, require_some, tidy
 from regard.text.formats import files
 from regard.text.formats.aligned import absent
 from regard.text.sampling import Sampler, WordTable
@@ -228,10 +228,14 @@ class PairPreparation(Preparation):
 
     def keep_memory(self) -> None:
         """The real pairs as a translation memory; held-out ones are not in it, so that scores stay honest."""
-        kept = any(files.suffix(path) in memory.KEPT for path in self.corpus.files)
-        if self.data.memory == "on" or (self.data.memory == "auto" and kept and not self.request.teacher):
-            pairs = filter(self.belongs, self.corpus.read("keeping the memory", self.total))
-            memory.write(self.new / MEMORY, pairs)
+        kept = any(files.suffix(path) in memory.KEPT for path in self.corpus.files) and not self.request.teacher
+        if self.request.swapped or not (self.data.memory == "on" or (self.data.memory == "auto" and kept)):
+            return
+        pairs = read_pairs(
+            self.corpus.files, self.data, Report()
+        )  # uncleaned: several lines are of use here
+        tidied = (replace(pair, source=tidy(pair.source), target=tidy(pair.target)) for pair in pairs)
+        memory.write(self.new / MEMORY, (pair for pair in tidied if pair.source and pair.target and self.belongs(pair)))
 
     def without_pieces(self, pair: Pair) -> Pair:
         """A pair for the vocabulary: what slots stand for has no part in it."""
