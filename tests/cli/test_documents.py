@@ -185,11 +185,11 @@ def test_a_memory_is_used_for_lines_too(capsys: pytest.CaptureFixture[str], mode
 
 def test_a_model_keeps_what_it_was_trained_on_as_memory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     english, german = (Path(name).read_text(encoding="utf-8").splitlines() for name in write_corpus(tmp_path))
-    entries = [f"{source}\t{target}\n" for source, target in zip(english, german, strict=True)]
-    (tmp_path / "train.tsv").write_text("".join(dict.fromkeys(entries)), encoding="utf-8")
+    entries = [f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in zip(english, german, strict=True)]
+    (tmp_path / "train.po").write_text("\n".join(dict.fromkeys(entries)), encoding="utf-8")
     folder = tmp_path / "model"
-    flags = [*TINY, "--training.steps", "2", "--data.memory", "on"]
-    assert call(capsys, "train", str(tmp_path / "train.tsv"), "-o", str(folder), *flags).code == 0
+    flags = [*TINY, "--training.steps", "2", "--source", "en", "--target", "de"]
+    assert call(capsys, "train", str(tmp_path / "train.po"), "-o", str(folder), *flags).code == 0
     kept = dict(memory.read(folder / MEMORY))
     held = [json.loads(line)["source"] for line in (folder / "training" / "dev.jsonl").read_text().splitlines()]
     assert {*kept, *held} == set(english)
@@ -231,6 +231,9 @@ def test_several_documents_go_into_a_folder(capsys: pytest.CaptureFixture[str], 
     names = [str(tmp_path / "in" / name) for name in ("a/de.po", "b/de.po")]
     assert call(capsys, "translate", model, *names, "-o", str(tmp_path / "two")).code == 0
     assert tree(tmp_path / "two") == tree(tmp_path / "out")
+    pattern = str(tmp_path / "in" / "**" / "de.po")
+    assert call(capsys, "translate", model, pattern, "-o", str(tmp_path / "four")).code == 0
+    assert tree(tmp_path / "four") == tree(tmp_path / "out")
     names[0] = str(tmp_path / "in" / "b" / "notes.txt")
     assert call(capsys, "translate", model, *names, "-o", str(tmp_path / "three")).code == 0
     assert {path.name for path in (tmp_path / "three").iterdir()} == {"de.po", "notes.txt"}
@@ -306,6 +309,21 @@ def test_a_memory_may_have_several_directions(tmp_path: Path) -> None:
         ("a.tsv", "a dog\t\nthe cat\tdie Katze\n", 1),
         ("a.jsonl", '{"source": "a dog", "target": ""}\n{"source": "the cat", "target": "die Katze"}\n', 1),
         ("a.json", '{"menu": {"open": "a dog", "close": "the cat"}, "size": 3}\n', 2),
+        ("a.md", "# a dog\n\nshe likes `code`.\n", 2),
+        (
+            "a.xlf",
+            '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" datatype="x" '
+            'source-language="en" target-language="de"><body><trans-unit id="1"><source>a <g id="1">dog</g></source>'
+            "</trans-unit></body></file></xliff>\n",
+            1,
+        ),
+        (
+            "a.tmx",
+            '<tmx version="1.4"><header srclang="en" datatype="plaintext" segtype="sentence" adminlang="en" '
+            'creationtool="x" creationtoolversion="1" o-tmf="x"/><body><tu><tuv xml:lang="en"><seg>a dog</seg></tuv>'
+            "</tu></body></tmx>\n",
+            1,
+        ),
         ("a.arb", '{"@@locale": "en", "open": "a dog", "@open": {"description": "x"}}\n', 1),
     ],
 )

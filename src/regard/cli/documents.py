@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import gzip
 import json
 import os
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.flags import decoding_options, direction_options, engine_options
 from regard.errors import DataError, InputError
 from regard.text.formats import files
+from regard.text.formats.languages import alike
 
 if TYPE_CHECKING:
     from regard.decoding.documents import Made, Outcome, Translate
@@ -40,7 +42,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def are_meant(arguments: argparse.Namespace) -> bool:
     """Whether the files are documents and not lines of text."""
     names = arguments.files
-    return len(names) > 1 or any(name != "-" and (Path(name).is_dir() or fillable(Path(name))) for name in names)
+    several = len(names) > 1 or any(Path(name).is_dir() for name in names)
+    return several or any(name != "-" and fillable(Path(name)) for name in names)
 
 
 def fillable(path: Path) -> bool:
@@ -87,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def outputs(arguments: argparse.Namespace) -> list[tuple[Path, Path | None]]:
     """Which file goes where: one into a file or a folder, several into a folder, with the folders that they are in."""
-    found = sorted({path for name in arguments.files for path in documents_in(Path(name))})
+    found = sorted({path for name in arguments.files for path in documents_in(name)})
     if arguments.dry_run:
         return [(path, None) for path in found]
     if arguments.output is None:
@@ -104,15 +107,19 @@ def outputs(arguments: argparse.Namespace) -> list[tuple[Path, Path | None]]:
     return [(path, output / path.absolute().relative_to(above)) for path in found]
 
 
-def documents_in(path: Path) -> list[Path]:
-    """A file, or the documents in a folder."""
-    if not path.is_dir():
+def documents_in(name: str) -> list[Path]:
+    """A file, the documents in a folder, or those that fit a pattern."""
+    path = Path(name)
+    if not path.is_dir() and not path.exists() and glob.has_magic(name):
+        found = [Path(each) for each in glob.glob(name, recursive=True) if fillable(Path(each))]  # noqa: PTH207
+    elif not path.is_dir():
         if not path.exists():
             raise InputError(f"{path}: no such file")
         if not fillable(path) and files.suffix(path) not in files.PLAIN:
             raise InputError(f"{path}: is in no format that translations are put back into: translate it by itself")
         return [path]
-    found = [each for each in path.rglob("*") if each.is_file() and fillable(each)]
+    else:
+        found = [each for each in path.rglob("*") if each.is_file() and fillable(each)]
     if not found:
         raise InputError(f"{path}: no documents are in it")
     return found
@@ -122,6 +129,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
     """What the flags name as memory."""
     from regard.folder import MEMORY
     from regard.text import memory
+    from regard.text.corpus import read_pairs
     from regard.text.doctor import Report
 
     direction = translator.direction(**direction_options(arguments))
@@ -132,7 +140,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
         return memory.Memory(memory.read(path, direction))
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())
-    found = memory.Memory(files.read(path, data, Report()))
+    found = memory.Memory(read_pairs([path], data, Report()))
     if not found:
         raise DataError("nothing translated is in it", path)
     return found
@@ -195,13 +203,8 @@ def require_languages(document: Document, path: Path, direction: Direction) -> N
     has = any(unit.state != "empty" for unit in document.units)
     sides = [("from", document.source_language), ("into", document.target_language if has else "")]
     for (way, theirs), ours in zip(sides, named(direction), strict=True):
-        if theirs and ours and base(theirs) != base(ours):
+        if theirs and ours and not alike(theirs, ours):
             raise InputError(f"{path}: is translated {way} {theirs}, and the model translates {way} {ours}")
-
-
-def base(language: str) -> str:
-    """de of de-AT and de_DE."""
-    return language.lower().replace("-", "_").partition("_")[0]
 
 
 def write(document: Document, outcomes: Iterable[Outcome], output: Path, language: str) -> None:

@@ -32,6 +32,7 @@ from regard.text.formats import files
 from regard.text.formats.aligned import absent
 from regard.text.sampling import Sampler, WordTable
 from regard.text.slots import SLOTS, slot_pair
+from regard.text.sources import expand
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, PairBatch, Recut, Rows, write_examples
 from regard.training.directions import (
@@ -228,12 +229,10 @@ class PairPreparation(Preparation):
 
     def keep_memory(self) -> None:
         """The real pairs as a translation memory; held-out ones are not in it, so that scores stay honest."""
-        kept = any(files.suffix(path) in memory.KEPT for path in self.corpus.files) and not self.request.teacher
+        kept = any(files.suffix(path) in memory.KEPT for path in expand(self.corpus.files)) and not self.request.teacher
         if self.request.swapped or not (self.data.memory == "on" or (self.data.memory == "auto" and kept)):
             return
-        pairs = read_pairs(
-            self.corpus.files, self.data, Report()
-        )  # uncleaned: several lines are of use here
+        pairs = read_pairs(self.corpus.files, self.data, Report())  # uncleaned: several lines are of use here
         tidied = (replace(pair, source=tidy(pair.source), target=tidy(pair.target)) for pair in pairs)
         memory.write(self.new / MEMORY, (pair for pair in tidied if pair.source and pair.target and self.belongs(pair)))
 
