@@ -117,6 +117,11 @@ def test_a_memory_that_loses_a_placeholder_is_not_used(
     assert (remembered(unit(source, marks=marks), [Match(100, source, target)]) is not None) == used
 
 
+def test_what_could_not_be_translated_is_not_filled() -> None:
+    outcomes = [Outcome(0, unit("x"), Made("x", how)) for how in ("model", "repaired", "memory", "safe")]
+    assert [each.is_filled for each in outcomes] == [True, True, True, False]
+
+
 def test_the_most_doubtful_come_first() -> None:
     made = [
         Made("a", confidence=0.9),

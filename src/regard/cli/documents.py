@@ -211,7 +211,7 @@ def write(document: Document, outcomes: Iterable[Outcome], output: Path, languag
     """The document with its translations, gzipped if its new name says so; whole or not at all."""
     from regard.folder import write_atomically
 
-    data = document.render({outcome.number: outcome.made.text for outcome in outcomes}, language)
+    data = document.render({outcome.number: outcome.made.text for outcome in outcomes if outcome.is_filled}, language)
     data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     data = gzip.compress(data, mtime=0) if output.suffix == ".gz" else data
     write_atomically(output, lambda temporary: temporary.write_bytes(data))
@@ -220,10 +220,11 @@ def write(document: Document, outcomes: Iterable[Outcome], output: Path, languag
 def summary(path: Path, output: Path | None, units: int, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """What was done to a document, and a line for each translation that somebody has to look at."""
     counts = Counter(outcome.made.how for outcome in outcomes)
-    ways = ", ".join(f"{count:,} {WAYS.get(how, how)}" for how, count in sorted(counts.items()))
+    ways = ", ".join(f"{count:,} {WAYS[how]}" for how, count in sorted(counts.items()) if how in WAYS)
     flagged = [outcome for outcome in outcomes if outcome.made.flags]
+    filled = sum(outcome.is_filled for outcome in outcomes)
     did = "filled" if output is not None else "would be filled"
-    told = f"{path}: {len(outcomes):,} {did}{f' ({ways})' if ways else ''}, {units - len(outcomes):,} left alone"
+    told = f"{path}: {filled:,} {did}{f' ({ways})' if ways else ''}, {units - filled:,} left alone"
     yield f"{told}, {len(flagged):,} flagged{f'; written to {output}' if output else ''}"
     for outcome in flagged[:MOST_TOLD]:
         yield f"{outcome.unit.where}: {'; '.join(outcome.made.flags)}"
@@ -231,7 +232,7 @@ def summary(path: Path, output: Path | None, units: int, outcomes: Sequence[Outc
         yield f"... and {len(flagged) - MOST_TOLD:,} more: --report FILE lists them all"
 
 
-WAYS = {"memory": "from memory", "model": "by the model", "repaired": "put right", "safe": "not translated"}
+WAYS = {"memory": "from memory", "model": "by the model", "repaired": "put right"}
 MOST_TOLD = 20
 
 

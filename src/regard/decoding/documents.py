@@ -20,7 +20,7 @@ class Made:
     """A translation of a unit."""
 
     text: str
-    how: str = "model"  # or "memory", or what had to be done to keep the placeholders
+    how: str = "model"  # or "memory"; "repaired" to keep the placeholders; "safe" is the source, since nothing else was
     confidence: float | None = None
     flags: tuple[str, ...] = ()  # what a person has to look at
 
@@ -35,6 +35,11 @@ class Outcome:
     matches: tuple[Match, ...] = ()  # of the memory, the best first; the first was used if its score is 99 or 100
 
     @property
+    def is_filled(self) -> bool:
+        """Whether there is a translation; where none could keep what must be kept, the unit is left as it is."""
+        return self.made.how != SAFE
+
+    @property
     def doubt(self) -> tuple[float, float]:
         """What a reviewer sorts by: what is flagged comes before all else, then what is trusted least."""
         trust = self.made.confidence
@@ -43,7 +48,7 @@ class Outcome:
         return (-len(self.made.flags), trust)
 
 
-MEMORY = "memory"
+MEMORY, SAFE = "memory", "safe"
 
 Translate = Callable[[Sequence[Unit]], Sequence[Made]]
 """Translates the sources of some units, as many as there are."""
