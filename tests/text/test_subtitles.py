@@ -55,8 +55,8 @@ def test_a_cue_is_a_unit_and_what_two_people_say_is_two(tmp_path: Path) -> None:
     document = opened(tmp_path, SRT, "a.srt")
     assert [(unit.source, unit.marks, unit.where.line) for unit in document.units] == [
         ("{\\an8}<i>Hello, my dear friend.</i>", ("{\\an8}", "<i>", "</i>"), 3),
-        ("- Who is there?", (), 8),
-        ("- Nobody.", (), 9),
+        ("Who is there?", (), 8),
+        ("Nobody.", (), 9),
         ("The end", (), 17),
     ]
     assert document.render({}).decode() == SRT
@@ -67,7 +67,7 @@ def test_translations_have_as_many_lines_or_fewer(tmp_path: Path, line_end: str)
     content = "\ufeff" + SRT.replace("\n", line_end)
     document = opened(tmp_path, content, "a.srt")
     long = "{\\an8}<i>Guten Tag, mein lieber alter Freund.</i>"
-    done = document.render({0: long, 2: "- Niemand."}, "de").decode()
+    done = document.render({0: long, 2: "Niemand."}, "de").decode()
     assert done == content.replace(
         f"<i>Hello,{line_end}my dear friend.</i>", f"<i>Guten Tag, mein{line_end}lieber alter Freund.</i>"
     ).replace("Nobody", "Niemand")
@@ -119,7 +119,7 @@ words = st.lists(st.text(st.characters(categories=["L", "N", "P", "S"]), min_siz
 @given(words=words, unit=st.integers(0, 3))
 def test_a_translation_is_found_again(words: list[str], unit: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("cues")
-    text = ("- a " if unit in (1, 2) else "a ") + " ".join(words).replace("-->", "")
+    text = "a " + " ".join(words).replace("-->", "")
     for name, content in (("a.srt", SRT), ("a.vtt", VTT)):
         before = opened(folder, content, name)
         i = unit % len(before.units)

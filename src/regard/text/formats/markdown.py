@@ -24,6 +24,7 @@ MARK = "|".join(
         r"\*{1,3}|~~|(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)",
     )
 )
+DEEPEST = 20  # lists on one line
 SPACE = " \t\r\f\v\ufeff"
 MARKS = re.compile(MARK)
 WORDS = re.compile(rf"(?:{MARK}|\S)+")
@@ -155,7 +156,9 @@ class Scanner:
     def item(self, line: Line) -> Line:
         """What is left of a line after the signs of list items and footnotes."""
         content, width = line.after(0), line.indent
-        while content.text and not RULE.fullmatch(content.text):
+        for _ in range(DEEPEST):
+            if RULE.fullmatch(content.text):
+                break
             found = ITEM.match(content.text)
             if found and self.paragraph and not self.items and found["marker"][:-1] not in ("", "1"):
                 found = None  # a number at the beginning of a line of a paragraph

@@ -19,7 +19,7 @@ MARKS = {
     ".vtt": re.compile(r"<[^<>]*>"),
 }
 WORD = re.compile(r"(?:<[^<>]{0,200}>|\S)+")  # what no line may be cut in
-DASHES = ("-", "\N{EN DASH}", "\N{EM DASH}", "\N{HYPHEN}")  # before what each of two speakers says
+DASHES = "\N{EN DASH}\N{EM DASH}\N{HYPHEN}-"  # before what each of two speakers says
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,17 @@ def _blocks(text: str) -> Iterator[list[Line]]:
 def _add(document: Spliced, lines: Sequence[Line], kind: str) -> None:
     """The units of a cue."""
     mark = MARKS[kind]
-    several = len(lines) > 1 and all(mark.sub("", line.text).lstrip().startswith(DASHES) for line in lines)
-    for group in [[line] for line in lines] if several else [lines] if lines else []:
+    dashes = [re.match(rf"(?:{mark.pattern}|\s)*[{DASHES}]\s*", line.text, mark.flags) for line in lines]
+    if len(lines) > 1 and all(dashes):
+        said = [
+            Line(line.start + len(dash[0]), line.text[len(dash[0]) :])
+            for line, dash in zip(lines, dashes, strict=True)
+            if dash
+        ]
+        groups = [[line] for line in said]
+    else:
+        groups = [list(lines)] if lines else []
+    for group in groups:
         raw = " ".join(line.text.strip() for line in group)
         marks = tuple(mark.findall(raw))
         text = raw if kind == ".srt" else _outside(raw, marks, unescape)
@@ -101,7 +110,7 @@ def _writer(kind: str, marks: Sequence[str], most: int, width: int, line_end: st
             return text
         words = WORD.findall(text)
         room = len(text) // most
-        while len(lines := wrap(words, room, lambda word: not word.startswith(DASHES))) > most:
+        while len(lines := wrap(words, room, lambda word: not word.startswith(tuple(DASHES)))) > most:
             room += 1 + room // 50
         return line_end.join(lines)
 

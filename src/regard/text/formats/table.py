@@ -85,7 +85,10 @@ def _name(name: str) -> str:
 def _header(line: str, source: str, target: str, path: Path) -> tuple[str, list[str], tuple[int, int]]:
     """What is between columns, their names, and which two have the texts."""
     for delimiter in DELIMITERS:
-        names = next(csv.reader([line], delimiter=delimiter), [])
+        try:
+            names = next(csv.reader([line], delimiter=delimiter), [])
+        except csv.Error:  # such as a carriage return
+            break
         found = columns(names, source, target)
         if found is not None:
             return delimiter, [name.strip() for name in names], found
