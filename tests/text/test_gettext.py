@@ -216,6 +216,19 @@ def test_a_template_gets_its_language_and_charset(tmp_path: Path) -> None:
     assert document.render({}, "de").decode() == TEMPLATE
 
 
+@pytest.mark.skipif(shutil.which("msgfmt") is None, reason="needs gettext")
+@pytest.mark.parametrize(("language", "forms"), [("de_AT", 2), ("pt-BR", 2), ("pl", 3), ("uk", 3), ("cs", 3)])
+def test_a_template_gets_the_plurals_of_its_language(tmp_path: Path, language: str, forms: int) -> None:
+    (tmp_path / "a.pot").write_text(TEMPLATE, encoding="utf-8")
+    document = files.open_document(tmp_path / "a.pot", "en", language)
+    assert len(document.units) == forms
+    (tmp_path / "a.po").write_bytes(document.render(dict.fromkeys(range(forms), "%d"), language))
+    done = subprocess.run(
+        ["msgfmt", "--check", "-o", tmp_path / "a.mo", tmp_path / "a.po"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_forms_that_have_no_line_yet_get_one(tmp_path: Path) -> None:
     content = TEMPLATE.replace("nplurals=INTEGER", "nplurals=4")
     document = opened(tmp_path, content)

@@ -15,6 +15,14 @@ from regard.text.formats import Document, Pair, Place, State, Unit, plain
 from regard.text.formats.catalogue import Entry, charset, decoder, entries, spell
 
 MOST_FORMS = 10  # of a plural; Arabic has six
+_FEW = "n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2"
+PLURALS = {  # what the header says of languages with two forms or three, for templates, which do not say it
+    "nplurals=2; plural=(n != 1);": "bg ca da de el en eo es et eu fi gl he hu it nb nl nn no pt sq sv",
+    "nplurals=2; plural=(n > 1);": "fr pt_br",
+    "nplurals=3; plural=(n==1 ? 0 : n>=2 && n<=4 ? 1 : 2);": "cs sk",
+    f"nplurals=3; plural=(n==1 ? 0 : {_FEW});": "pl",
+    f"nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : {_FEW});": "be bs hr ru sr uk",
+}
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
@@ -38,7 +46,7 @@ def _finished(path: Path, data: DataSettings) -> Iterator[tuple[str, str, int]]:
     forms = 0
     for entry in entries(lines, path, "surrogateescape" if data.undecodable == "drop" else "strict"):
         if entry.is_header:
-            forms = forms or _forms(entry)
+            forms = forms or _forms(entry.header.get("plural-forms", ""))
         elif not entry.fuzzy:
             for source, key in entry.forms(forms):
                 if source and key in entry.values and (target := entry.values[key].text):
@@ -49,7 +57,7 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
     """A unit for each message of a PO or POT, and for each form of a plural."""
     if path.name.removesuffix(".gz").lower().endswith(".mo"):
         raise DataError("is compiled: translate the .po that it was made of, or make one with msgunfmt", path)
-    return Catalogue(path)
+    return Catalogue(path, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class Edit:
 class Catalogue:
     """A PO file as its lines, and the entries that stand on them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, target: str = "") -> None:
         self.path = path
         self._lines = plain.content(path).split(b"\n")
         self._decode = decoder(self._lines, path)
@@ -72,13 +80,14 @@ class Catalogue:
         self._header: Entry | None = None
         self._units: list[Unit] = []
         self._forms: list[tuple[Entry, str]] = []  # of each unit
-        forms = 0
+        self._rule = _rule(target)
+        forms = _forms(self._rule)
         for entry in entries(self._lines, path):
-            if entry.is_header:
-                self._header = self._header or entry
-                forms = forms or _forms(entry)
-            else:
+            if not entry.is_header:
                 self._add(entry, forms)
+            elif self._header is None:
+                self._header = entry
+                forms = _forms(entry.header.get("plural-forms", "")) or forms
         told = self._header.header if self._header else {}
         self.source_language = told.get("x-source-language", "")
         self.target_language = told.get("language", "")
@@ -150,21 +159,30 @@ class Catalogue:
             ) from None
 
     def _header_edits(self, header: Entry, language: str) -> Iterator[Edit]:
-        """A template's language, and its charset, which it leaves to the translator."""
+        """A template's language, charset and rule of plurals, which it leaves to the translator."""
         value = header.values["msgstr"]
         for number in range(value.first, value.last + 1):
             line = self._lines[number - 1]
             new = line.replace(b"charset=CHARSET", b"charset=UTF-8")
             if language and re.fullmatch(r"[\w@.-]+", language):
                 new = re.sub(rb"^(\s*\"Language:) ?\\n", rb"\1 %s\\n" % language.encode(), new)
+            if self._rule:
+                new = new.replace(b"nplurals=INTEGER; plural=EXPRESSION;", self._rule.encode())
             if new != line:
                 yield Edit(number, number, new)
 
 
-def _forms(header: Entry) -> int:
-    """How many forms a plural has in a language, as a header says; 0 where it does not."""
-    found = re.search(r"nplurals\s*=\s*([0-9]{1,3})", header.header.get("plural-forms", ""))
+def _forms(rule: str) -> int:
+    """How many forms a plural has, as a header says; 0 where it does not."""
+    found = re.search(r"nplurals\s*=\s*([0-9]{1,3})", rule)
     return int(found[1]) if found and int(found[1]) <= MOST_FORMS else 0
+
+
+def _rule(language: str) -> str:
+    """What a header says of the plurals of a language; nothing where that is not known."""
+    name = language.lower().replace("-", "_")
+    rules = {each: rule for rule, languages in PLURALS.items() for each in languages.split()}
+    return rules.get(name) or rules.get(name.partition("_")[0], "")
 
 
 def _messages(path: Path) -> Iterator[tuple[str, str, int]]:
