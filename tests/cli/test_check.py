@@ -38,7 +38,8 @@ def test_the_table(capsys: pytest.CaptureFixture[str], corpus: list[str]) -> Non
     assert (done.code, done.err) == (0, "")
     assert f"6 pairs in {corpus[0]}, {corpus[1]}" in done.out
     assert "error   duplicate               1   16.67%   stands there before" in done.out
-    assert f"        {corpus[0]}:3  one tree  →  ein Baum" in done.out
+    assert f"        {corpus[0]}:3\n            one tree  →  ein Baum\n" in done.out
+    assert f"        {corpus[0]}:2  (1999 only in the source; 1989 only in the target)\n" in done.out
     assert "warning numbers                 1   16.67%   numbers differ" in done.out
     assert "Nothing found: undecodable, control, " in done.out
     assert "The languages were not checked" in done.out
@@ -103,6 +104,18 @@ def test_strict(capsys: pytest.CaptureFixture[str], corpus: list[str], tmp_path:
     assert call(capsys, "check", str(clean), "--strict").code == 0  # a warning is no error
 
 
+def test_a_folder_of_catalogues(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    for name, entries in {"a/de.po": [("%s files", "Dateien")], "b/de.po": [("Open", "Öffnen"), ("Save", "")]}.items():
+        (tmp_path / name).parent.mkdir()
+        text = "".join(f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in entries)
+        (tmp_path / name).write_text(header + text, encoding="utf-8")
+    found = json.loads(call(capsys, "check", str(tmp_path), "--json").out)
+    assert (found["pairs"], found["passing"]) == (2, 2)
+    example = {"where": f"{tmp_path}/a/de.po:4", "source": "%s files", "target": "Dateien"}
+    assert found["checks"]["placeholders"]["examples"] == [example]
+
+
 def test_thresholds(capsys: pytest.CaptureFixture[str], corpus: list[str]) -> None:
     found = json.loads(call(capsys, "check", *corpus, "--json", "--data.max_characters", "8", "--check.ratio", "1").out)
     assert found["checks"]["long"]["count"] == 2
@@ -121,6 +134,7 @@ def test_thresholds(capsys: pytest.CaptureFixture[str], corpus: list[str]) -> No
         (["--check.ratio", "0"], "check.ratio must be at least 1, not 0"),
         (["--check.ration", "2"], "unknown setting --check.ration"),
         (["--test", "missing.tsv"], "missing.tsv: cannot be read"),
+        (["--check.confidence", "1"], "check.confidence must be from 0.5 to below 1, not 1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

@@ -13,7 +13,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text import checks, examination
 from regard.text.characters import Characters
-from regard.text.checks import CHECKS, Notices, inspect
+from regard.text.checks import CHECKS, Notices, contrast, inspect
 from regard.text.examination import Examination
 from regard.text.formats import Pair, Place
 from regard.text.repeats import Repeats
@@ -111,6 +111,20 @@ def test_a_fault_is_found(source: str, target: str, expected: str) -> None:
 )
 def test_a_clean_pair_has_no_fault(source: str, target: str) -> None:
     assert faults(source, target) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "target", "left", "right"),
+    [
+        ("placeholders", "%s of %d", "%2$d von {n}", ["%s"], ["{n}"]),
+        ("tags", "<b>a</b>", "a<br/>", ["b", "/b"], ["br"]),
+        ("addresses", "www.regard.example", "nirgends", ["www.regard.example"], []),
+        ("numbers", "%1$s in 1,999", "%1$s in 2", ["1,999"], ["2"]),
+        ("duplicate", "%s 17", "", [], []),
+    ],
+)
+def test_what_differs_is_told(name: str, source: str, target: str, left: list[str], right: list[str]) -> None:
+    assert contrast(name, source, target) == (left, right)
 
 
 @given(st.text(), st.text())

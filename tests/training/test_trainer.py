@@ -214,3 +214,12 @@ def test_leaked_dev_sentences_are_reported(corpus: list[Path], tmp_path: Path) -
     events = train(corpus, tmp_path / "run", dev=[dev], overrides={**SMALL, "training.steps": 1})
     notes = [e.text for e in events if isinstance(e, Note)]
     assert any("1 of 2 dev sources are also in train" in note and "dev.tsv:1" in note for note in notes)
+
+
+def test_pairs_worth_a_look_are_told_and_used(tmp_path: Path) -> None:
+    path = tmp_path / "train.tsv"
+    path.write_text("".join(f"{n} files %s\t{n} Dateien\n" for n in range(40)), encoding="utf-8")
+    events = list(train([path], tmp_path / "run", overrides={**SMALL, "training.steps": 1}))
+    notes = [e.text for e in events if isinstance(e, Note)]
+    assert "train: 40 pairs read, 40 kept" in notes
+    assert f"train: to look at (regard check {path} tells more): placeholders differ: 40" in notes

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from regard.cli.flags import Verbs, add_check, dotted
 from regard.errors import DataError, InputError
 from regard.options import build
 from regard.settings import DataSettings, gather
+from regard.text.sources import expand, languages
 from regard.text.thresholds import CheckSettings
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     check = build(CheckSettings, given.get("check", {}), "check.")
     data = build(DataSettings, given.get("data", {}), "data.")
     _require_output(arguments, data)
-    found = Examination([Path(name) for name in arguments.files], data, check, _dropping(arguments))
+    files, data = _corpus(arguments.files, data)
+    found = Examination(files, data, check, _dropping(arguments))
     with _watched() as show:
         for done in found.survey([Path(name) for name in arguments.test]):
             show("reading", done, None)
@@ -74,6 +76,20 @@ def run(arguments: argparse.Namespace) -> int:
 
         tell(found, arguments.output)
     return 1 if arguments.strict and found.kept < found.report.read else 0
+
+
+def _corpus(names: list[str], data: DataSettings) -> tuple[list[Path], DataSettings]:
+    """The files that are meant, and in which languages, as far as they tell."""
+    files = expand(names, data)
+    if data.directions:
+        return files, data
+    unnamed = DataSettings()
+    source, target = languages(
+        files,
+        "" if data.source == unnamed.source else data.source,
+        "" if data.target == unnamed.target else data.target,
+    )
+    return files, replace(data, source=source or unnamed.source, target=target or unnamed.target)
 
 
 def _require_output(arguments: argparse.Namespace, data: DataSettings) -> None:

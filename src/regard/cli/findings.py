@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
+
+from regard.text.checks import contrast
 
 if TYPE_CHECKING:
     from regard.text.examination import Examination, Finding
@@ -20,7 +23,7 @@ def tell(found: Examination, output: Path | None, console: Console | None = None
     """Every kind of fault with its count, its share and the first pairs that have it."""
     console = console or Console(highlight=False)
     total, width = found.report.read, console.width if console.is_terminal else WIDTH
-    console.print(Text(f"{total:,} pairs in {', '.join(map(str, found.files))}"), soft_wrap=True)
+    console.print(Text(f"{total:,} pairs in {_files(found)}"), soft_wrap=True)
     present = {name: finding for name, finding in found.findings.items() if finding.count}
     for name, finding in present.items():
         severity = found.severity(name)
@@ -30,7 +33,7 @@ def tell(found: Examination, output: Path | None, console: Console | None = None
             f"{finding.count:>11,} {finding.count / total:>8.2%}   {finding.check.meaning}",
         )
         console.print(line, soft_wrap=True)
-        for row in _examples(finding, width):
+        for row in _examples(name, finding, width):
             console.print(Text(row, style="dim"), soft_wrap=True)
     lines = [f"Nothing found: {', '.join(name for name in found.findings if name not in present)}."]
     if found.tested:
@@ -51,16 +54,26 @@ def _reasons(found: Examination) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-def _examples(finding: Finding, width: int) -> list[str]:
-    rows = []
+def _files(found: Examination) -> str:
+    more = f" and {len(found.files) - 4} more files" if len(found.files) > 5 else ""
+    return ", ".join(map(str, found.files[: 4 if more else None])) + more
+
+
+def _examples(name: str, finding: Finding, width: int) -> Iterator[str]:
+    """For each example, where it is and what differs, and on a line of their own the texts."""
+    room = (width - 17) // 2
     for example in finding.examples:
-        room = max(20, (width - len(example.where) - 16) // 2)
-        texts = [shorten(text, room) for text in (example.source, example.target)]
-        rows.append(f"{'':8}{example.where}" + (f"  {texts[0]}  →  {texts[1]}" if any(texts) else ""))
-    return rows
+        only = contrast(name, example.source, example.target)
+        told = [f"{', '.join(texts[:5])} only {where}" for texts, where in zip(only, SIDES, strict=True) if texts]
+        yield f"{'':8}{example.where}" + (f"  ({shorten('; '.join(told), width)})" if told else "")
+        if example.source or example.target:
+            yield f"{'':12}{shorten(example.source, room)}  →  {shorten(example.target, room)}"
+
+
+SIDES = "in the source", "in the target"
 
 
 def shorten(text: str, length: int) -> str:
     """The beginning of a text, with what cannot be seen spelt out."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: length + 1])
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: length + 1])
     return shown if len(shown) <= length else shown[: length - 1] + "…"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import eq
@@ -121,11 +121,22 @@ def differences(source: str, target: str) -> Iterator[str]:
     if _roughly(source) != _roughly(target):  # quick, and mostly they are the same
         pieces = find(source), find(target)
         texts = _without(source, pieces[0]), _without(target, pieces[1])
-        for name, essence in (("placeholders", _placeholders), ("tags", _tags), ("addresses", _addresses)):
+        for name, essence in ESSENCES.items():
             if sorted(essence(pieces[0])) != sorted(essence(pieces[1])):
                 yield name
     if numbers_differ(*texts):
         yield "numbers"
+
+
+def contrast(name: str, source: str, target: str) -> tuple[list[str], list[str]]:
+    """What only one of two texts has of that which a check compares, the source and the target."""
+    texts, essence = (source, target), ESSENCES.get(name)
+    if essence:
+        left, right = (Counter(essence(find(text))) for text in texts)
+    else:
+        bare = [_without(text, find(text)) if name == "numbers" else "" for text in texts]
+        left, right = (Counter(NUMBERS.findall(text)) for text in bare)
+    return list((left - right).elements()), list((right - left).elements())
 
 
 def _roughly(text: str) -> list[str]:
@@ -161,6 +172,11 @@ def _addresses(pieces: Sequence[Piece]) -> Iterator[str]:
     return (text.partition("&gt;")[0].removesuffix("&gt").rstrip("/") for text in found)
 
 
+ESSENCES: dict[str, Callable[[Sequence[Piece]], Iterable[str]]] = {
+    "placeholders": _placeholders,
+    "tags": _tags,
+    "addresses": _addresses,
+}
 ROUGHLY = re.compile(r"%(?:\([^)]*\))?[\w.$#+-]{0,2}|[{<\[][^}>\]]*|\$\S*|//\S*|www\.\S*")
 POSITION = re.compile(r"^%\d+\$")
 TAG_NAME = re.compile(r"<(/?)([\w:.-]+)(\s*/|\s[^<>]*=)?")
