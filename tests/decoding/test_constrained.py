@@ -39,7 +39,7 @@ def constraints(vocabulary: int, longest: int = 2, items: int = 2) -> st.SearchS
             tuple
         ),
         st.lists(sequences(vocabulary, longest), max_size=2).map(tuple),
-        st.none() | st.builds(Words, tokens, tokens),
+        st.none() | st.builds(Words, tokens, tokens, tokens),
     )
 
 
@@ -69,9 +69,12 @@ def _occurs(tokens: Prefix, place: int, sequence: Prefix, words: Words | None, *
     end = place + len(sequence)
     if tokens[place:end] != sequence:
         return False
-    begins_inside = words is not None and place > 0 and words.joined(tokens[place - 1], tokens[place])
-    ends_inside = words is not None and end < len(tokens) and words.joined(tokens[end - 1], tokens[end])
-    return not begins_inside and not (whole and ends_inside)
+    if words is None:
+        return True
+    before = tokens[place - 1] if place else None
+    if not whole:
+        return not words.go_on(before, tokens[place])
+    return words.begin(before, tokens[place]) and not (end < len(tokens) and words.go_on(tokens[end - 1], tokens[end]))
 
 
 def search(batch: Sequence[tuple[int, int, Constraints]], vocabulary: int, **options: Any) -> list[list[Hypothesis]]:

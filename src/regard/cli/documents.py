@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli import terms
 from regard.cli.flags import decoding_options, direction_options, engine_options
 from regard.errors import DataError, InputError
 from regard.text.formats import files
@@ -72,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     options: dict[str, Any] = {**direction_options(arguments), **decoding_options(arguments)}
     translator.decoding(decoding_options(arguments))
     direction = translator.direction(**direction_options(arguments))
+    options |= terms.glossary_option(arguments, direction)
     memory = open_memory(arguments, translator) if arguments.memory else None
     if translator.confidence is None and (arguments.dry_run or arguments.report or arguments.json):
         say(f"{arguments.model}: was trained before confidence was calibrated, so none is told")

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.cli import documents
+from regard.cli import documents, terms
 from regard.cli.flags import (
     Verbs,
     add_decoding,
@@ -53,6 +53,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--protect", action="store_true", help="keep placeholders, tags and addresses of plain text (documents: always)"
     )
+    terms.add_flag(parser)
     documents.add_flags(parser)
     add_direction(parser)
     add_engine(parser)
@@ -76,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
     with open_source(next(iter(arguments.files), None)) as source:
         translator = load_as(Translator, arguments.model, **engine_options(arguments))
         translator.decoding(decoding_options(arguments))  # a bad option is refused before any text is read
-        translator.direction(**direction_options(arguments))
-        translate(translator, source, arguments)
+        direction = translator.direction(**direction_options(arguments))
+        translate(translator, source, arguments, terms.glossary_option(arguments, direction))
     return 0
 
 
@@ -98,9 +99,11 @@ def open_source(name: str | None) -> Iterator[BinaryIO]:
         source.raw.close()  # its buffer would wait for that thread
 
 
-def translate(translator: Translator, source: BinaryIO, arguments: argparse.Namespace) -> None:
+def translate(
+    translator: Translator, source: BinaryIO, arguments: argparse.Namespace, glossary: dict[str, Any]
+) -> None:
     """Reads lines from `source`, writes their translations where the flags say."""
-    options: dict[str, Any] = {**direction_options(arguments), **decoding_options(arguments)}
+    options: dict[str, Any] = {**direction_options(arguments), **decoding_options(arguments), **glossary}
     typed, total = source.isatty(), bytes_of(source)
     sizes: deque[int] | None = None if typed or arguments.stream or not watched(arguments) else deque()
     lines = read_lines(source, next(iter(arguments.files), "standard input"), sizes)
@@ -129,6 +132,8 @@ def translate(translator: Translator, source: BinaryIO, arguments: argparse.Name
         from regard.cli.meter import metered
 
         found = metered(found, sizes, total)
+    if glossary:
+        found = terms.telling(found)
     several = "alternatives" in options or translator.settings.decoding.alternatives > 0
     with closing(found):
         rows = (row for number, t in enumerate(found, 1) for row in format_lines(number, t, arguments, several))
@@ -188,7 +193,7 @@ def _plain(found: Translation) -> dict[str, Any]:
     return plain
 
 
-IF_THERE = ("confidence", "matches", "source_tokens", "alignment")
+IF_THERE = ("confidence", "matches", "source_tokens", "alignment", "glossary")
 
 
 def write_rows(path: Path, rows: Iterable[str]) -> None:

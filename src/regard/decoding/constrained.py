@@ -98,17 +98,19 @@ class _Goals:
             self.twins.append(alike[frozenset(item)])
             alike[frozenset(item)] |= 1 << number
         self.used = {token for _, sequence in self.sequences for token in sequence}
-        self.memory: dict[tuple[_States, int | None, bool], _States] = {}
+        self.memory: dict[tuple[_States, int | None, bool, bool], _States] = {}
 
     def after(self, states: _States, before: int | None, token: int) -> _States:
         """The ways to read the tokens so far and one more; `before` is the last of those so far."""
-        joined = self.words is not None and self.words.joined(before, token)
-        key = (states, token if token in self.used else None, joined)
+        joined = self.words is not None and self.words.go_on(before, token)
+        begins = self.words is None or self.words.begin(before, token)
+        key = (states, token if token in self.used else None, joined, begins)
         if key not in self.memory:
-            self.memory[key] = _undominated(self._read(states, token, joined), [n for n, _ in self.sequences])
+            found = self._read(states, token, joined, begins)
+            self.memory[key] = _undominated(found, [number for number, _ in self.sequences])
         return self.memory[key]
 
-    def _read(self, states: _States, token: int, joined: bool) -> Iterator[_State]:
+    def _read(self, states: _States, token: int, joined: bool, begins: bool) -> Iterator[_State]:
         for state in states:
             met = state.met
             if state.sequence >= 0:
@@ -121,7 +123,7 @@ class _Goals:
                     continue
                 met |= 1 << number
             yield _State(met)
-            for place in () if joined else self._next(met):
+            for place in self._next(met) if begins else ():
                 if self.sequences[place][1][0] == token:
                     yield self._further(_State(met, place), token)
 
@@ -170,7 +172,7 @@ class _Goals:
             if begins < 0 or list(tokens[begins:]) != start:
                 continue
             before = tokens[begins - 1] if begins else None
-            if self.words is None or not self.words.joined(before, sequence[0]):
+            if self.words is None or not self.words.go_on(before, sequence[0]):
                 yield last
 
 

@@ -20,6 +20,7 @@ from regard.text.repair import Line, repair
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
+    from regard.text.glossary import Glossary
     from regard.text.slots import Cut
 
 TOGETHER = 500
@@ -61,7 +62,7 @@ class Faithful:
     def translate(self, jobs: Iterable[Job], **options: Any) -> Iterator[Result]:
         """The translations of any number of texts, in their order; the options are those of `Translator.translate`."""
         direction = {name: options[name] for name in ("source", "target", "zero_shot") if name in options}
-        others = {name: value for name, value in options.items() if name not in (*direction, "constrain")}
+        others = {name: value for name, value in options.items() if name not in (*direction, "constrain", "glossary")}
         self.translator.direction(**direction)  # a bad option is refused before any text is read
         self.translator.decoding(others)
         waiting = iter(jobs)
@@ -71,7 +72,7 @@ class Faithful:
             self._try_model(rows, options)
             self._try_constrained([row for row in rows if row.made is None and row.line.cut.pieces], options)
             self._try_parts([row for row in rows if row.made is None and row.line.cut.pieces], options)
-            yield from (text.result() for text in texts)
+            yield from (text.result(options.get("glossary")) for text in texts)
 
     def translate_stream(self, texts: Iterable[str], **options: Any) -> Generator[Translation, None, None]:
         """The same of plain texts, as `Translator.translate_stream` gives it."""
@@ -182,7 +183,17 @@ class _Text:
             self.rows.append(_Row(before, Line(core, job.marks, numbers), after + match[0]))
             start = match.end()
 
-    def result(self) -> Result:
+    def result(self, glossary: Glossary | None) -> Result:
+        """The translation, and what became of the terms of a glossary in it."""
+        found = self._result()
+        if glossary is None:
+            return found
+        outcomes = tuple(glossary.check(self.job.text, found.text))
+        faults = (str(outcome) for outcome in outcomes if outcome.state != "placed")
+        translation = replace(found.translation or NOTHING, text=found.text, glossary=outcomes)
+        return replace(found, translation=translation, flags=(*found.flags, *faults))
+
+    def _result(self) -> Result:
         """The translation of all lines, if all are translated and together they have the pieces of the text."""
         found = [row.translation for row in self.rows if row.translation is not None]
         text = "".join(row.before + (row.made or "") + row.after for row in self.rows)

@@ -61,14 +61,19 @@ class WritingSearch(ConstrainedSearch, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Where words go on: from a token of `open`, which ends in a letter, to one of `inside`, which begins with one."""
+    """Where words begin and end, by tokens."""
 
-    inside: frozenset[int]
-    open: frozenset[int]
+    inside: frozenset[int]  # begin with a letter and no space before it
+    open: frozenset[int]  # end in a letter
+    before: frozenset[int] = frozenset()  # end in what stands before a word without a space, such as a bracket
 
-    def joined(self, before: int | None, token: int) -> bool:
-        """Whether one word goes on from a token to the next."""
-        return token in self.inside and before in self.open
+    def go_on(self, last: int | None, token: int) -> bool:
+        """Whether the word of one token goes on in the next."""
+        return token in self.inside and last in self.open
+
+    def begin(self, last: int | None, token: int) -> bool:
+        """Whether a word can begin with a token, after another one or at the start of a text."""
+        return token not in self.inside or last is None or last in self.before
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,8 @@ class Constraints:
     """What an output must have in it, and what it must not have, as tokens.
 
     An item of `required` is met by any one of its sequences; no two items are met by the same tokens, so that an item
-    that is there twice is required twice. With `words`, a sequence counts where it neither begins nor ends inside a
-    word; a forbidden one may not begin a word either.
+    that is there twice is required twice. With `words`, a required sequence counts where it begins as a word does and
+    no word goes on behind it, and a forbidden one where no word goes on into it.
     """
 
     required: tuple[tuple[tuple[int, ...], ...], ...] = ()

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 from regard.decoding.ahead import ahead, end_if_unwanted
 from regard.decoding.confidence import Confidence
 from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesis, Search
+from regard.decoding.terms import Terminology
 from regard.errors import InputError, ModelError
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
 from regard.text.directions import Direction, choose
 from regard.text.doctor import tidy
+from regard.text.glossary import Glossary, Outcome
 from regard.text.protect import find
 from regard.text.slots import Cut, slot_text
 from regard.text.tokenizer import Vocabularies
@@ -50,6 +52,7 @@ class Translation:
     matches: tuple[Match, ...] = ()  # if a memory is asked: what is like the text there; the same text is used
     source_tokens: tuple[str, ...] = ()  # if the alignment is asked for: what the encoder has read
     alignment: Alignment = ()
+    glossary: tuple[Outcome, ...] = ()  # if there is one: what became of the terms of the source
 
 
 class Translator:
@@ -85,16 +88,20 @@ class Translator:
         target: str | None = None,
         zero_shot: bool = False,
         constrain: Constrain | None = None,
+        glossary: Glossary | None = None,
         **options: Any,
     ) -> list[Translation]:
         """The translations of some texts, in their order; all of them are read before any is translated.
 
         `constrain` is asked, for each piece of a text that is translated at once, what its translation must have in it.
         A text that is cut at its protected pieces has one line; a model with slots keeps these pieces in them.
+        Where a term of the `glossary` is not as it should be, the text is translated again with it as a constraint.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         windows = list(self._read_windows(texts, into, constrain))
-        return [self._join(parts) for window in windows for parts in self._search_window(window, settings)]
+        terms = Terminology(glossary, self.target) if glossary else None
+        found = (parts for window in windows for parts in self._search_window(window, settings, terms))
+        return [self._join(parts, terms) for parts in found]
 
     def translate_stream(
         self,
@@ -104,6 +111,7 @@ class Translator:
         target: str | None = None,
         zero_shot: bool = False,
         constrain: Constrain | None = None,
+        glossary: Glossary | None = None,
         **options: Any,
     ) -> Generator[Translation, None, None]:
         """The translations of any number of texts, in their order, in constant memory.
@@ -112,8 +120,9 @@ class Translator:
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         read = ahead(self._read_windows(texts, into, constrain))
-        with closing(ahead(self._search_windows(read, settings))) as found:
-            yield from map(self._join, chain.from_iterable(found))
+        terms = Terminology(glossary, self.target) if glossary else None
+        with closing(ahead(self._search_windows(read, settings, terms))) as found:
+            yield from (self._join(parts, terms) for parts in chain.from_iterable(found))
 
     def stream(
         self,
@@ -172,15 +181,23 @@ class Translator:
             raise InputError(f"text {number}: {error}") from None
 
     def _search_windows(
-        self, windows: Generator[_Window, None, None], settings: DecodingSettings
+        self, windows: Generator[_Window, None, None], settings: DecodingSettings, terms: Terminology | None
     ) -> Generator[list[_Found], None, None]:
         with closing(windows):
             for window in windows:
-                yield self._search_window(window, settings)
+                yield self._search_window(window, settings, terms)
 
-    def _search_window(self, window: _Window, settings: DecodingSettings) -> list[_Found]:
+    def _search_window(self, window: _Window, settings: DecodingSettings, terms: Terminology | None) -> list[_Found]:
         asked = [part for parts in window for part in parts if part.ids]
-        found = iter(self.search([part.ids for part in asked], settings, [part.constraints for part in asked]))
+
+        def search(numbers: Sequence[int], more: Sequence[Constraints]) -> list[list[Hypothesis]]:
+            wanted = [one + (asked[i].constraints or Constraints()) for i, one in zip(numbers, more, strict=True)]
+            return self.search([asked[i].ids for i in numbers], settings, wanted)
+
+        results = self.search([part.ids for part in asked], settings, [part.constraints for part in asked])
+        if terms is not None:
+            results = terms.keep([part.text for part in asked], results, search)
+        found = iter(results)
         return [[(part, next(found) if part.ids else None) for part in parts] for parts in window]
 
     def search(
@@ -248,7 +265,7 @@ class Translator:
         slotted, pieces = slot_text(cut)
         return self.source.encode_slotted(slotted), pieces
 
-    def _join(self, parts: _Found) -> Translation:
+    def _join(self, parts: _Found, terms: Terminology | None) -> Translation:
         ranks = min((len(found) for _, found in parts if found), default=1)
         best, *others = (
             self._translation([(part, found[rank] if found else None) for part, found in parts])
@@ -257,7 +274,8 @@ class Translator:
         distinct = {best.text: best}
         for other in others:  # of two spellings of one text, the better stays
             distinct.setdefault(other.text, other)
-        return replace(best, alternatives=tuple(distinct.values())[1:])
+        outcomes = (terms.outcomes(part.text, found[0]) for part, found in parts if terms and found)
+        return replace(best, alternatives=tuple(distinct.values())[1:], glossary=tuple(chain.from_iterable(outcomes)))
 
     def _translation(self, parts: Sequence[tuple[_Part, Hypothesis | None]]) -> Translation:
         found = [hypothesis for _, hypothesis in parts if hypothesis]

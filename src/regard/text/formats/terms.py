@@ -1,0 +1,193 @@
+"""Glossaries: tables of terms, and TBX in the dialects of version 2 (termEntry) and 3 (conceptEntry)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from lxml import etree
+
+from regard.errors import DataError
+from regard.text.formats import Place, plain
+from regard.text.formats.files import suffix
+
+COLUMNS = ("source", "target", "forbidden", "note")
+ENTRIES, LANGUAGES, TERMS = ("termEntry", "conceptEntry"), ("langSet", "langSec"), ("tig", "ntig", "termSec")
+LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+AVOIDED = ("deprecated", "superseded", "forbidden", "obsolete")
+"""What the administrative status of a term begins with that shall not be used."""
+
+
+class Row(NamedTuple):
+    """A term of the source language, and what it is and is not called in the target language."""
+
+    source: str
+    targets: tuple[str, ...]
+    forbidden: tuple[str, ...]
+    note: str
+    where: Place
+
+
+def read(path: Path, source: str, target: str) -> Iterator[Row]:
+    """The terms of a file, from one language into another."""
+    return _read_tbx(path, source, target) if suffix(path) == ".tbx" else _read_table(path, source, target)
+
+
+def _read_table(path: Path, source: str, target: str) -> Iterator[Row]:
+    lines = (f"{_decoded(line, path, number)}\n" for number, line in enumerate(plain.lines(path), 1))
+    first = next(lines, "")
+    delimiter = "\t" if suffix(path) == ".tsv" else max(",;\t", key=first.count)
+    rows = csv.reader(
+        _again(first, lines),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    names: Sequence[str] | None = None
+    try:
+        for cells in rows:
+            cells = [cell.strip() for cell in cells]
+            if names is None:
+                names = _header(cells, source, target)
+                if names:
+                    continue
+            if any(cells):
+                yield _row(cells, names or COLUMNS, Place(str(path), rows.line_num))
+    except csv.Error as error:
+        raise DataError(f"is not a table ({error})", path, rows.line_num) from None
+
+
+def _header(cells: Sequence[str], source: str, target: str) -> list[str]:
+    """What the columns are, if the first row says it: by the names of columns, or by the languages."""
+    columns = {source.lower(): "source", target.lower(): "target"} if source and target else {}
+    names = [columns.get(cell.lower(), cell.lower()) for cell in cells]
+    return names if "source" in names and "target" in names else []
+
+
+def _row(cells: Sequence[str], names: Sequence[str], where: Place) -> Row:
+    if len(cells) > len(names):
+        raise DataError(f"{len(cells)} columns, where there are {', '.join(names)}", where.path, where.line)
+    values = dict(zip(names, cells, strict=False))
+    term, targets, forbidden = (values.get(name, "") for name in COLUMNS[:3])
+    if not term:
+        raise DataError("there is no term of the source language in this row", where.path, where.line)
+    wanted, unwanted = _several(targets), _several(forbidden)
+    return Row(term, wanted or (() if unwanted else (term,)), unwanted, values.get("note", ""), where)
+
+
+def _several(cell: str) -> tuple[str, ...]:
+    return tuple(each for part in cell.split("|") if (each := part.strip()))
+
+
+def _decoded(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 ({error.reason}): convert it with iconv", path, number) from None
+
+
+def _again(first: str, lines: Iterator[str]) -> Iterator[str]:
+    if first:
+        yield first
+        yield from lines
+
+
+def _read_tbx(path: Path, source: str, target: str) -> Iterator[Row]:
+    found = list(_concepts(path))
+    languages = list(dict.fromkeys(name for each in found for name in (*each.terms, *each.avoided)))
+    if not source and not target and len(languages) == 2:
+        sources, targets = languages[:1], languages[1:]
+    else:
+        sources, targets = (_named(languages, name, path) for name in (source, target))
+    for concept in found:
+        wanted, unwanted = _of(concept.terms, targets), _of(concept.avoided, targets)
+        if wanted or unwanted:
+            for term in (*_of(concept.terms, sources), *_of(concept.avoided, sources)):
+                yield Row(term, wanted, unwanted, concept.note, Place(str(path), concept.line))
+
+
+def _named(languages: Sequence[str], name: str, path: Path) -> list[str]:
+    """The languages of a file that are meant by a name: en is en-US too, and the other way round."""
+    plain_name = name.replace("_", "-").lower()
+    same = [each for each in languages if each.replace("_", "-").lower() == plain_name]
+    alike = [each for each in languages if _code(each) == _code(plain_name)]
+    if not name or not alike:
+        missing = f"has no terms in {name}" if name else "is for a model that does not say what its languages are"
+        raise DataError(f"{missing}: the languages in it are {', '.join(languages)}", path)
+    return same or alike
+
+
+def _code(language: str) -> str:
+    return re.split("[-_]", language.lower())[0]
+
+
+def _of(terms: dict[str, list[str]], languages: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(term for language in languages for term in terms.get(language, ())))
+
+
+@dataclass
+class _Concept:
+    """The terms of one concept, and those that shall not be used, by language."""
+
+    line: int
+    terms: dict[str, list[str]] = field(default_factory=dict)
+    avoided: dict[str, list[str]] = field(default_factory=dict)
+    note: str = ""
+
+
+def _concepts(path: Path) -> Iterator[_Concept]:
+    """The concepts of a file; its entities, its DTD and the network are left alone."""
+    seen = False
+    try:
+        with cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as file:
+            parsed = etree.iterparse(file, events=("end",), resolve_entities=False, no_network=True, load_dtd=False)
+            for _, element in parsed:
+                if _name(element) in ENTRIES:
+                    seen = True
+                    yield _concept(element)
+                    element.clear()
+    except etree.XMLSyntaxError as error:
+        raise DataError(f"is not well-formed XML ({error.msg})", path, error.lineno or 1) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from None
+    if not seen:
+        raise DataError("has no termEntry or conceptEntry: it is not TBX, or there is nothing in it", path)
+
+
+def _concept(entry: etree._Element) -> _Concept:
+    found = _Concept(cast(int | None, entry.sourceline) or 1)
+    for section in _below(entry, *LANGUAGES):
+        language = section.get(LANGUAGE) or section.get("lang") or ""
+        for group in _below(section, *TERMS):
+            term = " ".join("".join(_text(each) for each in _below(group, "term")[:1]).split())
+            status = "".join(_text(each) for each in _below(group, "termNote", "administrativeStatus") if _states(each))
+            kind = found.avoided if status.lower().startswith(AVOIDED) else found.terms
+            known = kind.setdefault(language, [])
+            if term:
+                known.insert(0 if status.lower().startswith("preferred") else len(known), term)
+    found.note = "".join(_text(note) for note in _below(entry, "note")[:1])
+    return found
+
+
+def _states(element: etree._Element) -> bool:
+    """Whether an element tells the administrative status of a term."""
+    return "administrativeStatus" in (_name(element), element.get("type"))
+
+
+def _below(element: etree._Element, *names: str) -> list[etree._Element]:
+    """The elements of these names in another, in any namespace."""
+    return [each for each in element.iter(etree.Element) if _name(each) in names]
+
+
+def _name(element: etree._Element) -> str:
+    return str(etree.QName(element).localname)
+
+
+def _text(element: etree._Element) -> str:
+    return "".join(str(piece) for piece in element.itertext()).strip()
