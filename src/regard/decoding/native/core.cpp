@@ -1,4 +1,4 @@
-// What Python calls: load a packed model, search, let go. No exception leaves it, and no lock of Python is held.
+// What Python calls: load a packed model, search, at once or live, let go. No exception leaves it, and no lock of Python is held.
 #include "search.h"
 
 namespace regard {
@@ -68,10 +68,40 @@ const char* wrong(const Model& model, const Request& r) {
     return nullptr;
 }
 
+// Does some work; what goes wrong is told, and the answer is then none
+template <class Work> auto tried(char* error, int64_t size, Work work) -> decltype(work()) {
+    try {
+        return work();
+    } catch (const std::bad_alloc&) {
+        tell(error, size, "there is not enough memory");
+    } catch (const std::exception& problem) {
+        tell(error, size, problem.what());
+    }
+    return {};
+}
+
 }  // namespace
 }  // namespace regard
 
-struct Result {  // search.py has the same list; the arrays are those of all outputs, one after the other
+struct Live {  // a search that sentences join while it runs; every worker is one thread, which sleeps when there is nothing to do
+    regard::Loaded& loaded;
+    regard::Job job;
+    std::vector<std::unique_ptr<regard::Worker>> workers;
+    std::vector<std::thread> threads;
+
+    Live(regard::Loaded& with, const regard::Request& request) : loaded(with), job(request, true) {
+        for (int i = 0; i < request.workers; ++i) workers.push_back(std::make_unique<regard::Worker>(with.model, *with.kernels, job));
+    }
+    void start() {
+        for (auto& worker : workers) threads.emplace_back([&worker] { worker->run(0); });
+    }
+    ~Live() {
+        job.close();
+        for (std::thread& thread : threads) thread.join();
+    }
+};
+
+struct Result {  // library.py has the same list; the arrays are those of all outputs, one after the other
     const int32_t* counts;  // outputs of each sentence
     const int32_t* tokens;
     const int32_t* token_counts;  // of each output
@@ -80,14 +110,18 @@ struct Result {  // search.py has the same list; the arrays are those of all out
     const double* scores;
     const int32_t* finished;
     const float* looks;
+    int64_t sentences;
+    const int64_t* numbers;  // of the sentences
+    std::vector<int64_t> numbers_;
     std::vector<int32_t> counts_, tokens_, token_counts_, gain_counts_, finished_;
     std::vector<float> gains_, looks_;
     std::vector<double> scores_;
 
-    explicit Result(const std::vector<std::vector<regard::Output>>& outputs) {
-        for (const auto& found : outputs) {
-            counts_.push_back(int32_t(found.size()));
-            for (const regard::Output& o : found) {
+    explicit Result(const std::vector<regard::Found>& all) : sentences(int64_t(all.size())) {
+        for (const auto& [number, outputs] : all) {
+            numbers_.push_back(number);
+            counts_.push_back(int32_t(outputs.size()));
+            for (const regard::Output& o : outputs) {
                 tokens_.insert(tokens_.end(), o.tokens.begin(), o.tokens.end());
                 gains_.insert(gains_.end(), o.gains.begin(), o.gains.end());
                 looks_.insert(looks_.end(), o.looks.begin(), o.looks.end());
@@ -97,7 +131,7 @@ struct Result {  // search.py has the same list; the arrays are those of all out
                 finished_.push_back(o.finished);
             }
         }
-        counts = counts_.data(), tokens = tokens_.data(), token_counts = token_counts_.data(), gains = gains_.data();
+        numbers = numbers_.data(), counts = counts_.data(), tokens = tokens_.data(), token_counts = token_counts_.data(), gains = gains_.data();
         gain_counts = gain_counts_.data(), scores = scores_.data(), finished = finished_.data(), looks = looks_.data();
     }
 };
@@ -110,38 +144,67 @@ const char* regard_kernels(const char* name) {
 }
 
 void* regard_load(const char* path, const char* kernels, char* error, int64_t size) {
-    try {
+    return regard::tried(error, size, [&] {
         const regard::Kernels* chosen = regard::choose(kernels);
         if (!chosen) throw std::runtime_error("needs instructions that this machine does not have");
         return new regard::Loaded{regard::Model(path), chosen};
-    } catch (const std::exception& problem) {
-        regard::tell(error, size, problem.what());
-        return nullptr;
-    }
+    });
 }
 
 void regard_unload(void* loaded) { delete static_cast<regard::Loaded*>(loaded); }
 
 Result* regard_search(void* loaded, const regard::Request* request, char* error, int64_t size) {
     const auto& [model, kernels] = *static_cast<regard::Loaded*>(loaded);
-    if (const char* problem = regard::wrong(model, *request)) {
-        regard::tell(error, size, problem);
-        return nullptr;
-    }
-    try {
-        regard::Job job(*request);
+    return regard::tried(error, size, [&, &model = model, &kernels = kernels] {
+        if (const char* problem = regard::wrong(model, *request)) throw std::runtime_error(problem);
+        regard::Job job(*request, false);
+        job.add(*request);
         std::vector<std::unique_ptr<regard::Worker>> workers;
         for (int i = 0; i < request->workers; ++i) workers.push_back(std::make_unique<regard::Worker>(model, *kernels, job));
         regard::run_all(workers, request->lanes);
-        if (job.failed) throw std::bad_alloc();
-        return new Result(job.outputs);
-    } catch (const std::bad_alloc&) {
-        regard::tell(error, size, "there is not enough memory");
-    } catch (const std::exception& problem) {
-        regard::tell(error, size, problem.what());
-    }
-    return nullptr;
+        if (job.failed()) throw std::bad_alloc();
+        std::vector<regard::Found> all(size_t(request->count));  // a sentence that was stopped has none
+        for (regard::Found& found : job.wait()) all[size_t(found.number)] = std::move(found);
+        return new Result(all);
+    });
 }
 
 void regard_release(Result* result) { delete result; }
+
+// A live search with the options of a request, of which it needs no sentences yet
+Live* regard_open(void* loaded, const regard::Request* request, char* error, int64_t size) {
+    return regard::tried(error, size, [&] {
+        auto& with = *static_cast<regard::Loaded*>(loaded);
+        if (const char* problem = regard::wrong(with.model, *request)) throw std::runtime_error(problem);
+        if (request->lanes != 1) throw std::runtime_error("a live search has one thread a worker");
+        auto made = std::make_unique<Live>(with, *request);
+        made->start();
+        return made.release();
+    });
+}
+
+// Lets the sentences of a request join, with the options of the live search: the number of the first, or -1
+int64_t regard_submit(Live* live, const regard::Request* request, char* error, int64_t size) {
+    return regard::tried(error, size, [&]() -> int64_t {
+        if (const char* problem = regard::wrong(live->loaded.model, *request)) throw std::runtime_error(problem);
+        return live->job.add(*request) + 1;
+    }) - 1;
+}
+
+// Sleeps until some sentences are found; none: the search was closed, or has failed, which is told
+Result* regard_wait(Live* live, char* error, int64_t size) {
+    return regard::tried(error, size, [&]() -> Result* {
+        const std::vector<regard::Found> found = live->job.wait();
+        if (live->job.failed()) throw std::bad_alloc();
+        return found.empty() ? nullptr : new Result(found);
+    });
+}
+
+// The sentence of this number leaves, wherever it is; 0: it was found already
+int32_t regard_cancel(Live* live, int64_t number) { return live->job.cancel(number); }
+
+// Ends a live search, who waits for it too; afterwards it is to be freed
+void regard_close(Live* live) { live->job.close(); }
+
+void regard_free(Live* live) { delete live; }
 }

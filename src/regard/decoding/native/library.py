@@ -56,6 +56,8 @@ class Result(ctypes.Structure):
         ("scores", _DOUBLES),
         ("finished", _INTS),
         ("looks", _FLOATS),
+        ("sentences", ctypes.c_int64),
+        ("numbers", _LONGS),
     ]
 
 
@@ -79,7 +81,22 @@ def library() -> ctypes.CDLL | str:
     loaded.regard_search.argtypes = [ctypes.c_void_p, ctypes.POINTER(Request), ctypes.c_char_p, ctypes.c_int64]
     loaded.regard_release.restype = None
     loaded.regard_release.argtypes = [ctypes.POINTER(Result)]
+    if hasattr(loaded, "regard_open"):
+        _declare_live(loaded)
     return loaded
+
+
+def _declare_live(loaded: ctypes.CDLL) -> None:
+    loaded.regard_open.restype = ctypes.c_void_p
+    loaded.regard_open.argtypes = [ctypes.c_void_p, ctypes.POINTER(Request), ctypes.c_char_p, ctypes.c_int64]
+    loaded.regard_submit.restype = ctypes.c_int64
+    loaded.regard_submit.argtypes = [ctypes.c_void_p, ctypes.POINTER(Request), ctypes.c_char_p, ctypes.c_int64]
+    loaded.regard_wait.restype = ctypes.POINTER(Result)
+    loaded.regard_wait.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64]
+    loaded.regard_cancel.restype = ctypes.c_int32
+    loaded.regard_cancel.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    for end in (loaded.regard_close, loaded.regard_free):
+        end.restype, end.argtypes = None, [ctypes.c_void_p]
 
 
 def missing() -> str | None:
@@ -92,6 +109,11 @@ def instructions(name: str = "") -> str:
     """The set of instructions that the engine uses here, or, by name, whether this machine has it; "" if not."""
     found = library()
     return "" if isinstance(found, str) else str(found.regard_kernels(name.encode()).decode())
+
+
+def can_join() -> bool:
+    """Whether sentences can join a search that is running; not with a library that an older version of Regard built."""
+    return hasattr(library(), "regard_open")
 
 
 class Packed:
@@ -122,3 +144,51 @@ class Packed:
             return read(result.contents)
         finally:
             self._library.regard_release(result)
+
+    def open(self, request: Request) -> Running:
+        """A search with the options of a request that sentences can join."""
+        return Running(self, self._library, self._handle, request)
+
+
+class Running:
+    """A live search of the library's; `wait` is for one thread, which is also the one to free it."""
+
+    def __init__(self, packed: Packed, loaded: ctypes.CDLL, handle: int | None, request: Request) -> None:
+        self._packed, self._library = packed, loaded  # the model must not be unloaded before
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        self._live = loaded.regard_open(handle, ctypes.byref(request), error, ERROR_SIZE)
+        if not self._live:
+            raise ModelError(f"the native engine cannot start: {error.value.decode()}")
+
+    def submit(self, request: Request) -> int:
+        """Lets the sentences of a request join: the number of the first."""
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        first: int = self._library.regard_submit(self._live, ctypes.byref(request), error, ERROR_SIZE)
+        if first < 0:
+            raise ModelError(f"the native engine refuses: {error.value.decode()}")
+        return first
+
+    def wait(self, read: Callable[[Result], Any]) -> Any:
+        """Sleeps until some sentences are found, and lets `read` take them; none: the search is over."""
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        result = self._library.regard_wait(self._live, error, ERROR_SIZE)
+        if not result:
+            if error.value:
+                raise ModelError(f"the native engine stopped: {error.value.decode()}")
+            return None
+        try:
+            return read(result.contents)
+        finally:
+            self._library.regard_release(result)
+
+    def cancel(self, number: int) -> bool:
+        """The sentence of this number leaves, wherever it is; false if it was found already."""
+        return bool(self._library.regard_cancel(self._live, number))
+
+    def close(self) -> None:
+        """Ends the search at once; `wait` ends too."""
+        self._library.regard_close(self._live)
+
+    def free(self) -> None:
+        """Lets go of everything; nothing else may be called after it."""
+        self._library.regard_free(self._live)

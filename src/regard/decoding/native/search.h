@@ -4,38 +4,12 @@
 #include <limits>
 #include <memory>
 
+#include "job.h"
 #include "network.h"
 
 namespace regard {
 
 constexpr float NEVER = -std::numeric_limits<float>::infinity();
-
-struct Request {  // search.py has the same list
-    int64_t count;             // of sentences
-    const int32_t* sources;    // what the encoder reads, or what a decoder goes on from
-    const int64_t* offsets;    // [count + 1] into `sources`
-    const int32_t* limits;     // [count] most tokens of an output, its end included
-    const double* luck;        // [rows * limit] of each sentence, where tokens are drawn
-    const int64_t* luck_offsets;
-    const int32_t* unspeakable;
-    int32_t unspeakable_count, begin, end;
-    int32_t beam;   // hypotheses kept at each step; 0: none, each token is chosen as soon as it is scored
-    int32_t rows;   // outputs of a sentence, where there is no beam
-    int32_t best;   // outputs that are returned
-    int32_t top_k, power_penalty, alignment;
-    int32_t workers, lanes, rows_at_once;
-    double length_penalty, patience, temperature, top_p, min_p, repetition_penalty;  // temperature 0: the most probable token
-    const int32_t* stop;                               // set while it runs: end at once
-    int32_t (*told)(int32_t sentence, int32_t row, int32_t token);  // of each token that was chosen; not 0: enough
-};
-
-struct Output {
-    std::vector<int32_t> tokens;
-    std::vector<float> gains;  // log-probabilities, of the tokens and of the end if it was reached
-    std::vector<float> looks;  // [gains][source]: how much each looks at each position of the source, if that is asked for
-    double total = 0.0, score = 0.0;
-    bool finished = false;
-};
 
 struct Hypothesis {
     Output output;
@@ -61,7 +35,7 @@ private:
 };
 
 struct Memory {  // what the decoder looks at
-    long sentence = -1;
+    TaskPointer task;  // of the sentence; none: there is none
     std::vector<float> values;  // [layers][positions][keys, values]
     std::vector<const float*> rows;
 };
@@ -72,7 +46,7 @@ struct Sentence {  // one that is being written
     std::vector<Hypothesis> alive;
     std::vector<Output> found;
     int first_row = 0;  // of its states in this step
-    bool free() const { return memory.sentence < 0; }
+    bool free() const { return !memory.task; }
 };
 
 struct Scores {  // of one hypothesis, over the part of the vocabulary that a lane has seen
@@ -89,28 +63,10 @@ struct Scores {  // of one hypothesis, over the part of the vocabulary that a la
     }
 };
 
-class Job {  // a request and what was found
-public:
-    const Request& request;
-    std::vector<int64_t> order;  // longest first
-    std::vector<std::vector<Output>> outputs;
-    std::atomic<int64_t> next{0};
-    std::atomic<bool> failed{false};
-
-    explicit Job(const Request& r) : request(r), order(size_t(r.count)), outputs(size_t(r.count)) {
-        for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
-        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
-    }
-    long length(int64_t i) const { return long(request.offsets[i + 1] - request.offsets[i]); }
-    double penalty(size_t length) const {
-        const double n = double(length), alpha = request.length_penalty;
-        return request.power_penalty ? std::pow(n, alpha) : std::pow((5.0 + n) / 6.0, alpha);
-    }
-    bool stopped() const { return failed || (request.stop && __atomic_load_n(request.stop, __ATOMIC_RELAXED)); }
-};
-
 class Worker {  // a team with sentences of its own
 public:
+    static constexpr int PATIENCE = 4;  // steps until a live search lets few sentences join, too
+
     Worker(const Model& model, const Kernels& kernels, Job& job)
         : team_(job.request.lanes), network_(model, kernels, team_), model_(model), kernels_(kernels), job_(job), request_(job.request),
           buffers_(size_t(team_.lanes)) {
@@ -128,6 +84,7 @@ public:
                 by_one(lane, [&] { keep_encoded(); });
                 continue;
             }
+            if (read_.empty() && job_.live) continue;
             if (read_.empty()) return;
             const float* states = network_.decode(lane, read_, request_.alignment ? looks_.data() : nullptr, looks_stride_);
             by_one(lane, [&] { gather(states); });
@@ -153,8 +110,9 @@ private:
     std::vector<Sentence> sentences_;
     std::vector<Memory> ready_;
     std::vector<std::vector<float>> spare_;  // room of memories that are not needed any more
+    int steps_ = 0;  // since sources were last read
     size_t most_;  // continuations of a hypothesis that are looked at
-    std::vector<int64_t> pending_;
+    std::vector<TaskPointer> pending_;
     std::vector<int32_t> pending_tokens_;
     std::vector<int> starts_;
     Buffer<float> encoded_;
@@ -172,13 +130,13 @@ private:
         try {
             work();
         } catch (...) {  // no memory: there is nothing else to throw
-            job_.failed = true;
+            job_.close(true);
         }
     }
     template <class Work> void by_one(int lane, Work work) {
         if (lane == 0) {
             if (!(over_ = job_.stopped())) guard(work);
-            over_ = over_ || job_.failed;
+            over_ = over_ || job_.failed();
         }
         team_.wait();
     }
@@ -186,39 +144,42 @@ private:
     // What to do next: read sources if there is room for them, else one more token of each sentence
     void plan() {
         pending_.clear(), read_.clear();
-        size_t room = 0;
+        std::vector<Sentence*> room;
         for (Sentence& s : sentences_) {
+            if (!s.free() && s.memory.task->unwanted) s.memory.task = nullptr;
             if (!s.free()) continue;
-            if (model_.shape.decoder_only) {
-                const int64_t i = job_.next.fetch_add(1);
-                if (i < request_.count) begin(s, Memory{job_.order[size_t(i)], {}, {}});
-            } else if (!ready_.empty()) {
+            if (ready_.empty()) {
+                room.push_back(&s);
+            } else {
                 begin(s, std::move(ready_.back()));
                 ready_.pop_back();
-            } else {
-                ++room;
             }
         }
-        const size_t some = std::min<size_t>(16, (sentences_.size() + 3) / 4);  // a product of few rows costs as much as one of many
-        const bool idle = room == sentences_.size();
-        if (!model_.shape.decoder_only && (room >= some || idle) && job_.next.load() < request_.count) take_sources(std::min<size_t>(room, 32));
+        const bool idle = room.size() == sentences_.size();
+        if (idle) job_.rest();
+        if (model_.shape.decoder_only) {
+            const std::vector<TaskPointer> taken = job_.take(room.size(), SIZE_MAX, idle);
+            for (size_t i = 0; i < taken.size(); ++i) begin(*room[i], Memory{taken[i], {}, {}});
+        } else {
+            const size_t some = std::min<size_t>(16, (sentences_.size() + 3) / 4);  // a product of few rows costs as much as one of many
+            const bool patient = job_.live && ++steps_ >= PATIENCE;  // but who has just come is not kept waiting
+            if (room.size() >= some || idle || (patient && !room.empty())) take_sources(std::min<size_t>(room.size(), 32), idle);
+        }
         if (pending_.empty()) list_unread();
     }
 
-    void take_sources(size_t most) {
+    void take_sources(size_t most, bool idle) {
+        pending_ = job_.take(most, 1024, idle);
+        if (pending_.empty()) return;
+        steps_ = 0;
         pending_tokens_.clear();
         starts_.assign(1, 0);
-        long longest = 0;
-        while (pending_.size() < most && (pending_.empty() || pending_tokens_.size() < 1024)) {
-            const int64_t place = job_.next.fetch_add(1);
-            if (place >= request_.count) break;
-            const int64_t i = job_.order[size_t(place)];
-            pending_.push_back(i);
-            pending_tokens_.insert(pending_tokens_.end(), request_.sources + request_.offsets[i], request_.sources + request_.offsets[i + 1]);
+        size_t longest = 0;
+        for (const TaskPointer& task : pending_) {
+            pending_tokens_.insert(pending_tokens_.end(), task->source.begin(), task->source.end());
             starts_.push_back(int(pending_tokens_.size()));
-            longest = std::max(longest, job_.length(i));
+            longest = std::max(longest, task->source.size());
         }
-        if (pending_.empty()) return;
         stride_ = long(model_.memory.panels()) * PANEL;
         encoded_.get(pending_tokens_.size() * size_t(stride_));
         network_.reserve(int(pending_tokens_.size()), int(longest));
@@ -248,7 +209,7 @@ private:
         s.found.clear();
         s.alive.assign(1, {});
         if (model_.shape.decoder_only)
-            s.alive[0].unread.assign(request_.sources + request_.offsets[s.memory.sentence], request_.sources + request_.offsets[s.memory.sentence + 1]);
+            s.alive[0].unread = s.memory.task->source;
         else
             s.alive[0].unread.assign(1, request_.begin);
     }
@@ -287,8 +248,7 @@ private:
     }
 
     void list_said(const Sentence& s, const Hypothesis& h, std::vector<int32_t>& said) const {
-        const int64_t i = s.memory.sentence;
-        if (model_.shape.decoder_only) said.assign(request_.sources + request_.offsets[i], request_.sources + request_.offsets[i + 1]);
+        if (model_.shape.decoder_only) said = s.memory.task->source;
         else said.assign(1, request_.begin);
         said.insert(said.end(), h.output.tokens.begin(), h.output.tokens.end());
         std::sort(said.begin(), said.end());
@@ -300,9 +260,8 @@ private:
         const size_t longest = size_t(model_.shape.max_length);
         if (!model_.shape.decoder_only || s.alive[0].path.size() + s.alive[0].unread.size() <= longest) return;
         s.entries.clear();
-        const int64_t i = s.memory.sentence;
         for (Hypothesis& h : s.alive) {
-            std::vector<int32_t> text(request_.sources + request_.offsets[i], request_.sources + request_.offsets[i + 1]);
+            std::vector<int32_t> text = s.memory.task->source;
             text.insert(text.end(), h.output.tokens.begin(), h.output.tokens.end());
             h.unread.assign(text.end() - long(std::min(text.size(), std::max<size_t>(1, longest / 2))), text.end());
             h.path.clear();
@@ -370,8 +329,8 @@ private:
         if (!s.alive.empty()) return;
         std::stable_sort(s.found.begin(), s.found.end(), [](const Output& a, const Output& b) { return a.score > b.score; });
         if (s.found.size() > size_t(request_.best)) s.found.resize(size_t(request_.best));
-        job_.outputs[size_t(s.memory.sentence)] = std::move(s.found);
-        s.memory.sentence = -1;
+        job_.finish(*s.memory.task, std::move(s.found));
+        s.memory.task = nullptr;
     }
 
     // Adds where the last position of each hypothesis has looked, the mean of its heads
@@ -435,7 +394,7 @@ private:
                 find(s, std::move(output), true);
             }
         }
-        const size_t limit = size_t(request_.limits[s.memory.sentence]);
+        const size_t limit = size_t(s.memory.task->limit);
         const bool full = !s.alive.empty() && s.alive[0].output.gains.size() >= limit;
         if (full)
             for (const Hypothesis& h : s.alive) find(s, h.output, false);
@@ -463,13 +422,13 @@ private:
             for (int row = 0; row < request_.rows; ++row) s.alive[size_t(row)].row = row;
         }
         const bool shared = s.alive[0].output.gains.empty();
-        const int64_t sentence = s.memory.sentence;
-        const size_t limit = size_t(request_.limits[sentence]);
+        const Task& task = *s.memory.task;
+        const size_t limit = size_t(task.limit);
         std::vector<Hypothesis> going_on;
         for (size_t i = 0; i < s.alive.size(); ++i) {
             Hypothesis& h = s.alive[i];
             const int row = s.first_row + (shared ? 0 : int(i));
-            const auto [token, logit] = request_.temperature > 0 ? draw(h, sentence, row, limit) : most_probable(row);
+            const auto [token, logit] = request_.temperature > 0 ? draw(h, task, row) : most_probable(row);
             const float gain = float(logit - normalizer(row));
             if (token < 0 || token == request_.end) {
                 h.output.gains.push_back(gain), h.output.total += gain;
@@ -477,7 +436,7 @@ private:
                 continue;
             }
             Hypothesis next = extended(std::move(h), token, gain);
-            const bool enough = request_.told && request_.told(int32_t(sentence), next.row, token);
+            const bool enough = request_.told && request_.told(int32_t(task.number), next.row, token);
             if (enough || next.output.gains.size() >= limit) find(s, std::move(next.output), false);
             else going_on.push_back(std::move(next));
         }
@@ -493,7 +452,7 @@ private:
     }
 
     // The tokens lie side by side, the most probable first, each as wide as its probability; luck is a point on that line
-    std::pair<int32_t, float> draw(const Hypothesis& h, int64_t sentence, int row, size_t limit) const {
+    std::pair<int32_t, float> draw(const Hypothesis& h, const Task& task, int row) const {
         const int vocabulary = model_.logits.columns;
         const float* logits = all_.data() + long(row) * vocabulary;
         const float highest = *std::max_element(logits, logits + vocabulary);
@@ -507,7 +466,7 @@ private:
         std::make_heap(heap.begin(), heap.end());
         std::vector<std::pair<double, int32_t>> kept;
         double start = 0.0;
-        const double luck = request_.luck[request_.luck_offsets[sentence] + int64_t(h.row) * int64_t(limit) + int64_t(h.output.gains.size())];
+        const double luck = task.luck[size_t(h.row) * size_t(task.limit) + h.output.gains.size()];
         const bool whole = request_.top_k == 0 && request_.top_p >= 1.0 && request_.min_p <= 0.0;
         while (!heap.empty()) {
             const auto [p, token] = heap.front();

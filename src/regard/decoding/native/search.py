@@ -71,13 +71,33 @@ class NativeSearch:
             return self._search_constrained(sources, limits, settings, enough, constraints)
         if not sources:
             return []
-        if min(limits) < 1 or (not self.decoder_only and max(limits) > self.longest):
+        stop = ctypes.c_int32(0)
+        request, widths, _arrays = self.request(sources, limits, settings)
+        request.workers, request.lanes = share(len(sources), self.threads, self.packed.size)
+        request.stop = ctypes.addressof(stop)
+        growing = _Growing(enough, stop) if enough is not None else None
+        if growing is not None:
+            request.told = Told(growing)
+
+        def work() -> list[list[Hypothesis]]:
+            found: list[list[Hypothesis]] = self.packed.search(request, lambda result: hypotheses(result, widths))
+            return found
+
+        found = work() if sum(limits) <= AT_ONCE else interruptible(work, stop)
+        if growing is not None and growing.error is not None:
+            raise growing.error
+        return found
+
+    def request(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
+    ) -> tuple[Request, list[int], list[array[Any]]]:
+        """What the library is asked for, how wide each alignment will be, and the arrays that must live as long."""
+        if limits and (min(limits) < 1 or (not self.decoder_only and max(limits) > self.longest)):
             raise ModelError(f"a limit is less than one token, or more than the model's {self.longest} positions")
         rows = [ids[-self.longest + 1 :] if self.decoder_only else [*ids, self.specials.end] for ids in sources]
         arrays: list[array[Any]] = [int32(i for row in rows for i in row), offsets(map(len, rows)), int32(limits)]
         arrays += luck(sources, limits, settings) if settings.temperature else [array("d"), offsets([])]
         arrays.append(int32(self.specials.unspeakable))
-        stop = ctypes.c_int32(0)
         request = Request(len(rows), *(numbers.buffer_info()[0] for numbers in arrays))
         request.unspeakable_count = len(arrays[-1])
         request.begin, request.end = self.specials.begin, self.specials.end
@@ -89,22 +109,8 @@ class NativeSearch:
         request.temperature, request.repetition_penalty = settings.temperature, settings.repetition_penalty
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
         request.patience, request.alignment = settings.patience, settings.alignment and not self.decoder_only
-        request.workers, request.lanes = share(len(rows), self.threads, self.packed.size)
-        request.rows_at_once = ROWS_AT_ONCE
-        request.stop = ctypes.addressof(stop)
-        growing = _Growing(enough, stop) if enough is not None else None
-        if growing is not None:
-            request.told = Told(growing)
-        widths = [len(row) if request.alignment else 0 for row in rows]
-
-        def work() -> list[list[Hypothesis]]:
-            found: list[list[Hypothesis]] = self.packed.search(request, lambda result: hypotheses(result, widths))
-            return found
-
-        found = work() if sum(limits) <= AT_ONCE else interruptible(work, stop)
-        if growing is not None and growing.error is not None:
-            raise growing.error
-        return found
+        request.workers, request.lanes, request.rows_at_once = self.threads, 1, ROWS_AT_ONCE
+        return request, [len(row) if request.alignment else 0 for row in rows], arrays
 
     def _search_constrained(
         self,
@@ -189,8 +195,8 @@ class _Growing:
 def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
     """Does some work of the library's in another thread: Ctrl-C, or that nobody wants it any more, ends it at once."""
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(work)
-        try:
+        try:  # from the start: the work may be on its way before `submit` returns
+            running = pool.submit(work)
             while not wait([running], POLL).done:
                 end_if_unwanted()
             return running.result()

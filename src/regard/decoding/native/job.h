@@ -1,0 +1,159 @@
+// The sentences of a search: those that wait and those that are found. Where it is live, more may come while it runs.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace regard {
+
+struct Request {  // search.py has the same list
+    int64_t count;             // of sentences
+    const int32_t* sources;    // what the encoder reads, or what a decoder goes on from
+    const int64_t* offsets;    // [count + 1] into `sources`
+    const int32_t* limits;     // [count] most tokens of an output, its end included
+    const double* luck;        // [rows * limit] of each sentence, where tokens are drawn
+    const int64_t* luck_offsets;
+    const int32_t* unspeakable;
+    int32_t unspeakable_count, begin, end;
+    int32_t beam;   // hypotheses kept at each step; 0: none, each token is chosen as soon as it is scored
+    int32_t rows;   // outputs of a sentence, where there is no beam
+    int32_t best;   // outputs that are returned
+    int32_t top_k, power_penalty, alignment;
+    int32_t workers, lanes, rows_at_once;
+    double length_penalty, patience, temperature, top_p, min_p, repetition_penalty;  // temperature 0: the most probable token
+    const int32_t* stop;                               // set while it runs: end at once
+    int32_t (*told)(int32_t sentence, int32_t row, int32_t token);  // of each token that was chosen; not 0: enough
+};
+
+struct Output {
+    std::vector<int32_t> tokens;
+    std::vector<float> gains;  // log-probabilities, of the tokens and of the end if it was reached
+    std::vector<float> looks;  // [gains][source]: how much each looks at each position of the source, if that is asked for
+    double total = 0.0, score = 0.0;
+    bool finished = false;
+};
+
+struct Found {  // the best outputs of a sentence
+    int64_t number;
+    std::vector<Output> outputs;
+};
+
+struct Task {  // a sentence that waits or is being written
+    int64_t number;
+    std::vector<int32_t> source;
+    int32_t limit;
+    std::vector<double> luck;
+    std::atomic<bool> unwanted{false};
+
+    Task(const Request& r, int64_t i) : number(i), source(r.sources + r.offsets[i], r.sources + r.offsets[i + 1]), limit(r.limits[i]) {
+        if (r.temperature > 0) luck.assign(r.luck + r.luck_offsets[i], r.luck + r.luck_offsets[i + 1]);
+    }
+};
+using TaskPointer = std::shared_ptr<Task>;
+
+class Job {  // any number of threads may call any of it at any time
+public:
+    const Request& request;
+    const bool live;
+
+    Job(const Request& r, bool is_live)
+        : request(settings_), live(is_live), settings_(r), unspeakable_(r.unspeakable, r.unspeakable + r.unspeakable_count), open_(is_live) {
+        settings_.unspeakable = unspeakable_.data();
+    }
+
+    // More sentences; their numbers begin with the one that is returned
+    int64_t add(const Request& r) {
+        std::vector<TaskPointer> more;
+        for (int64_t i = 0; i < r.count; ++i) more.push_back(std::make_shared<Task>(r, i));
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const int64_t first = added_;
+        for (const TaskPointer& task : more) tasks_[task->number += first] = task;
+        if (!live)  // longest first, so that those of a batch are alike
+            std::stable_sort(more.begin(), more.end(), [](const auto& a, const auto& b) { return a->source.size() > b->source.size(); });
+        waiting_.insert(waiting_.end(), more.begin(), more.end());
+        added_ += r.count;
+        if (r.count == 1) more_.notify_one();
+        else more_.notify_all();
+        return first;
+    }
+
+    // Up to so many sentences and about so many tokens; who has nothing to do yet leaves their share to others like it
+    std::vector<TaskPointer> take(size_t most, size_t tokens, bool idle) {
+        std::vector<TaskPointer> taken;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        most = std::min(most, (waiting_.size() + (idle ? idle_ : 0)) / (idle_ + 1));
+        for (size_t sum = 0; taken.size() < most && (taken.empty() || sum < tokens); waiting_.pop_front()) {
+            taken.push_back(waiting_.front());
+            sum += taken.back()->source.size();
+        }
+        return taken;
+    }
+
+    void rest() {  // until there is something to do, or never will be
+        std::unique_lock<std::mutex> lock(mutex_);
+        ++idle_;
+        more_.wait(lock, [&] { return !open_ || !waiting_.empty(); });
+        --idle_;
+    }
+
+    void finish(const Task& task, std::vector<Output> outputs) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!tasks_.erase(task.number)) return;  // nobody wants it any more
+        found_.push_back({task.number, std::move(outputs)});
+        done_.notify_one();
+    }
+
+    std::vector<Found> wait() {  // for what was found since this was last called; nothing: the job is over
+        std::unique_lock<std::mutex> lock(mutex_);
+        done_.wait(lock, [&] { return !open_ || !found_.empty(); });
+        std::vector<Found> found;
+        found.swap(found_);
+        return found;
+    }
+
+    bool cancel(int64_t number) {  // whether that was in time
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto place = tasks_.find(number);
+        if (place == tasks_.end()) return false;
+        place->second->unwanted = true;
+        waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), place->second), waiting_.end());
+        tasks_.erase(place);
+        return true;
+    }
+
+    void close(bool failed = false) {  // ends at once
+        const std::lock_guard<std::mutex> lock(mutex_);
+        open_ = false, over_ = true;
+        if (failed) failed_ = true;
+        more_.notify_all(), done_.notify_all();
+    }
+
+    bool failed() const { return failed_; }
+    bool stopped() const { return over_ || (request.stop && __atomic_load_n(request.stop, __ATOMIC_RELAXED)); }
+    double penalty(size_t length) const {
+        const double n = double(length), alpha = request.length_penalty;
+        return request.power_penalty ? std::pow(n, alpha) : std::pow((5.0 + n) / 6.0, alpha);
+    }
+
+private:
+    Request settings_;
+    std::vector<int32_t> unspeakable_;
+    std::mutex mutex_;
+    std::condition_variable more_, done_;
+    bool open_;  // more may come
+    std::atomic<bool> over_{false}, failed_{false};
+    int64_t added_ = 0;
+    size_t idle_ = 0;  // workers that rest
+    std::map<int64_t, TaskPointer> tasks_;  // that wait or are being written
+    std::deque<TaskPointer> waiting_;
+    std::vector<Found> found_;
+};
+
+}  // namespace regard
