@@ -79,15 +79,15 @@ def test_the_same_run_gives_the_same_weights_and_goes_on_exactly(corpus: list[Pa
     assert (whole / WEIGHTS).read_bytes() == (stopped / WEIGHTS).read_bytes()
 
 
-def test_when_a_model_has_slots() -> None:
-    assert [protects(DataSettings(), [name]) for name in ("de.po", "a.tmx.gz", "a.tsv", "a.txt")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+def test_when_a_model_has_slots(tmp_path: Path) -> None:
+    found = [protects(DataSettings(), [name]) for name in ("de.po", "a.tmx.gz", "a.tsv", "a.txt")]
+    assert found == [True, True, False, False]
     assert protects(DataSettings(protect="on"), ["a.txt"])
     assert not protects(DataSettings(protect="off"), ["a.po"])
+    (tmp_path / "locale").mkdir()
+    (tmp_path / "locale" / "de.po").touch()
+    assert protects(DataSettings(), [str(tmp_path)])
+    assert protects(DataSettings(), [f"{tmp_path}/**/*.po"])
 
 
 def test_a_model_to_start_from_has_its_own_slots_or_none(corpus: list[Path], tmp_path: Path) -> None:

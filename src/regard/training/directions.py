@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from regard.errors import SettingsError
@@ -15,6 +14,7 @@ from regard.text.directions import Direction, directions_of, targets_of
 from regard.text.formats import Pair
 from regard.text.formats.files import suffix
 from regard.text.slots import SLOTS
+from regard.text.sources import expand
 from regard.training.task import Request
 
 
@@ -33,7 +33,7 @@ def with_tags(request: Request) -> Request:
 def protects(data: DataSettings, files: Sequence[str]) -> bool:
     """Whether a model that is trained on these files shall have slots."""
     if data.protect == "auto":
-        return any(suffix(Path(name)) in PROGRAMS for name in files)
+        return any(suffix(path) in PROGRAMS for path in expand(files))
     return data.protect == "on"
 
 
