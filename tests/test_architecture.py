@@ -30,7 +30,14 @@ LEVELS = [  # each may import those above it in this list
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SIDEWAYS = {("text", "settings"), ("training", "decoding"), ("training", "evaluation")}
 WITHOUT_TORCH = ["errors", "options", "settings", "text", "folder", "evaluation"]
-TORCH_WHEN_NEEDED = ["cli", "__init__", "decoding.translator", "decoding.hypothesis", "decoding.engine"]
+TORCH_WHEN_NEEDED = [
+    "cli",
+    "__init__",
+    "decoding.translator",
+    "decoding.hypothesis",
+    "decoding.engine",
+    "decoding.faithful",
+]
 """Quick to import too: `regard --help`, `import regard`, and a translation that PyTorch has no part in."""
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400
 
