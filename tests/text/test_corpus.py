@@ -7,12 +7,15 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
-from regard.text.corpus import DevSplit, split
+from regard.settings import DataSettings
+from regard.text.corpus import DevSplit, read_pairs, split
+from regard.text.doctor import Report
 
 
 def corpus(*sources: str) -> list[str]:
@@ -101,3 +104,24 @@ def test_memory_does_not_grow_with_the_corpus() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200_000
+
+
+def test_texts_of_several_lines_give_pairs_of_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(
+        'msgid "One.\\n\\nTwo.\\n"\nmsgstr "Eins.\\nZwei.\\n"\n\n'
+        'msgid "Three,\\nfour"\nmsgstr "Drei, vier"\n\n'
+        'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d Datei"\nmsgstr[1] "%d Dateien"\n'
+    )
+    data, report = DataSettings(source="en", target="de"), Report()
+    pairs = [(pair.source, pair.target, pair.where.line) for pair in read_pairs([path], data, report)]
+    assert pairs == [
+        ("One.", "Eins.", 1),
+        ("Two.", "Zwei.", 1),
+        ("Three, four", "Drei, vier", 4),
+        ("%d file", "%d Datei", 7),
+        ("%d files", "%d Dateien", 7),
+    ]
+    assert (report.read, report.further, report.pairs) == (3, 2, 5)  # messages, and what they make beside
+    whole = [pair.source for pair in read_pairs([path], data, Report(), whole=True)]
+    assert whole[:2] == ["One.\n\nTwo.\n", "Three,\nfour"]

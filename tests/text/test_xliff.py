@@ -88,7 +88,7 @@ def test_units_of_version_one(tmp_path: Path) -> None:
         ("Red.", "", "empty", "6", 21),
     ]
     assert document.units[2].marks == ('<g id="1">', "</g>", '<x id="2"/>', '<mrk mtype="protected">Regard</mrk>')
-    assert texts(tmp_path / "a.xlf") == [("A bold", "Ein fettes")]
+    assert texts(tmp_path / "a.xlf") == [("Code", "Code"), ("A bold", "Ein fettes")]  # one is not to be translated
 
 
 def test_units_of_version_two(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_units_of_version_two(tmp_path: Path) -> None:
         ("Red", "Rot", "draft", "u3"),
         ("Blue", "Blau", "done", "u4"),
     ]
-    assert texts(tmp_path / "a.xlf") == [("Bye.", "Tschüs."), ("Blue", "Blau")]
+    assert texts(tmp_path / "a.xlf") == [("Bye.", "Tschüs."), ("x", "x"), ("Blue", "Blau")]
 
 
 def test_version_one_is_filled_in(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_a_target_that_is_not_cut_like_its_source_is_taken_as_a_whole(tmp_path: 
 def test_languages_that_do_not_fit_are_refused_or_turned(tmp_path: Path) -> None:
     path = write(tmp_path / "a.xlf", ONE, 'target-language="de-DE" ')
     assert xliff.languages(path) == ("en", "de-DE")
-    assert texts(path, "en", "de") == [("A bold", "Ein fettes")]
-    assert texts(path, "de", "en_US") == [("Ein fettes", "A bold")]
+    assert texts(path, "en", "de") == [("Code", "Code"), ("A bold", "Ein fettes")]
+    assert texts(path, "de", "en_US") == [("Code", "Code"), ("Ein fettes", "A bold")]
     with pytest.raises(DataError, match=r"a.xlf:5: translates from en to de-DE, not from en to fr"):
         texts(path, "en", "fr")
 

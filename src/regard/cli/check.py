@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         from regard.cli.findings import tell
 
         tell(found, arguments.output)
-    return 1 if arguments.strict and found.kept < found.report.read else 0
+    return 1 if arguments.strict and found.kept < found.report.pairs else 0
 
 
 def _corpus(names: list[str], data: DataSettings) -> tuple[list[Path], DataSettings]:
@@ -163,7 +163,7 @@ def _summary(found: Examination, arguments: argparse.Namespace) -> dict[str, Any
     checks = {
         name: {
             "count": finding.count,
-            "share": finding.count / found.report.read,
+            "share": finding.count / found.report.pairs,
             "severity": found.severity(name),
             "meaning": finding.check.meaning,
             "examples": [asdict(example) for example in finding.examples],

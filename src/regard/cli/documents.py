@@ -142,7 +142,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
         return memory.Memory(memory.read(path, direction))
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())
-    found = memory.Memory(read_pairs([path], data, Report()))
+    found = memory.Memory(read_pairs([path], data, Report(), whole=True))
     if not found:
         raise DataError("nothing translated is in it", path)
     return found

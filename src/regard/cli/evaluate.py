@@ -142,7 +142,7 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
     path = Path(arguments.files[0])
     settings = read_settings(path) if path.is_dir() else None
     data = _directed(settings.data, arguments) if settings else DataSettings()
-    pairs = list(read_pairs([Path(name) for name in arguments.files[1:]], data, Report()))
+    pairs = list(read_pairs([Path(name) for name in arguments.files[1:]], data, Report(), whole=True))
     if not pairs:
         raise InputError(f"{arguments.files[1]}: the test set is empty")
     return pairs, arguments.language or data.target

@@ -22,8 +22,10 @@ COLOURS = {"error": "red", "warning": "yellow"}
 def tell(found: Examination, output: Path | None, console: Console | None = None) -> None:
     """Every kind of fault with its count, its share and the first pairs that have it."""
     console = console or Console(highlight=False)
-    total, width = found.report.read, console.width if console.is_terminal else WIDTH
-    console.print(Text(f"{total:,} pairs in {_files(found)}"), soft_wrap=True)
+    report, width = found.report, console.width if console.is_terminal else WIDTH
+    total = report.pairs
+    more = f", {total:,} with the forms of plurals and the lines of texts" if report.further else ""
+    console.print(Text(f"{report.read:,} pairs in {_files(found)}{more}"), soft_wrap=True)
     present = {name: finding for name, finding in found.findings.items() if finding.count}
     for name, finding in present.items():
         severity = found.severity(name)

@@ -16,11 +16,17 @@ from regard.text.formats import Pair as Pair, Place as Place, aligned, files
 from regard.text.sources import expand, is_turned
 
 
-def read_pairs(names: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
+def read_pairs(names: Sequence[Path], data: DataSettings, report: Report, *, whole: bool = False) -> Iterator[Pair]:
     """The pairs of files that have both languages in them, and of two that have one each; `clean` comes next.
 
     Each may be gzipped. A folder stands for the files in it that have both languages, a pattern for those that fit it.
+    Texts of several lines give pairs of lines, unless they are wanted `whole`.
     """
+    pairs = _read_files(names, data, report)
+    return pairs if whole else in_lines(pairs, report)
+
+
+def _read_files(names: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
     paths = expand(names, data)
     if data.directions:
         return aligned.read(paths, data, report)
@@ -42,6 +48,22 @@ def read_pairs(names: Sequence[Path], data: DataSettings, report: Report) -> Ite
 def _read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     pairs = files.read(path, data, report)
     return (replace(pair, source=pair.target, target=pair.source) for pair in pairs) if is_turned(path, data) else pairs
+
+
+def in_lines(pairs: Iterable[Pair], report: Report) -> Iterator[Pair]:
+    """A pair for each line of a text whose translation has as many; else its lines are joined, as a model has one."""
+    for pair in pairs:
+        if "\n" not in pair.source and "\n" not in pair.target:
+            yield pair
+            continue
+        sources, targets = (
+            [line for line in map(str.strip, text.split("\n")) if line] for text in (pair.source, pair.target)
+        )
+        if len(sources) != len(targets) or not sources:
+            sources, targets = [" ".join(sources)], [" ".join(targets)]
+        report.further += len(sources) - 1
+        for source, target in zip(sources, targets, strict=True):
+            yield replace(pair, source=source, target=target)
 
 
 @dataclass(frozen=True)

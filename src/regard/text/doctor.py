@@ -30,11 +30,17 @@ REASONS = {
 class Report:
     """How many pairs were read, how many are kept, and why the others are not."""
 
-    read: int = 0
+    read: int = 0  # as a file has them: a message with all forms of its plural is one
+    further: int = 0  # pairs that plurals and texts of several lines make beside
     kept: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
     unit: str = "pairs"
+
+    @property
+    def pairs(self) -> int:
+        """All that were made of what was read."""
+        return self.read + self.further
 
     def drop(self, kind: str, where: Place) -> None:
         """Count a pair that is left out, and remember the first places."""
@@ -45,7 +51,8 @@ class Report:
 
     def lines(self) -> list[str]:
         """The report for people, a line for each kind of fault."""
-        told = [f"{self.read:,} {self.unit} read, {self.kept:,} kept"]
+        more = f" ({self.pairs:,} with the forms of plurals and the lines of texts)" if self.further else ""
+        told = [f"{self.read:,} {self.unit} read{more}, {self.kept:,} kept"]
         for kind, count in self.counts.items():
             places = ", ".join(self.examples[kind]) + (", ..." if count > len(self.examples[kind]) else "")
             told.append(f"{count:,} left out: {REASONS.get(kind, kind)} ({places})")

@@ -232,7 +232,7 @@ class PairPreparation(Preparation):
         kept = any(files.suffix(path) in memory.KEPT for path in expand(self.corpus.files)) and not self.request.teacher
         if self.request.swapped or not (self.data.memory == "on" or (self.data.memory == "auto" and kept)):
             return
-        pairs = read_pairs(self.corpus.files, self.data, Report())  # uncleaned: several lines are of use here
+        pairs = read_pairs(self.corpus.files, self.data, Report(), whole=True)
         tidied = (replace(pair, source=tidy(pair.source), target=tidy(pair.target)) for pair in pairs)
         memory.write(self.new / MEMORY, (pair for pair in tidied if pair.source and pair.target and self.belongs(pair)))
 

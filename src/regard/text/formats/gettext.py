@@ -31,9 +31,11 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
         texts = _messages(path)
     else:
         texts = _finished(path, data)
+    last = None
     for source, target, number in texts:
-        report.read += 1
         where = Place(str(path), number)
+        report.read, report.further = report.read + (where != last), report.further + (where == last)
+        last = where
         if SURROGATE.search(source + target):
             report.drop("undecodable", where)
         else:

@@ -31,7 +31,7 @@ class Entry:
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The finished translations of a file."""
-    for entry in XLIFF(path).entries:
+    for entry in XLIFF(path, locked=True).entries:  # what must not be translated anew can be learnt from
         turned = _turned(entry, data)
         if entry.unit.state == "done":
             report.read += 1
@@ -53,10 +53,11 @@ def open_document(path: Path, source: str = "", target: str = "") -> XLIFF:
 class XLIFF:
     """A file with its segments."""
 
-    def __init__(self, path: Path, source: str = "", target: str = "") -> None:
+    def __init__(self, path: Path, source: str = "", target: str = "", *, locked: bool = False) -> None:
         self.content = load(path)
         tree = Tree(self.content, "xliff", ("trans-unit", "unit"))
-        entries = [entry for element in tree.elements() for entry in _entries(element, self.content)]
+        elements = (each for each in tree.elements() if locked or each.inherited("translate") != "no")
+        entries = [entry for element in elements for entry in _entries(element, self.content)]
         fitting = [entry for entry in entries if _fits(entry.holder, source, target)]
         self.entries = fitting or entries  # a file of one language is meant, whatever it is called
         self.prefix = tree.prefix.encode()
@@ -134,8 +135,6 @@ class XLIFF:
 
 def _entries(element: Element, content: Content) -> Iterator[Entry]:
     """What can be translated in a trans-unit of XLIFF 1 or a unit of XLIFF 2."""
-    if element.inherited("translate") == "no":
-        return
     context = next((element.attributes[name] for name in ("resname", "name", "id") if name in element.attributes), "")
     holders = [element] if element.name == "trans-unit" else element.children("segment")
     for holder in holders:
