@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo glass test quick check fix sanitize bench browser screenshots clean help
+.PHONY: demo glass test quick check fix fuzz sanitize bench browser screenshots clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ check: .venv/dev ## style and types
 fix: .venv/dev   ## repair style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+fuzz: .venv/dev  ## damaged files of every format, a million of them (INPUTS=10000 for fewer)
+	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
 
 SANITIZER ?= address,undefined
 WATCHED = -fsanitize=$(SANITIZER) -fno-sanitize-recover=all -fno-wrapv -fno-omit-frame-pointer -g

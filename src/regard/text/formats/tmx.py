@@ -45,11 +45,10 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
         (one, sources), (other, targets) = group.find(source), group.find(target)
         if sources and targets and one != other:
             found = True
-            count = max(len(sources), len(targets))
-            report.read += count
+            report.read += 1
             where = Place(str(path), group.line)
             yield Pair(sources[0], targets[0], where)
-            for _ in range(1, count):
+            for _ in range(1, max(len(sources), len(targets))):
                 report.drop("repeated language", where)
     if not found:
         raise DataError(f"has no text in both {source} and {target}: its languages are {_list(walker.languages)}", path)
