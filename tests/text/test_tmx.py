@@ -9,6 +9,7 @@ from translate.storage.tmx import tmxfile
 
 from regard.errors import DataError
 from regard.settings import DataSettings
+from regard.text.corpus import read_pairs
 from regard.text.doctor import Report
 from regard.text.formats import Unit, tmx
 
@@ -148,3 +149,16 @@ def test_a_missing_language_is_added_in_the_form_of_the_source(tmp_path: Path) -
     path.write_bytes(filled.encode())
     again: list[Unit] = list(tmx.open_document(path, "en", "es").units)
     assert [(unit.target, unit.state) for unit in again] == [("Hola", "draft"), ("", "empty"), ("Aquí", "draft")]
+
+
+def test_several_directions(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tmx")
+    report = Report()
+    pairs = list(read_pairs([path], DataSettings(directions=("en-de", "fr-en", "en-fr_CA")), report))
+    assert [(pair.source, pair.target, pair.direction, pair.where.line) for pair in pairs] == [
+        ("Hello", "Hallo", "en-de", 7),
+        ("Bonjour", "Hello", "fr-en", 7),
+        ("Hello", "Allô", "en-fr_CA", 7),
+        ("A picture: cow!", "Ein Bild: Kuh!", "en-de", 17),
+    ]
+    assert report.counts == {"no direction": 1}

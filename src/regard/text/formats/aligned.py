@@ -1,4 +1,4 @@
-"""Lines in several languages: files told apart by their language, TSV with a header, JSONL keyed by language."""
+"""Texts in several languages: files told apart by their language, TSV with a header, JSONL keyed by language, TMX."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.directions import Direction, directions_of, language, languages_of
 from regard.text.doctor import Report, tidy
-from regard.text.formats import Pair, Place, jsonl, plain
+from regard.text.formats import Pair, Place, jsonl, plain, tmx
 
-TABLES = (".tsv", ".jsonl")
+TABLES = (".tsv", ".jsonl", ".tmx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
             yield from _pairs(row, wanted, names, report)
     for path in files:
         if suffix(path) in TABLES:
-            rows = _table if suffix(path) == ".tsv" else _objects
+            rows = {".tsv": _table, ".jsonl": _objects, ".tmx": _memory}[suffix(path)]
             for row in rows(path, names, data, report):
                 yield from _pairs(row, wanted, names, report)
 
@@ -90,7 +90,7 @@ def require_directions(files: Sequence[Path], data: DataSettings) -> None:
                     "new set",
                     path,
                 )
-    if any(suffix(path) == ".jsonl" for path in files):
+    if any(suffix(path) in (".jsonl", ".tmx") for path in files):
         return
     found = [*map(set, group(files)), *(set(_header(path)) for path in files if suffix(path) == ".tsv")]
     for each in wanted:
@@ -102,7 +102,7 @@ def absent(direction: str, files: Sequence[Path]) -> DataError:
     """What to say where a direction has no pairs."""
     return DataError(
         f"no pairs for the direction {direction} in {', '.join(map(str, files)) or 'no file'}: languages are the ends "
-        "of the names of plain files, the first line of a .tsv, and the keys of a .jsonl"
+        "of the names of plain files, the first line of a .tsv, the keys of a .jsonl, and those of a .tmx"
     )
 
 
@@ -185,6 +185,13 @@ def _objects(path: Path, names: Sequence[str], data: DataSettings, report: Repor
                 raise DataError(f"a JSON {type(text).__name__} under {name}, where text is needed", path, number)
             texts[name] = text if jsonl.legible(text, where, data) else None
         yield Row(texts, paths, number)
+
+
+def _memory(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[Row]:
+    """The texts of a .tmx in the languages that are wanted."""
+    paths = dict.fromkeys(names, path)
+    for line, texts in tmx.rows(path, names):
+        yield Row(texts, paths, line)
 
 
 def _texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:

@@ -141,8 +141,9 @@ def _entries(element: Element, content: Content) -> Iterator[Entry]:
         name = f"{context}/{holder.attributes['id']}" if len(holders) > 1 and "id" in holder.attributes else context
         target, cut = holder.find("target"), holder.find("seg-source")
         parts = {part.attributes.get("mid"): part for part in _parts(target)} if target else {}
-        whole = cut is None or not _parts(cut) or bool(segment(target, content) and not parts)
-        sources = [holder.find("source")] if whole or cut is None else _parts(cut)
+        pieces = _numbered(cut) if cut else []
+        whole = not pieces or bool(segment(target, content) and not parts)
+        sources: Sequence[Element | None] = [holder.find("source")] if whole else pieces
         for source in sources:
             number = None if whole or source is None else source.attributes.get("mid")
             text, found = segment(source, content), segment(target if whole else parts.get(number), content)
@@ -156,6 +157,13 @@ def _entries(element: Element, content: Content) -> Iterator[Entry]:
 def _parts(element: Element) -> list[Element]:
     """The segments of XLIFF 1 in a seg-source or a target."""
     return [part for part in element.children("mrk") if part.attributes.get("mtype") == "seg"]
+
+
+def _numbered(element: Element) -> list[Element]:
+    """Its segments, if each has a number of its own."""
+    parts = _parts(element)
+    numbers = {part.attributes.get("mid") for part in parts}
+    return parts if None not in numbers and len(numbers) == len(parts) else []
 
 
 def _state(target: Segment, holder: Element, element: Element | None) -> State:
