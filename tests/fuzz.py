@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as 
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import files
+from regard.text.formats import files, terms
 
 SECONDS = 10.0  # of computing for one input
 MEMORY = 1 << 31  # bytes for all
@@ -109,6 +109,14 @@ x = 1
 CSV = 'en,de,note\r\n"One, ""two""",Eins,x\r\nThree,,"a\nb"\r\n'
 JSONL = '{"source": "a", "target": "b"}\n\n{"translation": {"en": "c", "de": ""}}\n{"source": "\\u00e9", "target": "d"}'
 TSV = "one\teins\r\ntwo\t\n\n"
+TBX = """<?xml version="1.0"?>
+<!DOCTYPE martif SYSTEM "TBXcoreStructV02.dtd">
+<martif type="TBX"><text><body><termEntry id="1"><langSet xml:lang="en"><tig><term>cat</term></tig></langSet>
+ <langSet xml:lang="de"><tig><term>Katze</term><termNote type="administrativeStatus">preferred</termNote></tig>
+ <ntig><termGrp><term>Mieze</term></termGrp></ntig></langSet></termEntry></body></text></martif>
+"""
+TERMS = 'source,target,forbidden,note\ncat,Katze,"Mieze|Miez",an animal\nRegard,,,\n'
+GLOSSARIES = ("a.tbx", "terms.csv")
 TEXT = "\ufeffOne line\n\n  Another one  \r\nLast"
 
 
@@ -144,6 +152,8 @@ FILES: dict[str, bytes] = {
     "a.tsv": TSV.encode(),
     "a.jsonl": JSONL.encode(),
     "a.txt": TEXT.encode(),
+    "a.tbx": TBX.encode(),
+    "terms.csv": TERMS.encode(),
 }
 TOKENS: Sequence[bytes] = [  # what formats are made of
     *(
@@ -227,7 +237,7 @@ edits = st.lists(
         st.one_of(st.sampled_from(WHOLE), st.sampled_from(TOKENS), st.binary(max_size=3)),
     ),
     min_size=1,
-    max_size=5,
+    max_size=4,
 )
 
 
@@ -235,7 +245,10 @@ def damaged(content: bytes, changes: Sequence[Edit], shift: int = 0) -> bytes:
     """A file with some bytes put in, left out, or taken from elsewhere in it, further on by a shift."""
     for place, length, other, new in changes:
         start, source = (place + 97 * shift) % (len(content) + 1), (other + 89 * shift) % (len(content) + 1)
-        if length > 38:  # cut off
+        if new in WHOLE and length < 30:  # behind a tag
+            start = content.find(b">", start) + 1
+            content = content[:start] + new + content[start:]
+        elif length > 38:  # cut off
             content = content[:start] + new
         elif length > 30:  # a copy of what stands elsewhere
             content = content[:start] + content[source : source + 4 * length] + content[start:]
@@ -248,6 +261,12 @@ def examine(path: Path, content: bytes) -> str:
     """Reads a file and writes it again; tells whether it was refused. Anything but a DataError is a bug."""
     path.write_bytes(content)
     outcome = "refused"
+    if path.name in GLOSSARIES:
+        try:
+            return "read" if list(terms.read(path, "en", "de")) else "empty"
+        except DataError as error:
+            require_one_line(error)
+            return outcome
     try:
         if files.suffix(path) in files.PAIRED:
             for pair in files.read(path, DataSettings(source="en", target="de"), Report()):

@@ -9,7 +9,7 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ TAG = re.compile(rb"<[^>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^>\"']*)*>")
 class Walker:
     """Goes through the elements of a file; a subclass says what is done at the begin and the end of each."""
 
-    root = ""  # the name of the first element
+    roots: Sequence[str] = ()  # what the first element may be called
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -93,8 +93,9 @@ class Walker:
 
     def _begin(self, name: str) -> None:
         prefix, colon, local = name.rpartition(":")
-        if local != self.root:
-            raise DataError(f"its first element is <{name[:40]}>, where <{self.root}> is needed", self.path, self.line)
+        if local not in self.roots:
+            needed = " or ".join(f"<{root}>" for root in self.roots)
+            raise DataError(f"its first element is <{name[:40]}>, where {needed} is needed", self.path, self.line)
         self.prefix = prefix + colon
 
     def _refuse_declared(self, name: str, *_rest: object) -> None:
@@ -257,9 +258,9 @@ class Element:
 class Tree(Walker):
     """Collects the elements of some names with all that is in them; of those around them, only their opening tags."""
 
-    def __init__(self, content: Content, root: str, wanted: Container[str]) -> None:
+    def __init__(self, content: Content, roots: Sequence[str], wanted: Container[str]) -> None:
         super().__init__(content.path)
-        self.root, self.text, self.wanted = root, content.text, wanted
+        self.roots, self.text, self.wanted = roots, content.text, wanted
         self.open: list[Element] = []
         self.around = 0  # elements that are open and not in a wanted one
         self.finished: list[Element] = []

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
-
-from lxml import etree
+from typing import NamedTuple
 
 from regard.errors import DataError
 from regard.text.formats import Place, plain
 from regard.text.formats.files import suffix
+from regard.text.formats.markup import Element, Tree, load
 
 COLUMNS = ("source", "target", "forbidden", "note")
 ENTRIES, LANGUAGES, TERMS = ("termEntry", "conceptEntry"), ("langSet", "langSec"), ("tig", "ntig", "termSec")
-LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+ROOTS = ("martif", "tbx", "TBX")
 AVOIDED = ("deprecated", "superseded", "forbidden", "obsolete")
 """What the administrative status of a term begins with that shall not be used."""
 
@@ -142,28 +139,19 @@ class _Concept:
 
 
 def _concepts(path: Path) -> Iterator[_Concept]:
-    """The concepts of a file; its entities, its DTD and the network are left alone."""
+    """The concepts of a file."""
     seen = False
-    try:
-        with cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb") as file:
-            parsed = etree.iterparse(file, events=("end",), resolve_entities=False, no_network=True, load_dtd=False)
-            for _, element in parsed:
-                if _name(element) in ENTRIES:
-                    seen = True
-                    yield _concept(element)
-                    element.clear()
-    except etree.XMLSyntaxError as error:
-        raise DataError(f"is not well-formed XML ({error.msg})", path, error.lineno or 1) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from None
+    for element in Tree(load(path), ROOTS, ENTRIES).elements():
+        seen = True
+        yield _concept(element)
     if not seen:
-        raise DataError("has no termEntry or conceptEntry: it is not TBX, or there is nothing in it", path)
+        raise DataError("has no termEntry or conceptEntry: there is nothing in it", path)
 
 
-def _concept(entry: etree._Element) -> _Concept:
-    found = _Concept(cast(int | None, entry.sourceline) or 1)
+def _concept(entry: Element) -> _Concept:
+    found = _Concept(entry.line)
     for section in _below(entry, *LANGUAGES):
-        language = section.get(LANGUAGE) or section.get("lang") or ""
+        language = section.attributes.get("xml:lang") or section.attributes.get("lang", "")
         for group in _below(section, *TERMS):
             term = " ".join("".join(_text(each) for each in _below(group, "term")[:1]).split())
             status = "".join(_text(each) for each in _below(group, "termNote", "administrativeStatus") if _states(each))
@@ -175,19 +163,23 @@ def _concept(entry: etree._Element) -> _Concept:
     return found
 
 
-def _states(element: etree._Element) -> bool:
+def _states(element: Element) -> bool:
     """Whether an element tells the administrative status of a term."""
-    return "administrativeStatus" in (_name(element), element.get("type"))
+    return "administrativeStatus" in (_name(element), element.attributes.get("type"))
 
 
-def _below(element: etree._Element, *names: str) -> list[etree._Element]:
+def _below(element: Element, *names: str) -> list[Element]:
     """The elements of these names in another, in any namespace."""
-    return [each for each in element.iter(etree.Element) if _name(each) in names]
+    found = [element] if _name(element) in names else []
+    for each in element.content:
+        if isinstance(each, Element):
+            found += _below(each, *names)
+    return found
 
 
-def _name(element: etree._Element) -> str:
-    return str(etree.QName(element).localname)
+def _name(element: Element) -> str:
+    return element.name.rpartition(":")[2]
 
 
-def _text(element: etree._Element) -> str:
-    return "".join(str(piece) for piece in element.itertext()).strip()
+def _text(element: Element) -> str:
+    return "".join(each if isinstance(each, str) else _text(each) for each in element.content).strip()

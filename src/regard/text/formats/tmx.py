@@ -97,7 +97,7 @@ def _list(codes: Collection[str]) -> str:
 class Units(Walker):
     """Collects the texts of a file without their inline codes."""
 
-    root = "tmx"
+    roots = ("tmx",)
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -188,7 +188,7 @@ class TMX:
 
     def __init__(self, path: Path, source: str = "", target: str = "") -> None:
         self.content = load(path)
-        tree = Tree(self.content, "tmx", ("tu", "header"))
+        tree = Tree(self.content, ("tmx",), ("tu", "header"))
         groups: list[Element] = []
         header = ""
         for element in tree.elements():
