@@ -17,6 +17,7 @@ CASES = [
     ("%ld %lld %zu %hhx %I64u %<PRIu64> bytes", ["%ld", "%lld", "%zu", "%hhx", "%I64u", "%<PRIu64>"]),
     ("%@ and %1$@", ["%@", "%1$@"]),
     ("%1 of %L2, %n files", ["%1", "%L2", "%n"]),
+    ("%PRODUCTNAME, %PATH% and 50%OFF", ["%PRODUCTNAME", "%PATH%", "%O"]),
     ("%Y-%m-%d %H:%M", ["%Y", "%m", "%d", "%H", "%M"]),
     ("100% sure, 50% discount, 7 %, 100%ig, 50%-off", []),
     ("doesn%'t, %'d", ["%'d"]),
@@ -68,10 +69,14 @@ def test_numbers_with_units_are_protected_if_asked_for() -> None:
     assert [p.text for p in find(text, numbers=True)] == ["1.5 MB", "20 °C", "5km", "1.2.3s"]
 
 
+def test_arguments_of_braces_that_are_taken_in_order() -> None:
+    assert [arguments(p) for p in ("{}", "{:>5}", "{!r}", "{0}", "{a}")] == [["{}"], ["{}"], ["{}"], [], []]
+
+
 def test_arguments_that_are_taken_in_order() -> None:
-    assert [arguments(p) for p in ("%s", "%-5.2f", "%*.*d", "%ld", "%1$s", "%(a)s", "%%", "%1", "<b>", "x/%s/%d")] == [
-        ["s"], ["f"], ["*", "*", "d"], ["d"], [], [], [], [], [], ["s", "d"],
-    ]  # fmt: skip
+    found = [arguments(piece) for piece in ("%s", "%-5.2f", "%*.*d", "%ld", "x/%s/%d")]
+    assert found == [["s"], ["f"], ["*", "*", "d"], ["d"], ["s", "d"]]
+    assert not any(map(arguments, ("%1$s", "%(a)s", "%%", "%1", "%NAME", "<b>", "{0}")))
 
 
 SIGNS = st.sampled_from([*"%{}<>&$\"'()[]/!-.:;,#@X1s* \n", "plural,", "{a", "a}", "http://", "www.", "x@y.z", "ab"])

@@ -69,9 +69,9 @@ PATTERNS = {
     "url": rf"\b(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.)(?=[\w/\[$%{{]){TAIL}",
     "email": r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
     "brace": r"[$\#%]?\{",  # and all up to its match, if that is a placeholder
-    "printf": rf"%L\d{{1,2}}|{PROSE}(?:{CONVERSION})|%%|%\d{{1,2}}(?!\d)|%<(?=[^<>]*%>)|%>",  # Qt's %1; GCC's %< and %>
     "nesting": r"\$t\([^()]*\)",  # i18next
-    "variable": r"\$[A-Za-z_]\w*",
+    "variable": r"\$[A-Za-z_]\w*|(?<!\d)%[A-Z]{3}[A-Z0-9_]{0,60}%?",  # $HOME, %PATH%, LibreOffice's %PRODUCTNAME
+    "printf": rf"%L\d{{1,2}}|{PROSE}(?:{CONVERSION})|%%|%\d{{1,2}}(?!\d)|%<(?=[^<>]*%>)|%>",  # Qt's %1; GCC's %< and %>
     "entity": r"&(?:\#[0-9]{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
     "mnemonic": r"(?<!&)&(?:(?<![A-Z]&)|(?![A-Z]))(?=[^\W_])",  # &File, E&xit, but not R&D
     "tag": r"""</?[A-Za-z][\w:.-]*(?=[\s/>])[^<>"']*(?:(?:"[^"<]*"|'[^'<]*')[^<>"']*)*>"""
@@ -82,7 +82,7 @@ NUMBER = rf"(?<![\w.,])\d{{1,30}}(?:[.,]\d{{1,30}}){{0,20}}[ \u00a0\u202f]?(?:{U
 SIMPLE = re.compile(r"\S*|[^\s,:!]*\s?(?:![rsa])?\s?[:,].*", re.DOTALL)  # {}, {name}, {0,number,#.##}, {name!r:>10}
 BLOCK = re.compile(r"\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")  # ICU: a name, and what it chooses
 ARGUMENT = re.compile(
-    r"(?<!%)%([-+#0'I]{0,5}[\d.*]{0,12})(?:hh|h|ll|l|L|q|j|z|t)?([diouxXeEfFgGaAcCsSpn@]|<PRI\w{1,20}>)"
+    r"(?<!%)%([-+#0'I]{0,5}[\d.*]{0,12})(?:hh|h|ll|l|L|q|j|z|t)?([A-Za-z@](?![A-Z]{2})|<PRI\w{1,20}>)"
 )
 
 
