@@ -474,7 +474,7 @@ def test_a_stream_never_shows_part_of_a_character(parrot: Translator, text: str)
     ids = parrot.target.encode_batch([text])[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parrot.searcher, "tokens", lambda *_: iter([*ids, EOS]))
-        patch.setattr(parrot, "_limit", lambda *_: 1000)
+        patch.setattr(parrot, "limit", lambda *_: 1000)
         pieces = list(parrot.stream("A dog."))
     assert "".join(pieces) == parrot.target.decode(ids)
     assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces)

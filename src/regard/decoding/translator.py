@@ -101,7 +101,7 @@ class Translator:
         windows = list(self._read_windows(texts, into, constrain))
         terms = Terminology(glossary, self.target) if glossary else None
         found = (parts for window in windows for parts in self._search_window(window, settings, terms))
-        return [self._join(parts, terms) for parts in found]
+        return [self.join(parts, terms) for parts in found]
 
     def translate_stream(
         self,
@@ -122,7 +122,7 @@ class Translator:
         read = ahead(self._read_windows(texts, into, constrain))
         terms = Terminology(glossary, self.target) if glossary else None
         with closing(ahead(self._search_windows(read, settings, terms))) as found:
-            yield from (self._join(parts, terms) for parts in chain.from_iterable(found))
+            yield from (self.join(parts, terms) for parts in chain.from_iterable(found))
 
     def stream(
         self,
@@ -162,10 +162,7 @@ class Translator:
         try:
             for number, text in enumerate(texts, 1):
                 end_if_unwanted()
-                parts = self._read_text(number, text, into)
-                if constrain is not None:
-                    parts = [replace(part, constraints=constrain(part.text)) if part.ids else part for part in parts]
-                window.append(parts)
+                window.append(self.read(number, text, into, constrain))
                 if len(window) == WINDOW:
                     yield window
                     window = []
@@ -174,20 +171,24 @@ class Translator:
             raise
         yield window
 
-    def _read_text(self, number: int, text: str | Cut, into: str) -> list[_Part]:
+    def read(self, number: int, text: str | Cut, into: str, constrain: Constrain | None = None) -> list[Part]:
+        """The parts of a text that are searched for, each alone; if it is refused, its number is told."""
         try:
-            return self._parts(text, into)
+            parts = self._parts(text, into)
         except InputError as error:
             raise InputError(f"text {number}: {error}") from None
+        if constrain is None:
+            return parts
+        return [replace(part, constraints=constrain(part.text)) if part.ids else part for part in parts]
 
     def _search_windows(
         self, windows: Generator[_Window, None, None], settings: DecodingSettings, terms: Terminology | None
-    ) -> Generator[list[_Found], None, None]:
+    ) -> Generator[list[Found], None, None]:
         with closing(windows):
             for window in windows:
                 yield self._search_window(window, settings, terms)
 
-    def _search_window(self, window: _Window, settings: DecodingSettings, terms: Terminology | None) -> list[_Found]:
+    def _search_window(self, window: _Window, settings: DecodingSettings, terms: Terminology | None) -> list[Found]:
         asked = [part for parts in window for part in parts if part.ids]
 
         def search(numbers: Sequence[int], more: Sequence[Constraints]) -> list[list[Hypothesis]]:
@@ -207,13 +208,13 @@ class Translator:
         constraints: Sequence[Constraints | None] = (),
     ) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each, best first."""
-        limits = [self._limit(ids, settings) for ids in sources]
+        limits = [self.limit(ids, settings) for ids in sources]
         if not any(constraints):
             return self.searcher.search(sources, limits, settings)
         return cast(ConstrainedSearch, self.searcher).search(sources, limits, settings, constraints=constraints)
 
-    def _stream_part(self, part: _Part, settings: DecodingSettings) -> Iterator[str]:
-        limit, tokens, said = self._limit(part.ids, settings), [], ""
+    def _stream_part(self, part: Part, settings: DecodingSettings) -> Iterator[str]:
+        limit, tokens, said = self.limit(part.ids, settings), [], ""
         for token in self.searcher.tokens(part.ids, settings):
             if token == self.target.specials.end:
                 break
@@ -226,23 +227,24 @@ class Translator:
                 break
         yield self._spell(part, tokens)[len(said) :]
 
-    def _spell(self, part: _Part, tokens: Sequence[int]) -> str:
+    def _spell(self, part: Part, tokens: Sequence[int]) -> str:
         """The text of the tokens that were made of a part, with its pieces in their slots."""
         if not self.target.slots:
             return self.target.decode(tokens)
         return self.target.decode_slotted(tokens).fill(part.pieces)
 
-    def _limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
+    def limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
+        """The most tokens that an output for this source may have."""
         return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
 
-    def _parts(self, text: str | Cut, into: str) -> list[_Part]:
+    def _parts(self, text: str | Cut, into: str) -> list[Part]:
         """Lines, and pieces of lines that are too long for the model; never a word is left out."""
         tags = [self.source.tags[into]] if self.settings.data.directions else []
         limit = self.settings.model.max_length - 1 - len(tags)
         parts = []
         for gap, line in split_lines(text) if isinstance(text, str) else [("", text)]:
             if not line:
-                parts.append(_Part(gap, []))
+                parts.append(Part(gap, []))
                 continue
             rows = [(line, *self._encode(line))]
             if len(rows[0][1]) > limit:
@@ -252,7 +254,7 @@ class Translator:
             joint = "" if re.split("[-_]", into.lower())[0] in UNSPACED else " "
             gaps = [gap, *[joint] * (len(rows) - 1)]
             for before, (piece, ids, held) in zip(gaps, rows, strict=True):
-                parts.append(_Part(before, [*tags, *ids], piece if isinstance(piece, str) else piece.text, pieces=held))
+                parts.append(Part(before, [*tags, *ids], piece if isinstance(piece, str) else piece.text, pieces=held))
         return parts
 
     def _encode(self, line: str | Cut) -> tuple[list[int], dict[int, str]]:
@@ -265,7 +267,8 @@ class Translator:
         slotted, pieces = slot_text(cut)
         return self.source.encode_slotted(slotted), pieces
 
-    def _join(self, parts: _Found, terms: Terminology | None) -> Translation:
+    def join(self, parts: Found, terms: Terminology | None = None) -> Translation:
+        """The translation of a text, of what was found for its parts."""
         ranks = min((len(found) for _, found in parts if found), default=1)
         best, *others = (
             self._translation([(part, found[rank] if found else None) for part, found in parts])
@@ -277,7 +280,7 @@ class Translator:
         outcomes = (terms.outcomes(part.text, found[0]) for part, found in parts if terms and found)
         return replace(best, alternatives=tuple(distinct.values())[1:], glossary=tuple(chain.from_iterable(outcomes)))
 
-    def _translation(self, parts: Sequence[tuple[_Part, Hypothesis | None]]) -> Translation:
+    def _translation(self, parts: Sequence[tuple[Part, Hypothesis | None]]) -> Translation:
         found = [hypothesis for _, hypothesis in parts if hypothesis]
         texts = (part.gap + (self._spell(part, h.tokens) if h else "") for part, h in parts)
         values = tuple(value for h in found for value in h.log_probabilities)
@@ -300,7 +303,7 @@ class Translator:
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """A piece of the input that is translated at once, and what stands before it in the output."""
 
     gap: str
@@ -310,10 +313,10 @@ class _Part:
     pieces: dict[int, str] = field(default_factory=dict)  # in its slots
 
 
-_Window = list[list[_Part]]
+_Window = list[list[Part]]
 """The parts of some texts."""
 
-_Found = list[tuple[_Part, list[Hypothesis] | None]]
+Found = list[tuple[Part, list[Hypothesis] | None]]
 """The parts of a text, and what was found for each, if there is anything in it."""
 
 

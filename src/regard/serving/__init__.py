@@ -1,0 +1,1 @@
+"""Models served over HTTP, in the interfaces that clients already speak."""

@@ -1,0 +1,48 @@
+"""Whose turn it is."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Turns(Generic[T]):
+    """Clients take turns, and so do the requests of each client: one with a long file keeps nobody waiting."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, OrderedDict[Hashable, deque[T]]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, client: str, request: Hashable, items: Iterable[T]) -> None:
+        """More items of a request, after those that it has here already."""
+        queue = deque(items)
+        if queue:
+            self._count += len(queue)
+            self._clients.setdefault(client, OrderedDict()).setdefault(request, deque()).extend(queue)
+
+    def drop(self, client: str, request: Hashable) -> None:
+        """A request leaves."""
+        requests: OrderedDict[Hashable, deque[T]] = self._clients.get(client, OrderedDict())
+        self._count -= len(requests.pop(request, ()))
+        if not requests:
+            self._clients.pop(client, None)
+
+    def take(self, fits: Callable[[T], bool]) -> T | None:
+        """The next item, of those for which there is room; none if there is none. Who has to wait keeps its place."""
+        for client, requests in self._clients.items():
+            for request, queue in requests.items():
+                if fits(queue[0]):
+                    self._count -= 1
+                    item = queue.popleft()
+                    self._clients.move_to_end(client)
+                    requests.move_to_end(request)
+                    if not queue:
+                        self.drop(client, request)
+                    return item
+        return None
