@@ -42,7 +42,7 @@ def test_every_piece_begins_with_the_tag(translator: Translator, monkeypatch: py
     seen: list[Sequence[int]] = []
     search = translator.search
 
-    def watch(sources: Sequence[Sequence[int]], settings: DecodingSettings) -> object:
+    def watch(sources: Sequence[Sequence[int]], settings: DecodingSettings, _constraints: object) -> object:
         seen.extend(sources)
         return search(sources, settings)
 
