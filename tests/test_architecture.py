@@ -37,6 +37,7 @@ TORCH_WHEN_NEEDED = [
     "decoding.hypothesis",
     "decoding.engine",
     "decoding.faithful",
+    "serving",
 ]
 """Quick to import too: `regard --help`, `import regard`, and a translation that PyTorch has no part in."""
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400

@@ -11,7 +11,21 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import regard
-from regard.cli import check, demo, distill, evaluate, exchange, info, look, quantize, read, train, translate, write
+from regard.cli import (
+    check,
+    demo,
+    distill,
+    evaluate,
+    exchange,
+    info,
+    look,
+    quantize,
+    read,
+    serve,
+    train,
+    translate,
+    write,
+)
 from regard.cli.flags import unknown_flag
 from regard.errors import InputError, RegardError
 
@@ -21,6 +35,7 @@ EPILOG = """first steps:
   regard translate runs/en-de input.txt                  use it
   regard evaluate runs/en-de test.en test.de             measure it
   regard look runs/en-de                                 look inside, in the browser
+  regard serve runs/en-de                                serve it over HTTP, to Weblate and others
   regard train book.txt --task write -o runs/gpt         train a GPT; then regard write runs/gpt "Once upon a time"
 
 regard VERB --help says more about each verb."""
@@ -79,6 +94,20 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"regard {regard.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    for module in (train, distill, check, translate, write, read, evaluate, look, exchange, quantize, info, demo):
+    for module in (
+        train,
+        distill,
+        check,
+        translate,
+        write,
+        read,
+        evaluate,
+        look,
+        serve,
+        exchange,
+        quantize,
+        info,
+        demo,
+    ):
         module.add(verbs)
     return parser

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import ipaddress
 import json
 import re
 import threading
@@ -31,12 +30,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard.errors import InputError, RegardError
 from regard.explorer import export, space, weights
 from regard.explorer.ablation import GoneError, ablate
+from regard.explorer.hosts import LOCAL, is_address
 from regard.explorer.requests import LIMITS, MissingError, TooBigError, whole_number
 from regard.explorer.trace import Explorer, Run
 
 PAGE = Path(__file__).parent / "page"
 MOST_BODY = 1_000_000
-LOCAL = ("localhost", "127.0.0.1", "[::1]")
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -291,15 +290,6 @@ class Guard:
         elif headers.get(b"sec-fetch-site", b"none") == b"cross-site" and scope["path"] != "/":
             app = JSONResponse({"error": "this server answers its own page only"}, 403)
         await app(scope, receive, answer)
-
-
-def is_address(host: str) -> bool:
-    """Whether a host is named by its number: a page from elsewhere can only borrow a name (DNS rebinding)."""
-    try:
-        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True
 
 
 def security_headers(policy: str) -> list[tuple[bytes, bytes]]:

@@ -1,0 +1,175 @@
+"""What stands before every answer: who may ask, how long, how much, and what is noted about it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from regard.explorer.hosts import LOCAL, is_address
+from regard.serving.limits import Limits, Places, RefusedError, client_of
+
+Note = Callable[[dict[str, Any]], None]
+"""Told of each request when it is over."""
+
+CLOSED = 499  # the client has left; nobody reads it, it is for the log
+SECURITY = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+class Guard:
+    """The outermost part of the application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        *,
+        hosts: Sequence[str] | None = None,
+        origin: str = "*",
+        note: Note | None = None,
+    ) -> None:
+        """`hosts` are the names that the server answers to beside addresses; without them it answers to any."""
+        self.app, self.limits, self.note = app, limits, note or (lambda _record: None)
+        self.hosts = None if hosts is None else {host.lower() for host in (*LOCAL, *hosts)}
+        self.headers = {**SECURITY, **cors(origin)}
+        self.places = Places(limits.concurrent, limits.concurrent_each)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send, self.limits, self.headers)
+        try:
+            await self.answer(exchange, scope)
+        finally:
+            self.note(exchange.record())
+
+    async def answer(self, exchange: Exchange, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = re.sub(r":\d*$", "", headers.get("host", "").lower())
+        if self.hosts is not None and host not in self.hosts and not is_address(host):
+            refusal: Response = told(400, f"this server does not answer to the name {host[:100]!r}: see --hosts")
+            await refusal(scope, exchange.receive, exchange.send)
+        elif scope["method"] == "OPTIONS":
+            await Response(headers={"Allow": "GET, POST, OPTIONS"})(scope, exchange.receive, exchange.send)
+        else:
+            try:
+                with self.places.take(exchange.client):
+                    await exchange.run(self.app)
+            except RefusedError as error:
+                await refused(error)(scope, exchange.receive, exchange.send)
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits, headers: dict[str, str]) -> None:
+        self.scope, self._receive, self._send = scope, receive, send
+        self.limits, self.headers = limits, headers
+        asked = Headers(scope=scope).get("x-request-id", "")
+        self.name = asked if re.fullmatch(r"[\w.-]{1,64}", asked) else uuid.uuid4().hex
+        self.client = client_of((scope.get("client") or ("unknown", 0))[0])
+        self.started, self.status, self.size = time.monotonic(), 0, 0
+        self.most = limits.upload + 100_000 if scope["path"].endswith("/translate_file") else limits.bytes
+        self.arrived = asyncio.Event()
+        self.details: dict[str, Any] = {}  # what the answers add to the log: never a text, never a key
+        scope.setdefault("state", {})
+        scope["state"].update(request=self.name, client=self.client, details=self.details)
+
+    async def run(self, app: ASGIApp) -> None:
+        """Answers, unless the client leaves first."""
+        answering = asyncio.ensure_future(app(self.scope, self.receive, self.send))
+        leaving = asyncio.create_task(self._left())
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                self.status = CLOSED
+                return
+            await answering
+        finally:
+            for task in (answering, leaving):
+                task.cancel()
+            await asyncio.gather(answering, leaving, return_exceptions=True)
+
+    async def _left(self) -> None:
+        """Waits until the client has gone."""
+        await self.arrived.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def receive(self) -> Message:
+        """The next part of the request, which is neither too long nor too slow."""
+        if self.arrived.is_set():
+            await asyncio.Event().wait()  # nothing more comes, and `run` notices when the client leaves
+        declared = Headers(scope=self.scope).get("content-length", "0")
+        left = self.started + self.limits.reading - time.monotonic()
+        if declared.isdecimal() and int(declared) > self.most:
+            raise RefusedError(413, f"Invalid request: request ({declared} bytes) exceeds limit ({self.most})")
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.01, left))
+        except asyncio.TimeoutError:
+            raise RefusedError(408, "Invalid request: it took too long to arrive") from None
+        self.size += len(message.get("body", b""))
+        if self.size > self.most:
+            raise RefusedError(413, f"Invalid request: request ({self.size} bytes or more) exceeds limit ({self.most})")
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self.arrived.set()
+        return message
+
+    async def send(self, message: Message) -> None:
+        """A part of the answer, with the headers that all have; a client that does not take it is left."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in {**self.headers, "X-Request-ID": self.name}.items():
+                headers.setdefault(name, value)
+            if not self.arrived.is_set() and self.status >= 400:
+                headers["Connection"] = "close"  # the rest of the request is not waited for
+        await asyncio.wait_for(self._send(message), 60)
+
+    def record(self) -> dict[str, Any]:
+        """What the log says of it: no text, no key, and no query, which may have both in it."""
+        return {
+            "request": self.name,
+            "client": self.scope["state"]["client"],
+            "method": self.scope["method"],
+            "path": self.scope["path"][:200],
+            "status": self.status,
+            "seconds": round(time.monotonic() - self.started, 4),
+            "bytes": self.size,
+            **self.details,
+        }
+
+
+def cors(origin: str) -> dict[str, str]:
+    """What allows pages of other origins to ask."""
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Headers": "Authorization, Content-Type",
+        "Access-Control-Expose-Headers": "Authorization",
+        "Access-Control-Allow-Methods": "GET, POST",
+        "Access-Control-Allow-Credentials": "true",
+        "Access-Control-Max-Age": "1728000",
+    }
+
+
+def told(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An error in LibreTranslate's shape, on one line."""
+    return JSONResponse({"error": " ".join(message.split())}, status, headers)
+
+
+def refused(error: RefusedError) -> Response:
+    wait = None if error.retry_after is None else {"Retry-After": str(max(1, -int(-error.retry_after // 1)))}
+    return told(error.status, error.message, wait)

@@ -1,0 +1,120 @@
+"""HTML as texts to translate with the markup between them; what is put back together has all of its tags.
+
+Inline tags stay in their sentence and are protected there; tags of blocks, comments and scripts stand between texts.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.text import protect
+
+INLINE = re.compile(
+    "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|label|mark|q|s|samp|small|span|strike|strong|"
+    "sub|sup|time|tt|u|var",
+    re.IGNORECASE,
+)
+WHOLE = "script|style|pre|textarea|svg|math|noscript|template"  # nothing in them is translated
+KEPT = "code|kbd|samp|tt"  # stand in a sentence as they are
+PIECE = re.compile(
+    rf"<!--.*?(?:-->|\Z)|<({WHOLE})\b[^>]*>.*?(?:</\1\s*>|\Z)|<[!?/]?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>",
+    re.IGNORECASE | re.DOTALL,
+)
+MARK = re.compile(rf"<({KEPT})\b[^<>]*>[^<>]*</\1\s*>", re.IGNORECASE)
+TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)[^<>]*?(/?)>")
+MARKUP = r"lt|gt|amp|quot|apos|nbsp|\#0*(?:34|38|39|60|62|160)|\#[xX]0*(?:22|26|27|3[cCeE]|[aA]0)"
+SPELLED = re.compile(rf"&(?!(?:{MARKUP});)[\w\#]+;")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A part of a page: markup, which stays, or a text with inline markup in it."""
+
+    text: str
+    marks: tuple[str, ...] = ()  # elements in it that are kept as they are
+    words: bool = False  # whether there is anything to translate
+
+
+def cut(page: str) -> list[Run]:
+    """The page in runs: joined, they are the page, but that letters written as entities are letters."""
+    runs: list[Run] = []
+    text, at = "", 0
+    for piece in PIECE.finditer(page):
+        text += _letters(page[at : piece.start()])
+        at = piece.end()
+        if _inline(piece[0]):
+            text += piece[0]
+            continue
+        runs += [*_text(text), Run(piece[0])]
+        text = ""
+    return [*runs, *_text(text + _letters(page[at:]))]
+
+
+def _inline(piece: str) -> bool:
+    tag = TAG.fullmatch(piece)
+    return tag is not None and INLINE.fullmatch(tag[2]) is not None
+
+
+def _letters(text: str) -> str:
+    """A text with the letters that entities stand for; those that are markup stay."""
+    return SPELLED.sub(lambda entity: _letter(entity[0]), text)
+
+
+def _letter(entity: str) -> str:
+    letter = html.unescape(entity)
+    return letter if len(letter) == 1 and letter.isprintable() else entity
+
+
+def _text(text: str) -> list[Run]:
+    """A text between blocks; tags around all of it are no part of it."""
+    core = text.strip()
+    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if core else ""
+    if not core:
+        return [Run(text)] if text else []
+    outer = _around(core)
+    if outer is not None:
+        return [Run(before + outer[0]), *_text(outer[1]), Run(outer[2] + after)]
+    marks = tuple(dict.fromkeys(found[0] for found in MARK.finditer(core)))
+    return [Run(before), Run(core, marks, words=_has_words(core, marks)), Run(after)]
+
+
+def _around(text: str) -> tuple[str, str, str] | None:
+    """<b>Hello</b> as its tag, what is in it, and the end of it, if that end belongs to that tag."""
+    depth = 0
+    tags = list(TAG.finditer(text))
+    if not tags or tags[0].start() != 0 or tags[0][1] or tags[-1].end() != len(text) or not tags[-1][1]:
+        return None
+    if re.fullmatch(KEPT, tags[0][2], re.IGNORECASE):
+        return None
+    for tag in tags:
+        depth += 0 if tag[3] else -1 if tag[1] else 1
+        if depth <= 0 and tag is not tags[-1]:
+            return None
+    if depth != 0 or tags[0][2].lower() != tags[-1][2].lower():
+        return None
+    return tags[0][0], text[tags[0].end() : tags[-1].start()], tags[-1][0]
+
+
+def _has_words(text: str, marks: Sequence[str]) -> bool:
+    pieces = protect.find(text, marks)
+    for piece in reversed(pieces):
+        text = text[: piece.start] + text[piece.end :]
+    return any(map(str.isalpha, text))
+
+
+def safe(text: str, marks: Sequence[str] = ()) -> str:
+    """A translation in which all that is no protected piece is text and no markup."""
+    done, at = "", 0
+    for piece in protect.find(text, marks):
+        if piece.kind not in ("tag", "entity", "mark"):
+            continue
+        done += _escaped(text[at : piece.start]) + piece.text
+        at = piece.end
+    return done + _escaped(text[at:])
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"&(?!#?\w+;)", "&amp;", text).replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,100 @@
+"""regard serve: a process that answers, tells of it, and ends in good order."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from regard.demo.glass import GLASS
+from regard.serving.limits import Keys
+
+from .running import call
+
+TIRED = "The animal didn't cross the street because it was too tired."
+
+
+class Process:
+    """A server in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "regard", "serve", *arguments, "--port", "0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+        found = re.search(r"(https?://[\d.]+:\d+)/", self.line)
+        assert found, self.process.communicate()[1]
+        self.address = found[1]
+
+    def end(self, how: signal.Signals) -> tuple[int, list[dict[str, Any]]]:
+        """The exit code and the log."""
+        self.process.send_signal(how)
+        _, told = self.process.communicate(timeout=60)
+        return self.process.returncode, [json.loads(line) for line in told.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Process]:
+    server = Process(str(GLASS))
+    yield server
+    server.process.kill()
+    server.process.communicate()
+
+
+def test_a_real_model_is_served_and_ended(server: Process) -> None:
+    assert "en → fr" in server.line
+    assert "5000" not in server.line
+    client = httpx.Client(base_url=server.address, timeout=60)
+    answer = client.post("/translate", json={"q": [TIRED, TIRED], "source": "auto", "target": "fr"}).json()
+    assert answer["translatedText"] == ["L'animal n'a pas traversé la rue parce qu'il était trop fatigué."] * 2
+    kept = client.post("/translate", data={"q": "The [X4X] was %s.", "source": "en", "target": "fr"}).json()
+    assert kept["translatedText"].count("[X4X]") == kept["translatedText"].count("%s") == 1
+    long = client.post("/translate", json={"q": "x" * 5_000, "source": "en", "target": "fr"})
+    assert long.status_code in (200, 400)
+    request = urllib.request.Request(f"{server.address}/health", headers={"Host": "evil.example"})  # noqa: S310
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(request, timeout=30)  # noqa: S310
+    client.close()
+    code, log = server.end(signal.SIGTERM)
+    assert code == 0
+    assert [record["status"] for record in log][:2] == [200, 200]
+    assert log[0]["texts"] == 2
+    assert all(word not in json.dumps(log) for word in ("animal", "Traceback"))
+
+
+def test_a_key_is_made_and_printed_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "keys.txt"
+    done = call(capsys, "serve", "--make-key", "weblate", "--keys", str(path))
+    assert done.code == 0
+    found = Keys(path).find(done.out.strip())
+    assert found is not None
+    assert found.name == "weblate"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "which models?"),
+        (["nowhere"], "nowhere: no such folder"),
+        ([str(GLASS), "--port", "70000"], "65535"),
+        ([str(GLASS), "--tls-cert", "a.pem"], "belong together"),
+        ([str(GLASS), "--keys", "nowhere.txt"], "--make-key"),
+        (["--make-key", "bob"], "--keys FILE"),
+        ([str(GLASS), "--rate", "often"], "--rate"),
+        ([str(GLASS), "--port", "0", "--pivot", "zz"], "zz"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+    done = call(capsys, "serve", *arguments)
+    assert done.code == 2
+    assert told in done.err
+    assert done.err.count("\n") == 1

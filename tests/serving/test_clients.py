@@ -1,0 +1,140 @@
+"""Clients from PyPI that know nothing of this server, over a real socket; and clients that mean no good."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import libretranslate_aio
+import pytest
+from deep_translator import LibreTranslator
+from deep_translator.exceptions import AuthorizationException
+from libretranslatepy import LibreTranslateAPI
+
+from regard.serving import server
+from regard.serving.app import create_app
+from regard.serving.limits import Keys, Limits, make_key
+
+from .fakes import FakeModels
+from .running import running
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with running(create_app(FakeModels("en-de", "de-en", "en-fr"), Limits(reading=1.0), hosts=[])) as address:
+        yield address
+
+
+def test_libretranslatepy(address: str) -> None:
+    client = LibreTranslateAPI(address)
+    assert client.translate("hello & you+1", "en", "de") == "HELLO & YOU+1@de"
+    assert client.detect("The dog does not see the cat.")[0]["language"] == "en"
+    assert {each["code"] for each in client.languages()} == {"en", "de", "fr"}  # asks by GET with a body
+
+
+def test_deep_translator(address: str, tmp_path: Path) -> None:
+    client = LibreTranslator(source="en", target="de", api_key="unused", custom_url=address)
+    assert client.translate("hello") == "HELLO@de"
+    assert client.translate_batch(["one", "two"]) == ["ONE@de", "TWO@de"]
+    key = make_key(tmp_path / "keys")
+    with running(create_app(FakeModels("en-de"), keys=Keys(tmp_path / "keys"))) as closed:
+        assert LibreTranslator(source="en", target="de", api_key=key, custom_url=closed).translate("a") == "A@de"
+        with pytest.raises(AuthorizationException):
+            LibreTranslator(source="en", target="de", api_key="wrong", custom_url=closed).translate("a")
+
+
+def test_libretranslate_aio(address: str, tmp_path: Path) -> None:
+    (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nhello\n")
+    with libretranslate_aio.LibreTranslate(address.rstrip("/")) as client:
+        answer = client.translate("The dog", "auto", "de", alternatives=1)
+        assert answer.translated_text == "THE DOG@de"
+        assert answer.alternatives == ["THE DOG 0@de"]
+        assert isinstance(answer.detected_language, libretranslate_aio.DetectedLanguage)
+        assert client.translate(["one", "two"], "en", "de").translated_text == ["ONE@de", "TWO@de"]
+        assert client.detect("Der Hund und die Katze")[0].language == "de"
+        assert client.languages()[0].targets == ["de", "en", "fr"]
+        assert client.frontend_settings().char_limit == 50_000
+        assert client.health()
+        file = client.translate_file(tmp_path / "a.srt", "en", "de")
+        assert "HELLO" in httpx.get(file.translated_file_url).text
+        with pytest.raises(libretranslate_aio.ForbiddenError):
+            client.suggest("a", "b", "en", "de")
+        with pytest.raises(libretranslate_aio.BadRequestError, match="zz is not supported"):
+            client.translate("a", "en", "zz")
+
+
+def test_libretranslate_aio_with_many_at_once(address: str) -> None:
+    async def script() -> None:
+        async with libretranslate_aio.AsyncLibreTranslate(address.rstrip("/")) as client:
+            answers = await asyncio.gather(*(client.translate(f"text {n}", "en", "fr") for n in range(50)))
+            assert [answer.translated_text for answer in answers] == [f"TEXT {n}@fr" for n in range(50)]
+
+    asyncio.run(script())
+
+
+def test_a_get_with_a_body_leaves_the_connection_in_order(address: str) -> None:
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+    for _ in range(3):
+        connection.request("GET", "/languages", body=b"api_key=x", headers={"Content-Length": "9"})
+        assert len(json.load(connection.getresponse())) == 3
+    connection.close()
+
+
+# Clients that mean no good
+
+
+def raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
+    """What a server answers to these bytes, until it closes the connection."""
+    place = urlsplit(address)
+    assert place.hostname
+    with socket.create_connection((place.hostname, place.port or 80), timeout=10) as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause)
+            answer = b""
+            while data := connection.recv(65_536):
+                answer += data
+        except ConnectionError:
+            pass
+    return answer
+
+
+HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (HEAD + b"Content-Length: 5\r\n\r\n{", b"408"),  # the rest never comes
+        (HEAD + b"Content-Length: 999999999\r\n\r\n{", b"413"),
+        (HEAD + b"Content-Length: -5\r\n\r\n{", b"400"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (HEAD + b"X: " + b"x" * 100_000 + b"\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", b"400"),
+        (b"GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b"404"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_others_are_served(address: str, request_: bytes, status: bytes) -> None:
+    assert raw(address, request_).split(b" ")[1:2] == [status]
+    assert httpx.get(f"{address}health").json() == {"status": "ok"}
+
+
+def test_a_client_that_never_ends_its_head_is_left(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEADERS", 0.3)
+    started = time.monotonic()
+    assert raw(address, b"GET / HT", b"TP/1.1\r\n", pause=0.05) == b""
+    assert raw(address) == b""
+    assert time.monotonic() - started < 5
+    with httpx.Client(base_url=address) as client:
+        for _ in range(3):
+            assert client.get("/health").status_code == 200
+            time.sleep(0.4)  # a connection that is kept alive may rest
