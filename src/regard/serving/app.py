@@ -22,7 +22,7 @@ from regard.errors import RegardError
 from regard.serving import languages
 from regard.serving.guard import CLOSED, Guard, Note, refused, told
 from regard.serving.libretranslate import LibreTranslate
-from regard.serving.limits import Keys, Limits, RefusedError
+from regard.serving.limits import Admission, Keys, Limits, RefusedError
 from regard.serving.translation import Models, Translating
 
 SWEEP = 30.0
@@ -43,7 +43,7 @@ def create_app(
     """All that is served; `hosts` are the names to answer to (none: any), `note` is told of each request."""
     limits = limits or Limits()
     translating = Translating(models, pivot)
-    libre = LibreTranslate(translating, limits, keys, weblate_probe=weblate_probe)
+    libre = LibreTranslate(translating, limits, Admission(limits, keys), weblate_probe=weblate_probe)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:

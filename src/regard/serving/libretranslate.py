@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from regard.errors import DataError
 from regard.serving import languages
 from regard.serving.detection import detect
-from regard.serving.limits import Key, Keys, Limits, Rates, RefusedError
+from regard.serving.limits import Admission, Limits, RefusedError
 from regard.serving.specification import specification
 from regard.serving.translation import Answer, Asked, Translating
 from regard.serving.uploads import Shelf
@@ -42,12 +42,12 @@ class LibreTranslate:
         self,
         translating: Translating,
         limits: Limits,
-        keys: Keys | None = None,
+        admission: Admission,
         *,
         weblate_probe: bool = False,
     ) -> None:
-        self.translating, self.limits, self.keys, self.weblate_probe = translating, limits, keys, weblate_probe
-        self.rates = Rates()
+        self.translating, self.limits, self.weblate_probe = translating, limits, weblate_probe
+        self.admission = admission
         self.shelf = Shelf(limits.uploads, limits.kept)
 
     def routes(self) -> list[BaseRoute]:
@@ -163,8 +163,8 @@ class LibreTranslate:
             {
                 "charLimit": self.limits.characters,
                 "frontendTimeout": 500,
-                "apiKeys": self.keys is not None,
-                "keyRequired": self.keys is not None,
+                "apiKeys": self.admission.keys is not None,
+                "keyRequired": self.admission.keys is not None,
                 "suggestions": False,
                 "filesTranslation": True,
                 "supportedFilesFormat": list(FORMATS),
@@ -185,25 +185,9 @@ class LibreTranslate:
 
     def admit(self, request: Request, values: Mapping[str, Any]) -> str:
         """Who asks: a key or an address; one without a key where that is needed, or too often, is refused."""
-        key = self.key(request, values)
-        client: str = key.name if key else request.state.client
+        client = self.admission.admit(request.state.client, values.get("api_key") or bearer(request))
         request.state.client = client
-        self.rates.take(client, key.rate if key and key.rate is not None else self.limits.rate)
         return client
-
-    def key(self, request: Request, values: Mapping[str, Any]) -> Key | None:
-        """The key that a request brings along in its body or its header, where keys are needed."""
-        if self.keys is None:
-            return None
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        given = values.get("api_key") or (token.strip() if kind.lower() == "bearer" else "")
-        if not given:
-            raise RefusedError(400, "Please contact the server operator to get an API key")
-        found = self.keys.find(given) if isinstance(given, str) else None
-        if found is None:
-            self.rates.take(f"wrong keys from {request.state.client}", WRONG_KEYS)
-            raise RefusedError(403, "Invalid API key")
-        return found
 
     def within(self, amount: int, limit: int) -> None:
         if 0 <= limit < amount:
@@ -247,7 +231,6 @@ class LibreTranslate:
         return [{"confidence": trust, "language": languages.public(code)} for code, trust in found]
 
 
-WRONG_KEYS = 60.0  # a minute from one address
 UNFIT = (".mo", ".pot")  # compiled, and templates
 FORMATS = tuple(sorted(suffix for suffix in {**files.PAIRED, **files.ALONE, ".txt": ""} if suffix not in UNFIT))
 """The files that can be translated, by how their names end."""
@@ -273,6 +256,12 @@ def answered(
     if is_true(values.get("flags")):
         found["flags"] = [list(each.flags) for each in answers]
     return {name: value if several else value[0] for name, value in found.items()}
+
+
+def bearer(request: Request) -> str:
+    """The key in the header of a request."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 async def read_values(request: Request, limits: Limits) -> dict[str, Any]:

@@ -135,6 +135,30 @@ class Rates:
             raise RefusedError(429, f"Slowdown: {rate:g} per 1 minute", (1 - left) * 60 / rate)
 
 
+class Admission:
+    """Lets clients in: by their keys, where keys are needed, and not too often."""
+
+    def __init__(self, limits: Limits, keys: Keys | None = None) -> None:
+        self.limits, self.keys, self.rates = limits, keys, Rates()
+
+    def admit(self, address: str, given: object) -> str:
+        """Who a client counts as: the name of the key that it gives, or its address."""
+        if self.keys is None:
+            self.rates.take(address, self.limits.rate)
+            return address
+        if not given:
+            raise RefusedError(400, "Please contact the server operator to get an API key")
+        found = self.keys.find(given) if isinstance(given, str) else None
+        if found is None:
+            self.rates.take(f"wrong keys from {address}", WRONG_KEYS)
+            raise RefusedError(403, "Invalid API key")
+        self.rates.take(f"key {found.name}", self.limits.rate if found.rate is None else found.rate)
+        return found.name
+
+
+WRONG_KEYS = 60.0  # a minute from one address
+
+
 class Places:
     """How many requests are being answered, of all clients and of each."""
 
