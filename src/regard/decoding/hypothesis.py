@@ -58,6 +58,10 @@ class WritingSearch(ConstrainedSearch, Protocol):
         """Of each token of a text but the first, after those before it."""
         ...
 
+    def likeliest(self, tokens: Sequence[int], count: int) -> list[tuple[float, list[tuple[int, float]]]]:
+        """The same, each with the likeliest tokens that could have stood there, and how likely they were."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Words:

@@ -132,14 +132,19 @@ class TorchSearch:
         for (token,), _ in generate(self._step([source], settings), 1, choose):
             yield token
 
-    @torch.inference_mode()
     def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
         """Of each token of a text but the first, after those before it."""
+        return [value for value, _ in self.likeliest(tokens, 0)]
+
+    @torch.inference_mode()
+    def likeliest(self, tokens: Sequence[int], count: int) -> list[tuple[float, list[tuple[int, float]]]]:
+        """The same, each with the likeliest tokens that could have stood there, and how likely they were."""
         assert isinstance(self.model, Decoder)
         row = torch.tensor([list(tokens)], device=next(self.model.parameters()).device)
-        scores = self.model(row[:, :-1]).float()[0].log_softmax(-1)
-        values: list[float] = scores.gather(1, row[0, 1:, None]).squeeze(1).tolist()
-        return values
+        scores = self.model(row[:, :-1]).float()[0].log_softmax(-1)  # [T, V]
+        values = scores.gather(1, row[0, 1:, None]).squeeze(1).tolist()
+        best, ids = (each.tolist() for each in scores.topk(count))
+        return [(value, list(zip(*pair, strict=True))) for value, *pair in zip(values, ids, best, strict=True)]
 
     @torch.inference_mode()
     def _aligned(self, model: EncoderDecoder, source: Sequence[int], found: Hypothesis) -> Hypothesis:

@@ -6,24 +6,30 @@ create_app(models)      # an ASGI application, for uvicorn or another server
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
 from regard.serving import languages
-from regard.serving.guard import CLOSED, Guard, Note, refused, told
+from regard.serving.guard import CLOSED, Guard, Note, refused, retry_after
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.limits import Admission, Keys, Limits, RefusedError
+from regard.serving.openai import OpenAI, error_of
+from regard.serving.scheduler import BusyError, LateError
 from regard.serving.translation import Models, Translating
+
+if TYPE_CHECKING:
+    from regard.decoding.reader import Embedder
+    from regard.decoding.writer import Writer
 
 SWEEP = 30.0
 """Seconds between two looks at the files that are to be deleted."""
@@ -34,6 +40,8 @@ def create_app(
     limits: Limits | None = None,
     keys: Keys | None = None,
     *,
+    writers: Mapping[str, Writer] | None = None,
+    embedders: Mapping[str, Embedder] | None = None,
     pivot: str | None = None,
     hosts: Sequence[str] | None = None,
     origin: str = "*",
@@ -43,7 +51,8 @@ def create_app(
     """All that is served; `hosts` are the names to answer to (none: any), `note` is told of each request."""
     limits = limits or Limits()
     translating = Translating(models, pivot)
-    libre = LibreTranslate(translating, limits, Admission(limits, keys), weblate_probe=weblate_probe)
+    admission = Admission(limits, keys)
+    libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -55,8 +64,10 @@ def create_app(
         await models.close()
         translating.close()
         libre.shelf.close()
+        openai.close()
 
-    routes: list[BaseRoute] = [Route("/", Front(translating).index), *libre.routes()]
+    openai = OpenAI(writers or {}, embedders or {}, limits, admission)
+    routes: list[BaseRoute] = [Route("/", Front(translating).index), *libre.routes(), *openai.routes()]
     handlers: dict[Any, Any] = {
         RefusedError: on_refusal,
         RegardError: on_mistake,
@@ -93,23 +104,28 @@ class Front:
         )
 
 
-async def on_refusal(_request: Request, error: RefusedError) -> Response:
+async def on_refusal(request: Request, error: RefusedError) -> Response:
+    """An error in the shape of the interface that was used."""
+    if request.url.path.startswith("/v1/"):
+        return JSONResponse(error_of(error), error.status, retry_after(error))
     return refused(error)
 
 
-async def on_mistake(_request: Request, error: Exception) -> Response:
+async def on_mistake(request: Request, error: Exception) -> Response:
     """A mistake of the one who asks, in one line; where there is too much to do, when to come again."""
-    from regard.serving.scheduler import BusyError, LateError
-
     if isinstance(error, BusyError):
-        return refused(RefusedError(429, "Slowdown: too many texts are waiting", error.retry_after))
-    if isinstance(error, LateError):
-        return told(504, "No translation was found in time: send less at once")
-    return told(400, f"Invalid request: {error}")
+        refusal = RefusedError(429, "Slowdown: too many texts are waiting", error.retry_after)
+    elif isinstance(error, LateError):
+        refusal = RefusedError(504, "No translation was found in time: send less at once")
+    else:
+        refusal = RefusedError(400, f"Invalid request: {error}")
+    return await on_refusal(request, refusal)
 
 
-async def on_nothing(_request: Request, error: HTTPException) -> Response:
+async def on_nothing(request: Request, error: HTTPException) -> Response:
     """What is not there, as LibreTranslate says it."""
+    if request.url.path.startswith("/v1/"):
+        return await on_refusal(request, RefusedError(error.status_code, f"{request.url.path[:100]} {error.detail}"))
     title = f"{error.status_code} {escape(str(error.detail))}"
     page = f"<!doctype html><html lang=en><title>{title}</title><h1>{title}</h1>"
     return HTMLResponse(page, error.status_code, dict(error.headers or {}))
@@ -120,6 +136,6 @@ async def on_leaving(_request: Request, _error: ClientDisconnect) -> Response:
     return Response(status_code=CLOSED)
 
 
-async def on_fault(_request: Request, _error: Exception) -> Response:
+async def on_fault(request: Request, _error: Exception) -> Response:
     """A bug of ours; the log has the rest."""
-    return told(500, "The server made a mistake")
+    return await on_refusal(request, RefusedError(500, "The server made a mistake"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 import uuid
@@ -171,5 +172,9 @@ def told(status: int, message: str, headers: dict[str, str] | None = None) -> Re
 
 
 def refused(error: RefusedError) -> Response:
-    wait = None if error.retry_after is None else {"Retry-After": str(max(1, -int(-error.retry_after // 1)))}
-    return told(error.status, error.message, wait)
+    return told(error.status, error.message, retry_after(error))
+
+
+def retry_after(error: RefusedError) -> dict[str, str]:
+    """The header that tells when to come again, in whole seconds."""
+    return {} if error.retry_after is None else {"Retry-After": str(max(1, math.ceil(error.retry_after)))}

@@ -141,6 +141,10 @@ class NativeSearch:
         """Of each token of a text but the first: by PyTorch, which reads a text at once."""
         return self.reference.log_probabilities(tokens)
 
+    def likeliest(self, tokens: Sequence[int], count: int) -> list[tuple[float, list[tuple[int, float]]]]:
+        """The same, each with the likeliest tokens that could have stood there, and how likely they were."""
+        return self.reference.likeliest(tokens, count)
+
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
         """The tokens of one output, greedy or drawn, as they come; the end is not among them."""
         alone = replace(settings, beam=1, alternatives=0)

@@ -1,0 +1,371 @@
+"""OpenAI's interface for models that write and models that embed: completions, embeddings, and what there is."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import random
+import sys
+import time
+import uuid
+from array import array
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from regard.decoding.writer import Writer
+from regard.serving.libretranslate import bearer
+from regard.serving.limits import Admission, Limits, RefusedError
+from regard.serving.writing import Completion, complete, logprobs, stream
+from regard.text.doctor import SURROGATE
+
+if TYPE_CHECKING:
+    from regard.decoding.reader import Embedder
+
+T = TypeVar("T")
+
+MOST_CHOICES, MOST_STOPS, MOST_LOGPROBS = 16, 4, 5
+MOST_WAITING = 64
+"""Requests that wait for one model; more are told to come again."""
+
+
+class OpenAI:
+    """The answers of one server."""
+
+    def __init__(
+        self,
+        writers: Mapping[str, Writer],
+        embedders: Mapping[str, Embedder],
+        limits: Limits,
+        admission: Admission,
+        others: Sequence[str] = (),
+    ) -> None:
+        """`others` are models that are listed and answer elsewhere."""
+        self.writers, self.embedders, self.others = writers, embedders, others
+        self.limits, self.admission = limits, admission
+        self.created = int(time.time())
+        self.threads = ThreadPoolExecutor(16, "regard-openai")
+        self.turns: dict[str, asyncio.Lock] = {}
+        self.waiting: dict[str, int] = {}
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.model),
+            Route("/v1/completions", self.completions, methods=["POST"]),
+            Route("/v1/embeddings", self.embeddings, methods=["POST"]),
+        ]
+
+    def close(self) -> None:
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+    # What is asked
+
+    async def models(self, request: Request) -> Response:
+        self.admit(request)
+        return JSONResponse({"object": "list", "data": [self.described(name) for name in self.names]})
+
+    async def model(self, request: Request) -> Response:
+        self.admit(request)
+        name = request.path_params["name"]
+        if name not in self.names:
+            raise unknown(name)
+        return JSONResponse(self.described(name))
+
+    async def completions(self, request: Request) -> Response:
+        self.admit(request)
+        body = await read_object(request)
+        name = text_of(body, "model")
+        if name not in self.writers:
+            raise unknown(name)
+        asked = Asked(body, self.writers[name])
+        head = {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": name,
+        }
+        if body.get("stream"):
+            events = self.events(name, asked, head)
+            return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        found = await self.in_turn(name, asked.write)
+        choices = [choice(index, each) for index, each in enumerate(row for rows in found for row in rows)]
+        return JSONResponse({**head, "choices": choices, "usage": asked.usage()})
+
+    async def embeddings(self, request: Request) -> Response:
+        self.admit(request)
+        body = await read_object(request)
+        name = text_of(body, "model")
+        if name not in self.embedders:
+            raise unknown(name)
+        embedder = self.embedders[name]
+        texts = [each if isinstance(each, str) else embedder.vocabulary.decode(each) for each in inputs(body, "input")]
+        size = sum(map(len, texts))
+        if len(texts) > self.limits.batch >= 0 or size > self.limits.characters >= 0:
+            raise RefusedError(400, f"input: at most {self.limits.batch} texts and {self.limits.characters} characters")
+        form = body.get("encoding_format") or "float"
+        if form not in ("float", "base64"):
+            raise RefusedError(400, "encoding_format: must be float or base64")
+        width = embedder.settings.model.width
+        if body.get("dimensions") not in (None, width):
+            raise RefusedError(400, f"dimensions: this model's vectors have {width}, and cannot be cut")
+        rows = embedder.rows(texts)
+        vectors = await self.in_turn(name, lambda: embedder.embed(texts))
+        data = [
+            {"object": "embedding", "index": index, "embedding": packed(vector.tolist(), form)}
+            for index, vector in enumerate(vectors)
+        ]
+        tokens = sum(len(row.ids) for row in rows)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return JSONResponse({"object": "list", "data": data, "model": name, "usage": usage})
+
+    async def events(self, name: str, asked: Asked, head: dict[str, Any]) -> AsyncIterator[str]:
+        """A completion piece by piece, the choices one after the other."""
+        usage = asked.usage() if asked.tells_usage else None
+        extra = {} if usage is None else {"usage": None}
+        try:
+            for index in range(len(asked.rows) * asked.count):
+                if asked.echo:
+                    piece = choice(
+                        index, {"text": asked.text(index // asked.count), "logprobs": None, "finish_reason": None}
+                    )
+                    yield event({**head, "choices": [piece], **extra})
+                async with aclosing(self.pieces(name, asked.streamed(index))) as pieces:
+                    async for found in pieces:
+                        asked.written += len(found.ids)
+                        told = {"text": found.text, "logprobs": None, "finish_reason": found.reason or None}
+                        yield event({**head, "choices": [choice(index, told)], **extra})
+        except RefusedError as error:
+            yield event(error_of(error))
+            return
+        if usage is not None:
+            yield event({**head, "choices": [], "usage": asked.usage()})
+        yield "data: [DONE]\n\n"
+
+    async def pieces(self, name: str, work: Callable[[], Any]) -> AsyncGenerator[Completion, None]:
+        """What a thread makes, as it comes; it ends when nobody waits any more."""
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        made: asyncio.Queue[Completion | BaseException | None] = asyncio.Queue()
+
+        def write() -> None:
+            try:
+                for piece in work():
+                    if gone.is_set():
+                        return
+                    loop.call_soon_threadsafe(made.put_nowait, piece)
+                loop.call_soon_threadsafe(made.put_nowait, None)
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                loop.call_soon_threadsafe(made.put_nowait, error)
+
+        async with self.turn(name):
+            writing = loop.run_in_executor(self.threads, write)
+            try:
+                while (piece := await made.get()) is not None:
+                    if isinstance(piece, BaseException):
+                        raise piece
+                    yield piece
+            finally:
+                gone.set()
+                await asyncio.shield(writing)
+
+    # Turns
+
+    async def in_turn(self, name: str, work: Callable[[], T]) -> T:
+        """What a model makes when it is this request's turn."""
+        async with self.turn(name):
+            working = asyncio.get_running_loop().run_in_executor(self.threads, work)
+            try:
+                return await asyncio.shield(working)
+            finally:
+                await asyncio.wait([working])  # who leaves does not make room for more than the model can do
+
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
+        if self.waiting.get(name, 0) >= MOST_WAITING:
+            raise RefusedError(429, "too many requests wait for this model", 5.0)
+        self.waiting[name] = self.waiting.get(name, 0) + 1
+        try:
+            async with self.turns.setdefault(name, asyncio.Lock()):
+                yield
+        finally:
+            self.waiting[name] -= 1
+
+    # What is there
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys([*self.writers, *self.embedders, *self.others]))
+
+    def described(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self.created, "owned_by": "local"}
+
+    def admit(self, request: Request) -> None:
+        try:
+            request.state.client = self.admission.admit(request.state.client, bearer(request))
+        except RefusedError as error:
+            raise RefusedError(429 if error.status == 429 else 401, error.message, error.retry_after) from None
+
+
+class Asked:
+    """What a request for completions says, each value as it may be."""
+
+    def __init__(self, body: Mapping[str, Any], writer: Writer) -> None:
+        self.writer = writer
+        prompts = inputs(body, "prompt") if body.get("prompt") is not None else [""]
+        self.rows = [writer.prompt(each) if isinstance(each, str) else each for each in prompts]
+        self.written = 0
+        self.count = number(body, "n", 1, 1, MOST_CHOICES, whole=True)
+        self.best_of = max(self.count, number(body, "best_of", self.count, 1, MOST_CHOICES, whole=True))
+        self.echo, streaming = bool(body.get("echo")), body.get("stream_options") or {}
+        if not isinstance(streaming, dict):
+            raise RefusedError(400, "stream_options: must be an object")
+        self.tells_usage = bool(streaming.get("include_usage"))
+        self.logprobs = (
+            None if body.get("logprobs") is None else number(body, "logprobs", 0, 0, MOST_LOGPROBS, whole=True)
+        )
+        self.length = number(body, "max_tokens", 16, 0, 100_000, whole=True)
+        stop = body.get("stop") or []
+        self.stop = [stop] if isinstance(stop, str) else stop
+        self.options = {
+            "temperature": number(body, "temperature", 1.0, 0, 2),
+            "top_p": number(body, "top_p", 1.0, 0, 1) or 1e-6,
+            "seed": number(body, "seed", random.getrandbits(31), 0, 2**63, whole=True),
+            "max_tokens": max(1, self.length),
+            "beam": 1,
+        }
+        self.refuse(body)
+
+    def refuse(self, body: Mapping[str, Any]) -> None:
+        """Refuses what this server cannot do, rather than leave it out."""
+        if (
+            not isinstance(self.stop, list)
+            or not all(isinstance(s, str) for s in self.stop)
+            or len(self.stop) > MOST_STOPS
+        ):
+            raise RefusedError(400, f"stop: must be a text or a list of at most {MOST_STOPS}")
+        for name in ("suffix", "logit_bias", "presence_penalty", "frequency_penalty"):
+            if body.get(name):
+                raise RefusedError(400, f"{name}: is not supported by this server")
+        if body.get("stream") and (self.best_of > self.count or self.logprobs is not None):
+            raise RefusedError(400, "stream: works without best_of and logprobs only")
+        longest, size = self.writer.settings.model.max_length, self.writer.vocabulary.size
+        for row in self.rows:
+            if not row or not all(isinstance(i, int) and 0 <= i < size for i in row):
+                raise RefusedError(400, f"prompt: tokens are numbers from 0 to {size - 1}")
+            if len(row) + self.length > longest:
+                told = f"has a context of {longest} tokens; you ask for {len(row)} and {self.length} of the answer"
+                raise RefusedError(400, f"prompt: this model {told}")
+
+    def write(self) -> list[list[dict[str, Any]]]:
+        """The choices for each prompt, for a thread."""
+        return [[self.told(row, each) for each in self.best(row)] for row in self.rows]
+
+    def best(self, row: Sequence[int]) -> list[Completion]:
+        if self.length == 0:
+            return [Completion("", (), (), "length")] * self.count
+        found = complete(self.writer, row, self.best_of, self.stop, self.options)
+        if self.best_of > self.count:
+            found = sorted(found, key=lambda each: -sum(each.log_probabilities) / max(1, len(each.ids)))
+        chosen = [*found, *[found[-1]] * self.count][: self.count]
+        self.written += sum(len(each.ids) for each in chosen)
+        return chosen
+
+    def told(self, row: Sequence[int], found: Completion) -> dict[str, Any]:
+        before = self.writer.vocabulary.decode(row) if self.echo else ""
+        count = self.logprobs
+        detail = None if count is None else logprobs(self.writer, row, found, count, echo=self.echo)
+        return {"text": before + found.text, "logprobs": detail, "finish_reason": found.reason}
+
+    def streamed(self, index: int) -> Callable[[], Any]:
+        """Choice `index`, as something that a thread can go through."""
+        row = self.rows[index // self.count]
+        options = {**self.options, "seed": self.options["seed"] + index % self.count}
+        return lambda: stream(self.writer, row, self.stop, options)
+
+    def text(self, prompt: int) -> str:
+        return self.writer.vocabulary.decode(self.rows[prompt])
+
+    def usage(self) -> dict[str, int]:
+        read = sum(map(len, self.rows))
+        return {"prompt_tokens": read, "completion_tokens": self.written, "total_tokens": read + self.written}
+
+
+def choice(index: int, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"index": index, **found}
+
+
+def event(told: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(told, ensure_ascii=False)}\n\n"
+
+
+def packed(vector: Sequence[float], form: str) -> Any:
+    """A vector as a list, or as its bytes: 32 bits each, the lowest first."""
+    if form == "float":
+        return list(vector)
+    numbers = array("f", vector)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return base64.b64encode(numbers.tobytes()).decode()
+
+
+def inputs(body: Mapping[str, Any], name: str) -> list[Any]:
+    """Texts, or rows of tokens: one or several of them."""
+    given = body.get(name)
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, list) and given and all(type(each) is int for each in given):
+        given = [given]
+    if not isinstance(given, list) or not given:
+        raise RefusedError(400, f"{name}: must be a text, a list of texts, or tokens")
+    for each in given:
+        if not isinstance(each, str) and not (isinstance(each, list) and each and all(type(i) is int for i in each)):
+            raise RefusedError(400, f"{name}: must be a text, a list of texts, or tokens")
+    return [SURROGATE.sub("\N{REPLACEMENT CHARACTER}", each) if isinstance(each, str) else each for each in given]
+
+
+def number(body: Mapping[str, Any], name: str, default: Any, least: float, most: float, *, whole: bool = False) -> Any:
+    """A number of a request within its bounds."""
+    value = body.get(name)
+    if value is None:
+        return default
+    right = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not right or not least <= value <= most:
+        raise RefusedError(400, f"{name}: must be a {'whole ' if whole else ''}number from {least:g} to {most:g}")
+    return value
+
+
+def text_of(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise RefusedError(400, f"{name}: is missing")
+    return value
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise RefusedError(400, "the body must be a JSON object")
+    return body
+
+
+def unknown(name: str) -> RefusedError:
+    return RefusedError(404, f"The model `{name[:100]}` does not exist, or does not do this")
+
+
+def error_of(error: RefusedError) -> dict[str, Any]:
+    """An error in OpenAI's shape."""
+    kinds = {401: "authentication_error", 429: "rate_limit_error"}
+    kind = kinds.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
+    name, _, rest = error.message.partition(": ")
+    param = name if rest and name.isidentifier() else None
+    code = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}.get(error.status)
+    return {"error": {"message": error.message, "type": kind, "param": param, "code": code}}
