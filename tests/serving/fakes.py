@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from regard.decoding.translator import Translation
+from regard.serving.scheduler import Counts
 from regard.text.directions import Direction
 from regard.text.slots import Cut
 
@@ -43,6 +44,7 @@ class FakeQueue:
         self.hold: asyncio.Event | None = None
         self.cancelled = 0
         self.error: Exception | None = None
+        self.waiting, self.running, self.counts = 0, 0, Counts()
 
     async def translate(
         self, texts: Sequence[str | Cut], *, client: str = "", deadline: float | None = None, **options: Any

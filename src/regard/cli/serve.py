@@ -38,6 +38,7 @@ def add(verbs: Verbs) -> None:
         "--pivot", metavar="LANGUAGE", help="translate through this language where no model goes directly"
     )
     parser.add_argument("--weblate-probe", action="store_true", help="answer Weblate's en-de test without such a model")
+    parser.add_argument("--metrics", action="store_true", help="answer /metrics, for Prometheus")
     add_access(parser)
     add_limits(parser)
     add_engine(parser)
@@ -134,6 +135,7 @@ def serve(models: Models, limits: Limits, keys: Keys | None, waiting: Any, argum
         hosts=hosts,
         origin=arguments.cors,
         weblate_probe=arguments.weblate_probe,
+        metrics=arguments.metrics,
         note=note,
     )
     proxy = {"proxy_headers": arguments.proxy, "forwarded_allow_ips": "127.0.0.1,::1"}

@@ -21,8 +21,9 @@ from starlette.routing import BaseRoute, Route
 from regard.errors import RegardError
 from regard.serving import languages
 from regard.serving.guard import CLOSED, Guard, Note, refused, retry_after
-from regard.serving.libretranslate import LibreTranslate
+from regard.serving.libretranslate import LibreTranslate, bearer
 from regard.serving.limits import Admission, Keys, Limits, RefusedError
+from regard.serving.metrics import Metrics
 from regard.serving.openai import OpenAI, error_of
 from regard.serving.scheduler import BusyError, LateError
 from regard.serving.translation import Models, Translating
@@ -46,6 +47,7 @@ def create_app(
     hosts: Sequence[str] | None = None,
     origin: str = "*",
     weblate_probe: bool = False,
+    metrics: bool = False,
     note: Note | None = None,
 ) -> Starlette:
     """All that is served; `hosts` are the names to answer to (none: any), `note` is told of each request."""
@@ -67,7 +69,7 @@ def create_app(
         openai.close()
 
     openai = OpenAI(writers or {}, embedders or {}, limits, admission)
-    routes: list[BaseRoute] = [Route("/", Front(translating).index), *libre.routes(), *openai.routes()]
+    routes: list[BaseRoute] = [*libre.routes(), *openai.routes()]
     handlers: dict[Any, Any] = {
         RefusedError: on_refusal,
         RegardError: on_mistake,
@@ -75,7 +77,16 @@ def create_app(
         ClientDisconnect: on_leaving,
         Exception: on_fault,
     }
-    guard = Middleware(Guard, limits=limits, hosts=hosts, origin=origin, note=note)
+    counted = Metrics(route.path for route in routes if isinstance(route, Route))
+    front = Front(translating, counted, admission)
+    routes += [Route("/", front.index), *([Route("/metrics", front.metrics)] if metrics else [])]
+
+    def noted(record: dict[str, Any]) -> None:
+        counted.note(record)
+        if note is not None:
+            note(record)
+
+    guard = Middleware(Guard, limits=limits, hosts=hosts, origin=origin, note=noted)
     return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
 
 
@@ -89,8 +100,8 @@ async def sweep(libre: LibreTranslate) -> None:
 class Front:
     """The page at the top: what is served."""
 
-    def __init__(self, translating: Translating) -> None:
-        self.translating = translating
+    def __init__(self, translating: Translating, counted: Metrics, admission: Admission) -> None:
+        self.translating, self.counted, self.admission = translating, counted, admission
 
     async def index(self, _request: Request) -> Response:
         ways = [
@@ -102,6 +113,11 @@ class Front:
             f"<p>This server translates:</p><ul>{''.join(ways)}</ul>"
             '<p>It speaks LibreTranslate\'s interface: <a href="spec">spec</a>, <a href="languages">languages</a>.</p>'
         )
+
+    async def metrics(self, request: Request) -> Response:
+        self.admission.admit(request.state.client, bearer(request))
+        text = self.counted.text(self.translating.models)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def on_refusal(request: Request, error: RefusedError) -> Response:

@@ -21,6 +21,7 @@ from regard.text.formats import Unit, files
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translation, Translator
+    from regard.serving.scheduler import Counts
 
 T = TypeVar("T")
 
@@ -33,6 +34,15 @@ class Queue(Protocol):
 
     @property
     def translator(self) -> Translator: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def counts(self) -> Counts: ...
 
     async def translate(
         self, texts: Sequence[str], *, client: str = "", deadline: float | None = None, **options: Any
