@@ -355,6 +355,8 @@ def test_every_address_is_in_the_specification(client: TestClient) -> None:
     paths = client.get("/spec").json()["paths"]
     assert set(paths) >= {"/translate", "/detect", "/languages", "/translate_file", "/suggest", "/health"}
     assert "English" in client.get("/").text
+    page = client.get("/docs").text
+    assert all(path in page for path in paths)
 
 
 def test_weblates_question_is_answered_if_that_is_wanted(models: FakeModels) -> None:

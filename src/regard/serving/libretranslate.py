@@ -16,20 +16,21 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import DataError
 from regard.serving import languages
 from regard.serving.detection import detect
 from regard.serving.limits import Admission, Limits, RefusedError
-from regard.serving.specification import specification
+from regard.serving.specification import page, specification
 from regard.serving.translation import Answer, Asked, Translating
 from regard.serving.uploads import Shelf
 from regard.text.directions import Direction
 from regard.text.doctor import SURROGATE
 from regard.text.formats import files
 
+STYLED = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 UNDETECTED = 0.0
 PROBE = "test"
 """What Weblate has translated from English into German before it takes a server."""
@@ -61,6 +62,7 @@ class LibreTranslate:
             Route("/frontend/settings", self.settings),
             Route("/health", self.health),
             Route("/spec", self.spec),
+            Route("/docs", self.docs),
         ]
 
     # What is asked
@@ -180,6 +182,10 @@ class LibreTranslate:
 
     async def spec(self, _request: Request) -> Response:
         return JSONResponse(specification(list(map(languages.public, self.translating.languages))))
+
+    async def docs(self, _request: Request) -> Response:
+        text = page(specification(list(map(languages.public, self.translating.languages))))
+        return HTMLResponse(text, headers={"Content-Security-Policy": STYLED})
 
     # What is allowed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import regard
@@ -23,7 +24,7 @@ def specification(codes: Sequence[str]) -> dict[str, Any]:
         "info": {
             "title": "Regard",
             "version": regard.__version__,
-            "description": "Translation in LibreTranslate's interface.",
+            "description": "Translation in LibreTranslate's interface; writing and embedding in OpenAI's.",
         },
         "paths": {
             "/translate": {"post": translate(codes)},
@@ -34,6 +35,9 @@ def specification(codes: Sequence[str]) -> dict[str, Any]:
             "/suggest": {"post": suggest()},
             "/frontend/settings": {"get": got("What a page has to know", {"type": "object"})},
             "/health": {"get": got("Whether the server is there", record("status", status=TEXT))},
+            "/v1/models": {"get": in_openai("Models", [])},
+            "/v1/completions": {"post": completions()},
+            "/v1/embeddings": {"post": embeddings()},
             "/spec": {"get": got("This document", {"type": "object"})},
         },
     }
@@ -76,12 +80,53 @@ def translate_file() -> dict[str, Any]:
     }
 
 
+def completions() -> dict[str, Any]:
+    number, flag = {"type": "number"}, {"type": "boolean"}
+    text_or_tokens = {"oneOf": [TEXT, listed(TEXT), listed({"type": "integer"}), listed(listed({"type": "integer"}))]}
+    asked = {
+        "model": TEXT,
+        "prompt": text_or_tokens,
+        "max_tokens": {"type": "integer", "default": 16},
+        "temperature": {**number, "default": 1},
+        "top_p": {**number, "default": 1},
+        "n": {"type": "integer", "default": 1},
+        "best_of": {"type": "integer"},
+        "stop": either(TEXT),
+        "seed": {"type": "integer"},
+        "logprobs": {"type": "integer"},
+        "echo": flag,
+        "stream": flag,
+    }
+    return in_openai("Continues a text", ["model", "prompt"], asked)
+
+
+def embeddings() -> dict[str, Any]:
+    asked = {"model": TEXT, "input": either(TEXT), "encoding_format": {"type": "string", "enum": ["float", "base64"]}}
+    return in_openai("Texts as vectors", ["model", "input"], asked)
+
+
+def in_openai(summary: str, needed: list[str], asked: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What OpenAI's interface has: its answers and errors have a form of their own."""
+    codes = ("200", "400", "401", "404", "408", "413", "429")
+    told = {code: described("in OpenAI's form", {"type": "object"}) for code in codes}
+    told["200"]["content"]["text/event-stream"] = {"schema": TEXT}
+    body = {"application/json": {"schema": record(*needed, **(asked or {}))}}
+    return {
+        "summary": summary,
+        "responses": told,
+        **({"requestBody": {"required": True, "content": body}} if asked else {}),
+    }
+
+
 def download_file() -> dict[str, Any]:
+    missing = described("there is no such file", ERROR)
+    missing["content"]["text/html"] = {"schema": TEXT}
     return {
         "summary": "A translated file, for some minutes",
         "parameters": [{"name": "name", "in": "path", "required": True, "schema": TEXT}],
         "responses": {
             **responses({}),
+            "404": missing,
             "200": {
                 "description": "the file",
                 "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -151,3 +196,31 @@ def listed(schema: dict[str, Any]) -> dict[str, Any]:
 def either(schema: dict[str, Any]) -> dict[str, Any]:
     """One, or a list of them."""
     return {"oneOf": [schema, listed(schema)]}
+
+
+def page(document: dict[str, Any]) -> str:
+    """The document for people."""
+    parts = [f"<h1>{escape(document['info']['title'])}</h1><p>{escape(document['info']['description'])}</p>"]
+    for path, methods in document["paths"].items():
+        for method, about in methods.items():
+            parts.append(f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(about['summary'])}</p>")
+            bodies = list(about.get("requestBody", {}).get("content", {}).items())
+            if bodies:
+                schema = bodies[0][1]["schema"]
+                rows = [_row(name, field, name in schema["required"]) for name, field in schema["properties"].items()]
+                kinds = escape(", ".join(kind for kind, _ in bodies))
+                parts.append(f"<p>{kinds}</p><table>{''.join(rows)}</table>")
+    style = "body{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
+    style += "td{padding:.1rem 1rem .1rem 0;vertical-align:top}h2{font-size:1.1rem;margin-top:2rem}"
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Regard</title><style>{style}</style>'
+        f'<meta name="viewport" content="width=device-width">{"".join(parts)}<p><a href="spec">OpenAPI</a></p>'
+    )
+
+
+def _row(name: str, field: dict[str, Any], needed: bool) -> str:
+    kind = field.get("type") or "one or several"
+    more = ", ".join([*(["needed"] if needed else []), *([f"else {field['default']}"] if "default" in field else [])])
+    return "".join(f"<td>{escape(text)}</td>" for text in (name, kind, more, field.get("description", ""))).join(
+        ("<tr>", "</tr>")
+    )
