@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +68,11 @@ class FakeQueue:
             pieces = [""] * len(text.pieces) if self.clumsy else text.pieces
             loudly = [each.upper() for each in text.texts]
             return made("".join(part for pair in zip(loudly, [*pieces, ""], strict=True) for part in pair))
+        if options.get("alignment"):
+            return replace(made(loud(text, target)), source_tokens=("x", "y"), alignment=((0.12345, 1.0),))
+        if options.get("glossary"):
+            said = loud(text, target) + "".join(term.targets[0] for term in options["glossary"].terms)
+            return replace(made(said), glossary=tuple(options["glossary"].check(text, said)))
         others = [loud(f"{text} {number}", target) for number in range(options.get("alternatives", 0))]
         return made(loud(text, target), *others)
 

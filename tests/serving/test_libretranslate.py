@@ -79,6 +79,19 @@ def test_what_was_not_asked_for_is_not_answered(client: TestClient) -> None:
     assert more == {"translatedText": "HELLO@de", "scores": -0.5, "confidence": 0.75, "flags": []}
 
 
+def test_what_a_token_looked_at_is_told_if_asked(client: TestClient) -> None:
+    answer = client.post("/translate", json=asked(alignment=True)).json()
+    assert answer["alignment"] == {"source": ["x", "y"], "target": ["a"], "weights": [[0.1235, 1.0]]}
+
+
+def test_terms_come_with_a_request(client: TestClient) -> None:
+    answer = client.post("/translate", json=asked(q="a dog", glossary={"dog": "Köter"})).json()
+    assert answer["translatedText"] == "A DOG@deKöter"
+    assert [(term["source"], term["targets"]) for term in answer["glossary"]] == [("dog", ["Köter"])]
+    for wrong in ("dog", {"dog": ""}, {"dog": 1}, {str(n): "x" for n in range(101)}):
+        assert client.post("/translate", json=asked(glossary=wrong)).status_code == 400
+
+
 def test_line_ends_of_forms_are_line_feeds_and_those_of_json_stay(client: TestClient, models: FakeModels) -> None:
     assert client.post("/translate", data=asked(q="a\r\nb")).json()["translatedText"] == "A@de\nB@de"
     client.post("/translate", json=asked(q="a\r\nb"))

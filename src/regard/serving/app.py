@@ -21,10 +21,11 @@ from starlette.routing import BaseRoute, Route
 from regard.errors import RegardError
 from regard.serving import languages
 from regard.serving.guard import CLOSED, Guard, Note, refused, retry_after
-from regard.serving.libretranslate import LibreTranslate, bearer
+from regard.serving.libretranslate import LibreTranslate
 from regard.serving.limits import Admission, Keys, Limits, RefusedError
 from regard.serving.metrics import Metrics
 from regard.serving.openai import OpenAI, error_of
+from regard.serving.reading import bearer
 from regard.serving.scheduler import BusyError, LateError
 from regard.serving.translation import Models, Translating
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -23,11 +19,20 @@ from regard.errors import DataError
 from regard.serving import languages
 from regard.serving.detection import detect
 from regard.serving.limits import Admission, Limits, RefusedError
+from regard.serving.reading import (
+    Upload,
+    bearer,
+    glossary_of,
+    is_true,
+    read_values,
+    required,
+    texts_of,
+    whole_number,
+)
 from regard.serving.specification import page, specification
 from regard.serving.translation import Answer, Asked, Translating
 from regard.serving.uploads import Shelf
 from regard.text.directions import Direction
-from regard.text.doctor import SURROGATE
 from regard.text.formats import files
 
 STYLED = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -82,7 +87,11 @@ class LibreTranslate:
             return JSONResponse({"translatedText": texts if several else texts[0]})
         detected = self.detected(texts, target, html=form == "html") if source == "auto" else None
         way, same = self.way(detected["language"] if detected else source, target)
-        options = {"alternatives": alternatives} if alternatives and form == "text" else {}
+        options: dict[str, Any] = {"alternatives": alternatives} if alternatives and form == "text" else {}
+        if is_true(values.get("alignment")):
+            options["alignment"] = True
+        if way and (glossary := glossary_of(values, way[-1].source, way[-1].target)):
+            options["glossary"] = glossary
         asked = Asked(client, time.monotonic() + self.limits.answering, tuple(options.items()))
         if same:
             answers = [Answer(text) for text in texts]
@@ -259,103 +268,21 @@ def answered(
     if is_true(values.get("scores")):
         found["scores"] = [each.translation.score if each.translation else None for each in answers]
         found["confidence"] = [each.translation.confidence if each.translation else None for each in answers]
+    if is_true(values.get("alignment")):
+        found["alignment"] = [alignment(each) for each in answers]
+    if values.get("glossary"):
+        found["glossary"] = [
+            [asdict(term) for term in each.translation.glossary] if each.translation else [] for each in answers
+        ]
     if is_true(values.get("flags")):
         found["flags"] = [list(each.flags) for each in answers]
     return {name: value if several else value[0] for name, value in found.items()}
 
 
-def bearer(request: Request) -> str:
-    """The key in the header of a request."""
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""
-
-
-async def read_values(request: Request, limits: Limits) -> dict[str, Any]:
-    """What a request says: JSON, a form, or its query string; of several values of a name, the first, but all texts."""
-    query = first_of(request.query_params.multi_items())
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        return await read_json(request, query)
-    several: list[str] = []
-    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        try:
-            async with request.form(max_files=1, max_fields=200, max_part_size=limits.bytes) as form:
-                query |= {name: await received(value, limits) for name, value in first_of(form.multi_items()).items()}
-                several = [text for text in form.getlist("q") if isinstance(text, str)]
-        except (HTTPException, MultiPartException, ValueError):
-            raise RefusedError(400, "Invalid request: the form cannot be read") from None
-    values = {name: with_line_feeds(value) if isinstance(value, str) else value for name, value in query.items()}
-    return {**values, "q": list(map(with_line_feeds, several))} if len(several) > 1 else values
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A file that was sent."""
-
-    name: str  # without the folders that it was in
-    content: bytes
-
-
-async def received(value: str | UploadFile, limits: Limits) -> str | Upload:
-    """A value of a form, or a file in it."""
-    if isinstance(value, str):
-        return value
-    content = await value.read(limits.upload + 1)
-    if len(content) > limits.upload:
-        raise RefusedError(413, f"Invalid request: request ({len(content)}) exceeds text limit ({limits.upload})")
-    return Upload(PurePosixPath((value.filename or "").replace("\\", "/")).name, content)
-
-
-async def read_json(request: Request, query: dict[str, Any]) -> dict[str, Any]:
-    """The object in a body; one client sends a list with nothing in it, and means its query string."""
-    try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        if query.get("q"):
-            return query
-        raise RefusedError(400, "Invalid JSON format")
-    return {**query, **body}
-
-
-def first_of(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(reversed(items))
-
-
-def with_line_feeds(text: str) -> str:
-    """A text of a form, whose line ends browsers change."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def texts_of(values: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """The texts of a request, and whether it is a list of them; half characters are made whole."""
-    given = values.get("q")
-    if not given:
-        raise RefusedError(400, "Invalid request: missing q parameter")
-    several = isinstance(given, list)
-    texts = given if several else [given]
-    if not all(isinstance(text, str) for text in texts):
-        raise RefusedError(400, "Invalid request: q must be a text or a list of texts")
-    return [SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text) for text in texts], several
-
-
-def required(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name)
-    if not value:
-        raise RefusedError(400, f"Invalid request: missing {name} parameter")
-    return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", str(value))
-
-
-def whole_number(value: Any, name: str, most: int) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise RefusedError(400, f"Invalid request: {name} parameter is not a number") from None
-    if number > most:
-        raise RefusedError(400, f"Invalid request: {name} parameter must be <= {most}")
-    return max(0, number)
-
-
-def is_true(value: Any) -> bool:
-    return value is True or str(value).lower() in ("1", "true", "yes")
+def alignment(answer: Answer) -> dict[str, Any] | None:
+    """What each token of a translation has looked at in the source."""
+    found = answer.translation
+    if found is None or not found.alignment:
+        return None
+    weights = [[round(weight, 4) for weight in row] for row in found.alignment]
+    return {"source": list(found.source_tokens), "target": list(found.tokens), "weights": weights}

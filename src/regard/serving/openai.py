@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from regard.decoding.writer import Writer
-from regard.serving.libretranslate import bearer
 from regard.serving.limits import Admission, Limits, RefusedError
+from regard.serving.reading import bearer
 from regard.serving.writing import Completion, complete, logprobs, stream
 from regard.text.doctor import SURROGATE
 

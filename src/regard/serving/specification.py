@@ -53,6 +53,8 @@ def translate(codes: Sequence[str]) -> dict[str, Any]:
         "alternatives": {"type": "integer", "minimum": 0, "default": 0},
         "scores": {"type": "boolean", "default": False, "description": "answer with scores and confidence"},
         "flags": {"type": "boolean", "default": False, "description": "answer with what a person has to look at"},
+        "alignment": {"type": "boolean", "default": False, "description": "answer with what each token looked at"},
+        "glossary": {"type": "object", "additionalProperties": TEXT, "description": "terms, in JSON only"},
         "api_key": TEXT,
     }
     answer = record(
@@ -61,7 +63,7 @@ def translate(codes: Sequence[str]) -> dict[str, Any]:
         detectedLanguage=either(DETECTED),
         alternatives=either(listed(TEXT)),
     )
-    form = {**asked, "q": TEXT}
+    form = {**{name: field for name, field in asked.items() if name != "glossary"}, "q": TEXT}
     return posted("Translates a text or several", ["q", "source", "target"], asked, form, answer)
 
 

@@ -158,7 +158,7 @@ class Translating:
         answers = [Answer(job.text) for job in jobs]
         for number, step in enumerate(way):
             last = number == len(way) - 1
-            now = asked if last else replace(asked, options=_without_alternatives(asked.options))
+            now = asked if last else replace(asked, options=_for_the_way(asked.options))
             todo = [Job(answer.text, job.marks) for job, answer in zip(jobs, answers, strict=True)]
             guarded = [bool(protect.find(job.text, job.marks)) for job in todo]
             kept, plain = await asyncio.gather(
@@ -271,5 +271,6 @@ def _distinct(texts: Iterable[str], best: str) -> tuple[str, ...]:
     return tuple(text for text in dict.fromkeys(texts) if text.strip() and text != best)
 
 
-def _without_alternatives(options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
-    return tuple(option for option in options if option[0] != "alternatives")
+def _for_the_way(options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    """The options of a step that is not the last."""
+    return tuple(option for option in options if option[0] not in ("alternatives", "alignment", "glossary"))
