@@ -17,7 +17,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.serving.limits import Keys, Limits
-    from regard.serving.models import Models
+    from regard.serving.loaded import Loaded
 
 PORT = 5000
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -89,10 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--tls-cert and --tls-key belong together")
     limits, keys = limits_of(arguments), keys_of(arguments)
     waiting = listen(arguments.host, arguments.port)
-    from regard.serving.models import Models
+    from regard.serving.loaded import Loaded
 
     with waiting:
-        models = Models.load(arguments.models, **engine_options(arguments))
+        models = Loaded.load(arguments.models, **engine_options(arguments))
         return serve(models, limits, keys, waiting, arguments)
 
 
@@ -119,7 +119,7 @@ def keys_of(arguments: argparse.Namespace) -> Keys | None:
     return None if arguments.keys is None else Keys(arguments.keys)
 
 
-def serve(models: Models, limits: Limits, keys: Keys | None, waiting: Any, arguments: argparse.Namespace) -> int:
+def serve(models: Loaded, limits: Limits, keys: Keys | None, waiting: Any, arguments: argparse.Namespace) -> int:
     from regard.serving.app import create_app
     from regard.serving.server import Server, configure
 
@@ -131,6 +131,8 @@ def serve(models: Models, limits: Limits, keys: Keys | None, waiting: Any, argum
         models,
         limits,
         keys,
+        writers=models.writers,
+        embedders=models.embedders,
         pivot=arguments.pivot,
         hosts=hosts,
         origin=arguments.cors,
@@ -142,7 +144,7 @@ def serve(models: Models, limits: Limits, keys: Keys | None, waiting: Any, argum
     config = configure(app, ssl_certfile=arguments.tls_cert, ssl_keyfile=arguments.tls_key, **proxy)
     scheme = "http" if arguments.tls_cert is None else "https"
     name = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
-    served = ", ".join(f"{each.source} → {each.target}" for each in models.directions)
+    served = ", ".join(models.names)
     print(f"{scheme}://{name}:{waiting.getsockname()[1]}/  {served}  (Ctrl+C ends it)", flush=True)
     Server(config).run(sockets=[waiting])
     return 0
