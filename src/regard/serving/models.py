@@ -1,0 +1,235 @@
+"""The models that are served, by task and direction: each is opened once, and anew when its folder changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from regard.decoding.engine import load_as
+from regard.errors import InputError, ModelError, RegardError
+from regard.folder import CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
+from regard.serving.scheduler import MOST_WAITING, Scheduler
+from regard.settings import DataSettings
+from regard.text.directions import Direction, directions_of, language
+
+if TYPE_CHECKING:
+    from regard.decoding.reader import Embedder
+    from regard.decoding.writer import Writer
+
+POLL = 2.0
+"""Seconds between two looks at the folders."""
+QUIET = 30.0
+"""Seconds without a request after which a model that was replaced is let go: a long document asks in several parts."""
+
+log = logging.getLogger("regard.serving")
+T = TypeVar("T")
+Stamp = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model as it was when it was opened."""
+
+    name: str
+    folder: Path
+    task: str  # translate, write, or embed
+    stamp: Stamp
+    model: Any  # a Translator, a Writer or an Embedder
+    scheduler: Scheduler | None = None  # of a translator
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        return directions_of(self.model.settings.data) if self.scheduler else ()
+
+
+class Models:
+    """All models of a server."""
+
+    def __init__(self, folders: Sequence[Path | str], *, most_waiting: int = MOST_WAITING, **how: Any) -> None:
+        """`how` is what `regard.load` takes beside the folder: device, engine, precision, threads."""
+        self.how, self.most_waiting = how, most_waiting
+        self._served: dict[str, Served] = {}
+        self._retired: list[tuple[Served, float]] = []  # and when that was
+        self._seen: dict[str, Stamp] = {}  # of folders that have changed,
+        self._refused: dict[str, Stamp] = {}  # and of those that are of no use
+        for folder in map(Path, folders):
+            name = free_name(folder.resolve().name, self._served)
+            self._served[name] = self._open(name, folder)
+
+    @classmethod
+    def load(cls, folders: Sequence[Path | str], **how: Any) -> Models:
+        """The models of these folders; what is wrong with one is told before anything is served."""
+        if not folders:
+            raise InputError("which models? Name their folders, as in regard serve runs/en-de")
+        return cls(folders, **how)
+
+    # What there is
+
+    @property
+    def served(self) -> list[Served]:
+        """Every model as it is now."""
+        return list(self._served.values())
+
+    @property
+    def directions(self) -> list[Direction]:
+        """All directions once, in the order of the models."""
+        return list(self._by_direction())
+
+    @property
+    def writers(self) -> Mapping[str, Writer]:
+        """The models that write, by name: always those of now."""
+        return _Now(self._served, "write")
+
+    @property
+    def embedders(self) -> Mapping[str, Embedder]:
+        """The models that make vectors of texts, by name: always those of now."""
+        return _Now(self._served, "embed")
+
+    def queue(self, direction: Direction) -> Scheduler:
+        """Where texts of a direction are translated, as of now; of two models for it, the first that was named."""
+        found = self._by_direction().get(direction)
+        if found is None or found.scheduler is None:
+            raise InputError(f"no model here translates from {direction.source} to {direction.target}")
+        return found.scheduler
+
+    def way(self, source: str, target: str, pivot: str | None = None) -> list[Direction]:
+        """The steps from a language to another: one, or, if a `pivot` is given, two through it; none if no model can.
+
+        A language is found by its name, else by what it is a variant of or what is a variant of it: de-AT, de.
+        """
+        direct = self._step(source, target)
+        if direct is not None or pivot is None:
+            return [direct] if direct else []
+        first, second = self._step(source, pivot), self._step(pivot, target)
+        return [first, second] if first and second else []
+
+    def _step(self, source: str, target: str) -> Direction | None:
+        known = self.directions
+        for spell in (spelt, base):
+            for each in known:
+                if (spell(each.source), spell(each.target)) == (spell(source), spell(target)):
+                    return each
+        return None
+
+    def _by_direction(self) -> dict[Direction, Served]:
+        found: dict[Direction, Served] = {}
+        for served in self._served.values():
+            for direction in served.directions:
+                found.setdefault(direction, served)
+        return found
+
+    # Folders that change
+
+    async def watch(self) -> None:
+        """Looks after the folders until it is cancelled."""
+        while True:
+            await asyncio.sleep(POLL)
+            await self.look()
+
+    async def look(self) -> None:
+        """Opens what has changed since the last look but one, and lets go of what nobody uses any more."""
+        for name, served in list(self._served.items()):
+            now = await asyncio.to_thread(stamp, served.folder)
+            settled = self._seen.get(name) == now  # nobody is writing to it
+            self._seen[name] = now
+            if settled and now not in (served.stamp, self._refused.get(name)):
+                await self._reopen(served, now)
+        for served, since in list(self._retired):
+            old = served.scheduler
+            if old and not old.open_requests and max(since, old.quiet_since) + QUIET <= time.monotonic():
+                self._retired.remove((served, since))
+                await old.close()
+
+    async def close(self, grace: float = 30.0) -> None:
+        """Finishes what was taken, and takes nothing more."""
+        every = [*self._served.values(), *(served for served, _ in self._retired)]
+        await asyncio.gather(*(served.scheduler.close(grace) for served in every if served.scheduler))
+
+    async def _reopen(self, old: Served, now: Stamp) -> None:
+        """Puts the model that is in the folder now in the place of the old one, which answers until it has."""
+        try:
+            fresh = await asyncio.to_thread(self._open, old.name, old.folder)
+        except (RegardError, OSError, ValueError, RuntimeError) as error:
+            self._refused[old.name] = now
+            told = " ".join(str(error).split())
+            log.warning("%s: has changed, but cannot be used: the model of before stays (%s)", old.folder, told)
+            return
+        if fresh.stamp != await asyncio.to_thread(stamp, old.folder):
+            return  # it has changed meanwhile: the next look will see
+        self._served[old.name] = fresh
+        if old.scheduler is not None:
+            self._retired.append((old, time.monotonic()))
+        log.warning("%s: has changed, and is served as it is now", old.folder)
+
+    def _open(self, name: str, folder: Path) -> Served:
+        from regard.decoding.translator import Translator
+        from regard.decoding.writer import Writer
+
+        check_folder(folder)
+        before, settings = stamp(folder), read_settings(folder)
+        if settings.task == "translate":
+            if not settings.data.directions and settings.data.source == DataSettings.source:
+                raise ModelError(f"{folder}: does not say its languages: set data.source and data.target in {SETTINGS}")
+            translator = load_as(Translator, folder, **self.how)
+            return Served(
+                name, folder, "translate", before, translator, Scheduler(translator, most_waiting=self.most_waiting)
+            )
+        if settings.task == "write":
+            return Served(name, folder, "write", before, load_as(Writer, folder, **self.how))
+        from regard.decoding.reader import Embedder
+
+        return Served(name, folder, "embed", before, load_as(Embedder, folder, self.how.get("device", "auto")))
+
+
+class _Now(Mapping[str, T], Generic[T]):
+    """The models of a task by name, whatever they are at the moment."""
+
+    def __init__(self, served: Mapping[str, Served], task: str) -> None:
+        self._all, self._task = served, task
+
+    def __getitem__(self, name: str) -> T:
+        if self._all[name].task != self._task:
+            raise KeyError(name)
+        model: T = self._all[name].model
+        return model
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, served in self._all.items() if served.task == self._task)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def stamp(folder: Path) -> Stamp:
+    """When the files of a model were written, and how long they are; it changes whenever one of them does."""
+    found = []
+    for name in (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE):
+        try:
+            status = (folder / name).stat()
+        except OSError:
+            found.append((0, -1))
+        else:
+            found.append((status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+def free_name(name: str, taken: Mapping[str, Any]) -> str:
+    """The name, or, if another model has it, the name with a number."""
+    number = 2
+    while name in taken and f"{name}-{number}" in taken:
+        number += 1
+    return f"{name}-{number}" if name in taken else name
+
+
+def spelt(code: str) -> str:
+    return language(code).lower()
+
+
+def base(code: str) -> str:
+    """The language without script and country: pt of pt_BR."""
+    return spelt(code).split("_")[0]

@@ -1,0 +1,200 @@
+"""Models by task and direction; folders that change, are half-written, or come to harm while they are served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from regard.decoding.engine import load
+from regard.decoding.translator import Translation
+from regard.errors import InputError, ModelError
+from regard.folder import SETTINGS, WEIGHTS
+from regard.serving import models as module
+from regard.serving.models import Models
+from regard.text.directions import Direction
+
+from .toys import TEXTS, write_model
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("models")
+    several = ("de-en", "en-pt_BR", "en-fr")
+    return {
+        "en-de": write_model(place / "en-de", "en-de"),
+        "several": write_model(place / "several", *several),
+        "other": write_model(place / "other" / "en-de", "en-de", seed=1),
+        "gpt": write_model(place / "gpt", task="write"),
+        "bert": write_model(place / "bert", task="fill"),
+        "nameless": write_model(place / "nameless"),
+    }
+
+
+@pytest.fixture
+def folder(folders: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy that may be changed."""
+    return Path(shutil.copytree(folders["en-de"], tmp_path / "en-de"))
+
+
+def copy_weights(source: Path, target: Path) -> None:
+    shutil.copy(source / WEIGHTS, target / ".new")
+    (target / ".new").replace(target / WEIGHTS)
+
+
+def test_models_by_task_and_direction(folders: dict[str, Path]) -> None:
+    models = Models.load([folders[name] for name in ("en-de", "several", "other", "gpt", "bert")])
+    assert [(each.name, each.task) for each in models.served] == [
+        ("en-de", "translate"),
+        ("several", "translate"),
+        ("en-de-2", "translate"),
+        ("gpt", "write"),
+        ("bert", "embed"),
+    ]
+    assert list(map(str, models.directions)) == ["en-de", "de-en", "en-pt_BR", "en-fr"]
+    assert models.queue(Direction("en", "de")) is models.served[0].scheduler, "the first of two"
+    assert models.queue(Direction("en", "fr")) is models.queue(Direction("de", "en")) is models.served[1].scheduler
+    assert list(models.writers) == ["gpt"]
+    assert isinstance(models.writers["gpt"]("A dog", max_tokens=3), str)
+    assert list(models.embedders) == ["bert"]
+    assert "gpt" not in models.embedders
+    with pytest.raises(InputError, match="fr to de"):
+        models.queue(Direction("fr", "de"))
+    asyncio.run(models.close())
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "pivot", "steps"),
+    [
+        ("en", "de", None, ["en-de"]),
+        ("EN", "pt-br", None, ["en-pt_BR"]),
+        ("en-GB", "pt", None, ["en-pt_BR"]),
+        ("en", "de_AT", None, ["en-de"]),
+        ("de", "fr", None, []),
+        ("de", "fr", "en", ["de-en", "en-fr"]),
+        ("en", "de", "fr", ["en-de"]),
+        ("fr", "de", "en", []),
+        ("xx", "yy", None, []),
+    ],
+)
+def test_the_way_from_a_language_to_another(
+    folders: dict[str, Path], source: str, target: str, pivot: str | None, steps: list[str]
+) -> None:
+    models = Models.load([folders["en-de"], folders["several"]])
+    assert list(map(str, models.way(source, target, pivot))) == steps
+    asyncio.run(models.close())
+
+
+def test_what_cannot_be_served_is_told_at_once(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="which models"):
+        Models.load([])
+    with pytest.raises(ModelError, match="no such folder"):
+        Models.load([folders["en-de"], tmp_path / "nothing"])
+    with pytest.raises(ModelError, match="does not say its languages"):
+        Models.load([folders["nameless"]])
+
+
+def test_a_changed_folder_is_served_without_losing_a_request(
+    folders: dict[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUIET", 0.0)
+    before = [each.text for each in load(folder).translate(TEXTS)]
+    after = [each.text for each in load(folders["other"]).translate(TEXTS)]
+    assert before != after
+
+    async def client(models: Models, answers: list[list[str]]) -> None:
+        for _ in range(60):
+            made: list[Translation] = await models.queue(Direction("en", "de")).translate(TEXTS)
+            answers.append([each.text for each in made])
+            await asyncio.sleep(0.002)
+
+    async def work() -> None:
+        models, answers = Models.load([folder]), [[] for _ in range(4)]  # type: ignore[var-annotated]
+        old = models.queue(Direction("en", "de"))
+        clients = [asyncio.create_task(client(models, each)) for each in answers]
+        await asyncio.sleep(0.02)
+        copy_weights(folders["other"], folder)
+        await models.look()
+        assert models.queue(Direction("en", "de")) is old, "it may still be written to"
+        await models.look()
+        assert models.queue(Direction("en", "de")) is not old
+        assert [each.text for each in await old.translate(TEXTS)] == before, "who holds the old one may still use it"
+        await asyncio.gather(*clients)
+        for each in answers:
+            assert len(each) == 60
+            assert set(map(tuple, each)) <= {tuple(before), tuple(after)}
+            assert each[-1] == after
+        await models.look()
+        assert models._retired == []
+        assert old._closing
+        await models.close()
+
+    asyncio.run(work())
+
+
+def test_a_damaged_folder_keeps_the_old_model_and_says_so_once(
+    folders: dict[str, Path], folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        models = Models.load([folder])
+        queue, expected = models.queue(Direction("en", "de")), (await models.served[0].scheduler.translate(TEXTS))  # type: ignore[union-attr]
+        whole = (folder / WEIGHTS).read_bytes()
+        harms = {
+            "half a file": lambda: (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2]),
+            "no file": lambda: (folder / WEIGHTS).unlink(),
+            "no settings": lambda: (folder / SETTINGS).write_text("task = 5"),
+        }
+        for harm in harms.values():
+            caplog.clear()
+            harm()
+            for _ in range(4):
+                await models.look()
+            assert models.queue(Direction("en", "de")) is queue
+            assert await queue.translate(TEXTS) == expected
+            assert [record.levelno for record in caplog.records] == [logging.WARNING]
+            assert "the model of before stays" in caplog.text
+        (folder / SETTINGS).write_bytes((folders["other"] / SETTINGS).read_bytes())
+        copy_weights(folders["other"], folder)
+        for _ in range(2):
+            await models.look()
+        assert models.queue(Direction("en", "de")) is not queue
+        await models.close()
+
+    asyncio.run(work())
+
+
+def test_nothing_is_opened_while_it_is_written_or_for_no_reason(folder: Path) -> None:
+    async def work() -> None:
+        models = Models.load([folder])
+        queue = models.queue(Direction("en", "de"))
+        for _ in range(3):
+            await models.look()
+        for seconds in range(1, 5):
+            os.utime(folder / WEIGHTS, (seconds, seconds))  # changes at every look
+            await models.look()
+        assert models.queue(Direction("en", "de")) is queue
+        await models.close()
+
+    asyncio.run(work())
+
+
+def test_the_watch_looks_by_itself(folders: dict[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL", 0.01)
+
+    async def work() -> None:
+        models = Models.load([folder, folders["gpt"]])
+        watching, queue = asyncio.create_task(models.watch()), models.queue(Direction("en", "de"))
+        copy_weights(folders["other"], folder)
+        end = time.monotonic() + 30
+        while models.queue(Direction("en", "de")) is queue and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        assert models.queue(Direction("en", "de")) is not queue
+        watching.cancel()
+        await models.close()
+
+    asyncio.run(work())
