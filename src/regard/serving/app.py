@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
-from regard.serving import languages
+from regard.serving import page
 from regard.serving.guard import CLOSED, Guard, Note, refused, retry_after
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.limits import Admission, Keys, Limits, RefusedError
@@ -80,7 +80,7 @@ def create_app(
     }
     counted = Metrics(route.path for route in routes if isinstance(route, Route))
     front = Front(translating, counted, admission)
-    routes += [Route("/", front.index), *([Route("/metrics", front.metrics)] if metrics else [])]
+    routes += [*page.routes(), *([Route("/metrics", front.metrics)] if metrics else [])]
 
     def noted(record: dict[str, Any]) -> None:
         counted.note(record)
@@ -99,21 +99,10 @@ async def sweep(libre: LibreTranslate) -> None:
 
 
 class Front:
-    """The page at the top: what is served."""
+    """What is told about the server itself."""
 
     def __init__(self, translating: Translating, counted: Metrics, admission: Admission) -> None:
         self.translating, self.counted, self.admission = translating, counted, admission
-
-    async def index(self, _request: Request) -> Response:
-        ways = [
-            f"<li>{escape(languages.name(each.source))} → {escape(languages.name(each.target))}</li>"
-            for each in self.translating.models.directions
-        ]
-        return HTMLResponse(
-            "<!doctype html><html lang=en><meta charset=utf-8><title>Regard</title><h1>Regard</h1>"
-            f"<p>This server translates:</p><ul>{''.join(ways)}</ul>"
-            '<p>It speaks LibreTranslate\'s interface: <a href="spec">spec</a>, <a href="languages">languages</a>.</p>'
-        )
 
     async def metrics(self, request: Request) -> Response:
         self.admission.admit(request.state.client, bearer(request))

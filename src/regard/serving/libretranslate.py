@@ -179,6 +179,7 @@ class LibreTranslate:
                 "suggestions": False,
                 "filesTranslation": True,
                 "supportedFilesFormat": list(FORMATS),
+                "uploadLimit": self.limits.upload,  # for our page alone
                 "language": {
                     "source": {"code": "auto", "name": "Auto Detect"},
                     "target": {"code": first, "name": languages.name(first)},

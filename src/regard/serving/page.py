@@ -1,0 +1,42 @@
+"""The page at the top of the server: its files, and what a browser may do with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+PAGE = Path(__file__).with_name("page")
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+"""The page loads its own files, asks its own server, and cannot make markup out of texts."""
+
+
+def routes() -> list[BaseRoute]:
+    """The page and its files, which are found by name among those that are there: no path comes from a client."""
+    files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in TYPES}
+
+    async def index(_request: Request) -> Response:
+        return answer("index.html")
+
+    async def static(request: Request) -> Response:
+        return answer(request.path_params["name"])
+
+    def answer(name: str) -> Response:
+        if name not in files:
+            raise HTTPException(404)
+        headers = {"Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
+        return Response(files[name], media_type=TYPES[Path(name).suffix], headers=headers)
+
+    return [Route("/", index), Route("/static/{name}", static)]
