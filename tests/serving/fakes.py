@@ -88,5 +88,8 @@ class FakeModels:
     def queue(self, direction: Direction) -> FakeQueue:
         return self.queues[direction]
 
+    async def watch(self) -> None:
+        await asyncio.Event().wait()
+
     async def close(self) -> None:
         self.closed = True

@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from regard.decoding.engine import load
 from regard.decoding.translator import Translation
 from regard.errors import InputError, ModelError
 from regard.folder import SETTINGS, WEIGHTS
 from regard.serving import models as module
+from regard.serving.app import create_app
 from regard.serving.models import Models
 from regard.text.directions import Direction
 
@@ -48,16 +50,15 @@ def copy_weights(source: Path, target: Path) -> None:
 
 
 def test_models_by_task_and_direction(folders: dict[str, Path]) -> None:
-    models = Models.load([folders[name] for name in ("en-de", "several", "other", "gpt", "bert")])
+    models = Models.load([folders[name] for name in ("en-de", "several", "gpt", "bert")])
     assert [(each.name, each.task) for each in models.served] == [
         ("en-de", "translate"),
         ("several", "translate"),
-        ("en-de-2", "translate"),
         ("gpt", "write"),
         ("bert", "embed"),
     ]
     assert list(map(str, models.directions)) == ["en-de", "de-en", "en-pt_BR", "en-fr"]
-    assert models.queue(Direction("en", "de")) is models.served[0].scheduler, "the first of two"
+    assert models.queue(Direction("en", "de")) is models.served[0].scheduler
     assert models.queue(Direction("en", "fr")) is models.queue(Direction("de", "en")) is models.served[1].scheduler
     assert list(models.writers) == ["gpt"]
     assert isinstance(models.writers["gpt"]("A dog", max_tokens=3), str)
@@ -68,26 +69,19 @@ def test_models_by_task_and_direction(folders: dict[str, Path]) -> None:
     asyncio.run(models.close())
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "pivot", "steps"),
-    [
-        ("en", "de", None, ["en-de"]),
-        ("EN", "pt-br", None, ["en-pt_BR"]),
-        ("en-GB", "pt", None, ["en-pt_BR"]),
-        ("en", "de_AT", None, ["en-de"]),
-        ("de", "fr", None, []),
-        ("de", "fr", "en", ["de-en", "en-fr"]),
-        ("en", "de", "fr", ["en-de"]),
-        ("fr", "de", "en", []),
-        ("xx", "yy", None, []),
-    ],
-)
-def test_the_way_from_a_language_to_another(
-    folders: dict[str, Path], source: str, target: str, pivot: str | None, steps: list[str]
-) -> None:
-    models = Models.load([folders["en-de"], folders["several"]])
-    assert list(map(str, models.way(source, target, pivot))) == steps
-    asyncio.run(models.close())
+def test_folders_are_served_by_their_tasks(folders: dict[str, Path]) -> None:
+    """Each in the interface that it is for."""
+    models = Models.load([str(folders[name]) for name in ("en-de", "gpt", "bert")])
+    assert models.names == ["en → de", "gpt", "bert"]
+    app = create_app(models, writers=models.writers, embedders=models.embedders)
+    with TestClient(app, base_url="http://localhost") as client:
+        made = client.post("/translate", json={"q": "A dog runs.", "source": "en", "target": "de"}).json()
+        assert made["translatedText"] == load(folders["en-de"])("A dog runs.").strip()
+        asked = {"model": "gpt", "prompt": "A dog", "max_tokens": 3, "temperature": 0}
+        written = client.post("/v1/completions", json=asked).json()["choices"][0]["text"]
+        assert written == load(folders["gpt"])("A dog", max_tokens=3, temperature=0.0, beam=1)
+        vectors = client.post("/v1/embeddings", json={"model": "bert", "input": "A dog"}).json()["data"]
+        assert len(vectors[0]["embedding"]) == 16
 
 
 def test_what_cannot_be_served_is_told_at_once(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -95,6 +89,10 @@ def test_what_cannot_be_served_is_told_at_once(folders: dict[str, Path], tmp_pat
         Models.load([])
     with pytest.raises(ModelError, match="no such folder"):
         Models.load([folders["en-de"], tmp_path / "nothing"])
+    with pytest.raises(InputError, match="called gpt too"):
+        Models.load([folders["gpt"], folders["gpt"]])
+    with pytest.raises(InputError, match="both translate en → de: serve one of them"):
+        Models.load([folders["en-de"], Path(shutil.copytree(folders["en-de"], tmp_path / "again"))])
     with pytest.raises(ModelError, match="does not say its languages"):
         Models.load([folders["nameless"]])
 
@@ -102,7 +100,6 @@ def test_what_cannot_be_served_is_told_at_once(folders: dict[str, Path], tmp_pat
 def test_a_changed_folder_is_served_without_losing_a_request(
     folders: dict[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "QUIET", 0.0)
     before = [each.text for each in load(folder).translate(TEXTS)]
     after = [each.text for each in load(folders["other"]).translate(TEXTS)]
     assert before != after
@@ -129,6 +126,7 @@ def test_a_changed_folder_is_served_without_losing_a_request(
             assert len(each) == 60
             assert set(map(tuple, each)) <= {tuple(before), tuple(after)}
             assert each[-1] == after
+        monkeypatch.setattr(module, "QUIET", 0.0)
         await models.look()
         assert models._retired == []
         assert old._closing

@@ -17,7 +17,7 @@ from regard.errors import InputError
 
 if TYPE_CHECKING:
     from regard.serving.limits import Keys, Limits
-    from regard.serving.loaded import Loaded
+    from regard.serving.models import Models
 
 PORT = 5000
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -89,10 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--tls-cert and --tls-key belong together")
     limits, keys = limits_of(arguments), keys_of(arguments)
     waiting = listen(arguments.host, arguments.port)
-    from regard.serving.loaded import Loaded
+    from regard.serving.models import Models
 
     with waiting:
-        models = Loaded.load(arguments.models, **engine_options(arguments))
+        models = Models.load(arguments.models, **engine_options(arguments))
         return serve(models, limits, keys, waiting, arguments)
 
 
@@ -119,7 +119,7 @@ def keys_of(arguments: argparse.Namespace) -> Keys | None:
     return None if arguments.keys is None else Keys(arguments.keys)
 
 
-def serve(models: Loaded, limits: Limits, keys: Keys | None, waiting: Any, arguments: argparse.Namespace) -> int:
+def serve(models: Models, limits: Limits, keys: Keys | None, waiting: Any, arguments: argparse.Namespace) -> int:
     from regard.serving.app import create_app
     from regard.serving.server import Server, configure
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -59,11 +59,11 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(sweep(libre))
+        tasks = [asyncio.create_task(sweep(libre)), asyncio.create_task(models.watch())]
         yield
-        sweeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await sweeping
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await models.close()
         translating.close()
         libre.shelf.close()

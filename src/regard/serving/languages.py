@@ -15,8 +15,12 @@ def public(code: str) -> str:
 
 
 def find(asked: str, known: Iterable[str]) -> str | None:
-    """The one of these languages that a client means, if there is one."""
-    return {public(code).lower(): code for code in known}.get(public(asked.strip()).lower())
+    """The one of these languages that a client means, if there is one: de where de-AT is not there, pt-BR for pt."""
+    wanted, there = public(asked.strip()).lower(), {public(code).lower(): code for code in known}
+    if wanted in there:
+        return there[wanted]
+    alike = (code for name, code in there.items() if wanted.startswith(f"{name}-") or name.startswith(f"{wanted}-"))
+    return next(alike, None)
 
 
 def name(code: str) -> str:

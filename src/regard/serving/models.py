@@ -15,7 +15,7 @@ from regard.errors import InputError, ModelError, RegardError
 from regard.folder import CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.serving.scheduler import MOST_WAITING, Scheduler
 from regard.settings import DataSettings
-from regard.text.directions import Direction, directions_of, language
+from regard.text.directions import Direction, directions_of
 
 if TYPE_CHECKING:
     from regard.decoding.reader import Embedder
@@ -57,8 +57,9 @@ class Models:
         self._retired: list[tuple[Served, float]] = []  # and when that was
         self._seen: dict[str, Stamp] = {}  # of folders that have changed,
         self._refused: dict[str, Stamp] = {}  # and of those that are of no use
+        refuse_alike(list(map(Path, folders)))
         for folder in map(Path, folders):
-            name = free_name(folder.resolve().name, self._served)
+            name = folder.resolve().name
             self._served[name] = self._open(name, folder)
 
     @classmethod
@@ -81,6 +82,11 @@ class Models:
         return list(self._by_direction())
 
     @property
+    def names(self) -> list[str]:
+        """What is served, for people."""
+        return [*(f"{each.source} → {each.target}" for each in self.directions), *self.writers, *self.embedders]
+
+    @property
     def writers(self) -> Mapping[str, Writer]:
         """The models that write, by name: always those of now."""
         return _Now(self._served, "write")
@@ -91,30 +97,11 @@ class Models:
         return _Now(self._served, "embed")
 
     def queue(self, direction: Direction) -> Scheduler:
-        """Where texts of a direction are translated, as of now; of two models for it, the first that was named."""
+        """Where texts of a direction are translated, as of now."""
         found = self._by_direction().get(direction)
         if found is None or found.scheduler is None:
             raise InputError(f"no model here translates from {direction.source} to {direction.target}")
         return found.scheduler
-
-    def way(self, source: str, target: str, pivot: str | None = None) -> list[Direction]:
-        """The steps from a language to another: one, or, if a `pivot` is given, two through it; none if no model can.
-
-        A language is found by its name, else by what it is a variant of or what is a variant of it: de-AT, de.
-        """
-        direct = self._step(source, target)
-        if direct is not None or pivot is None:
-            return [direct] if direct else []
-        first, second = self._step(source, pivot), self._step(pivot, target)
-        return [first, second] if first and second else []
-
-    def _step(self, source: str, target: str) -> Direction | None:
-        known = self.directions
-        for spell in (spelt, base):
-            for each in known:
-                if (spell(each.source), spell(each.target)) == (spell(source), spell(target)):
-                    return each
-        return None
 
     def _by_direction(self) -> dict[Direction, Served]:
         found: dict[Direction, Served] = {}
@@ -218,18 +205,18 @@ def stamp(folder: Path) -> Stamp:
     return tuple(found)
 
 
-def free_name(name: str, taken: Mapping[str, Any]) -> str:
-    """The name, or, if another model has it, the name with a number."""
-    number = 2
-    while name in taken and f"{name}-{number}" in taken:
-        number += 1
-    return f"{name}-{number}" if name in taken else name
-
-
-def spelt(code: str) -> str:
-    return language(code).lower()
-
-
-def base(code: str) -> str:
-    """The language without script and country: pt of pt_BR."""
-    return spelt(code).split("_")[0]
+def refuse_alike(folders: Sequence[Path]) -> None:
+    """Refuses folders of the same name or direction: nobody could tell which of them answers."""
+    names: dict[str, Path] = {}
+    places: dict[Direction, Path] = {}
+    for folder in folders:
+        check_folder(folder)
+        name, settings = folder.resolve().name, read_settings(folder)
+        if name in names:
+            raise InputError(f"{folder}: another model is called {name} too: rename the folder")
+        names[name] = folder
+        for direction in directions_of(settings.data) if settings.task == "translate" else ():
+            if direction in places:
+                told = f"{places[direction]} and {folder} both translate {direction.source} → {direction.target}"
+                raise InputError(f"{told}: serve one of them")
+            places[direction] = folder

@@ -59,6 +59,10 @@ class Models(Protocol):
         """Where texts of a direction are translated, as of now."""
         ...
 
+    async def watch(self) -> None:
+        """Looks after their folders until it is cancelled."""
+        ...
+
     async def close(self) -> None: ...
 
 
