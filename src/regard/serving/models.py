@@ -207,16 +207,16 @@ def stamp(folder: Path) -> Stamp:
 
 def refuse_alike(folders: Sequence[Path]) -> None:
     """Refuses folders of the same name or direction: nobody could tell which of them answers."""
-    names: dict[str, Path] = {}
+    names: set[str] = set()
     places: dict[Direction, Path] = {}
     for folder in folders:
         check_folder(folder)
         name, settings = folder.resolve().name, read_settings(folder)
-        if name in names:
-            raise InputError(f"{folder}: another model is called {name} too: rename the folder")
-        names[name] = folder
         for direction in directions_of(settings.data) if settings.task == "translate" else ():
             if direction in places:
                 told = f"{places[direction]} and {folder} both translate {direction.source} → {direction.target}"
                 raise InputError(f"{told}: serve one of them")
             places[direction] = folder
+        if name in names:
+            raise InputError(f"{folder}: another model is called {name} too: rename the folder")
+        names.add(name)
