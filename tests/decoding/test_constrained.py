@@ -168,6 +168,17 @@ def test_a_batch_finds_what_each_sentence_finds_alone(batch: list[tuple[int, int
     assert [[h.tokens for h in ours] for ours in together] == [[h.tokens for h in theirs] for theirs in alone]
 
 
+@how(deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=8).map(tuple), st.integers(1, 3), names)
+def test_a_draft_is_followed_to_its_end(draft: Prefix, width: int, sentence: int) -> None:
+    """However improbable it is; one that does not meet the constraints is not."""
+    options: dict[str, Any] = {"width": width, "penalty": power_penalty(1.0), "patience": 1.0}
+    (found,) = search([(sentence, 9, Constraints(((draft[:2],),), drafts=(draft,)))], 7, **options)
+    assert draft in [h.tokens for h in found if h.finished]
+    (found,) = search([(sentence, 20, Constraints(((draft[:2],),), (draft[-1:],), drafts=(draft,)))], 7, **options)
+    assert draft not in [h.tokens for h in found]
+
+
 def test_an_item_that_is_there_twice_is_required_twice() -> None:
     (found,) = search([(1, 8, Constraints((((3,),), ((3,),), ((3,),))))], 6, width=2, penalty=NONE)
     assert found[0].tokens.count(3) >= 3

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regard.decoding.engine import load_as
-from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.hypothesis import Constraints, Hypothesis
 from regard.decoding.terms import Terminology, constraints_for, words_of
 from regard.decoding.translator import Translator
+from regard.settings import DecodingSettings
 from regard.text.glossary import Glossary, Term
 
 SOURCES = ["A dog reads.", "She sees a cat in the garden!", "The old woman sings, and it rains.", "", "She sings."]
@@ -102,12 +104,36 @@ def test_a_forbidden_word_that_is_spelt_otherwise_is_forbidden_too(translator: T
     def found(tokens: tuple[int, ...]) -> list[Hypothesis]:
         return [Hypothesis(tokens, (0.0,) * len(tokens), 0.0, True)]
 
-    def search(numbers: object, wanted: object) -> list[list[Hypothesis]]:
+    def search(numbers: object, wanted: object, _: object) -> list[list[Hypothesis]]:
         asked.append((numbers, wanted))
-        return [found(spelt if len(asked) == 1 else other)]
+        return [found((usual, spelt, other)[len(asked) - 1])]
 
-    terms = Terminology(Glossary([Term("dog", (), ("Hund",))]), tokenizer)
-    kept = terms.keep(["A cat", "A dog"], [found(usual), found(usual)], search)
+    terms = Terminology(Glossary([Term("dog", (), ("Hund",))]), translator.source, tokenizer)
+    kept = terms.keep(["A cat", "A dog"], [found(usual), found(usual)], search, DecodingSettings())
     assert kept == [found(usual), found(other)]
-    assert [numbers for numbers, _ in asked] == [[1], [1]]
+    assert [numbers for numbers, _ in asked] == [[1], [1], [1]]
     assert spelt != usual
+
+
+def test_a_term_takes_the_place_of_the_word_that_looked_at_it(translator: Translator) -> None:
+    """Whatever else the search finds, that is among it."""
+    glossary = Glossary([Term("dog", ("Vogel",))])
+    target, text = translator.target, "A dog sees a dog."
+    tokens = tuple(target.encode("Hund sieht eine Katze.").ids)
+    ids = translator.source.encode(text)
+    dogs = [text[start:end].strip() == "dog" for start, end in ids.offsets]
+    first, second = (place for place, dog in enumerate(dogs) if dog)
+    looks = [[0.0] * (len(dogs) + 1) for _ in range(len(tokens) + 1)]
+    looks[0][first] = looks[target.pieces(tokens).index("▁Katze")][second] = 1.0
+    found = Hypothesis(tokens, (0.0,) * len(looks), 0.0, True, tuple(map(tuple, looks)))
+    asked: list[Constraints] = []
+
+    def search(_: object, wanted: Sequence[Constraints], __: object) -> list[list[Hypothesis]]:
+        asked.extend(wanted)
+        return [[found]]
+
+    assert Terminology(glossary, translator.source, target).keep([text], [[found]], search, DecodingSettings()) == [
+        [found]
+    ]
+    assert asked[0] == Constraints()
+    assert [target.decode(draft) for draft in asked[1].drafts] == ["Vogel sieht eine Vogel."]

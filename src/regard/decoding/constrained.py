@@ -18,6 +18,9 @@ from torch import Tensor
 from regard.decoding.hypothesis import Constraints, Hypothesis, Penalty
 from regard.decoding.search import Candidate, Step
 
+LONGER = 4
+"""Tokens by which an output may be longer than all drafts and still be waited for."""
+
 
 def constrained_search(
     step: Step,
@@ -88,7 +91,7 @@ class _Goals:
     """
 
     def __init__(self, constraints: Constraints) -> None:
-        self.words, self.forbidden = constraints.words, constraints.forbidden
+        self.words, self.forbidden, self.drafts = constraints.words, constraints.forbidden, constraints.drafts
         items = constraints.required
         self.sequences = [(number, sequence) for number, item in enumerate(items) for sequence in dict.fromkeys(item)]
         self.shortest = [min(map(len, item)) for item in items]
@@ -152,6 +155,11 @@ class _Goals:
                 met |= 1 << self.sequences[place][0]
             found |= {self.sequences[other][1][0] for other in self._next(met)}
         return found
+
+    def drafted(self, tokens: tuple[int, ...], end: int) -> set[int]:
+        """The tokens with which drafts go on after these."""
+        length = len(tokens)
+        return {(*draft, end)[length] for draft in self.drafts if draft[:length] == tokens}
 
     def lacking(self, states: _States) -> int:
         """The least number of tokens that are still required; 0 where all is there."""
@@ -243,10 +251,11 @@ class _Sentence:
         for rank, ((total, parent, token, gain), states) in enumerate(bank):
             old = self.alive[parent]
             gains = (*old.gains, gain)
+            drafted = token in self.goals.drafted(old.tokens, self.rules.end)
             if token == self.rules.end:
-                if rank < slots:
+                if rank < slots or drafted:
                     self.found.append(self._result(old.tokens, gains, True))
-            elif len(going_on) < slots:
+            elif len(going_on) < slots or drafted:
                 going_on.append(_Partial(states, (*old.tokens, token), gains, parent, total))
         return going_on
 
@@ -257,6 +266,10 @@ class _Sentence:
         required, patience does not count what was found: it asks whether one alive is better already.
         """
         rules, required = self.rules, bool(self.goals.sequences)
+        if any(self.goals.drafted(h.tokens, rules.end) for h in self.alive):
+            return False
+        if self.found and self.goals.drafts and length > max(map(len, self.goals.drafts)) + LONGER:
+            return True
         if rules.patience and not required and len(self.found) >= max(rules.best, round(rules.patience * rules.width)):
             return True
         longest = min(length + 1, self.limit) if rules.patience and required else self.limit
@@ -266,8 +279,9 @@ class _Sentence:
         return len(scores) == count and scores[-1] >= attainable
 
     def best(self) -> list[Hypothesis]:
-        """What was found, and what the length limit cut off, best first."""
-        return sorted([*self.found, *self.cut], key=lambda h: -h.score)[: self.rules.best]
+        """What was found, and what the length limit cut off, best first; a draft is always among it."""
+        ranked = sorted([*self.found, *self.cut], key=lambda h: -h.score)
+        return [h for rank, h in enumerate(ranked) if rank < self.rules.best or h.tokens in self.goals.drafts]
 
     def _result(self, tokens: tuple[int, ...], gains: tuple[float, ...], finished: bool) -> Hypothesis:
         return Hypothesis(tokens, gains, sum(gains) / self.rules.penalty(len(gains)), finished)
@@ -295,7 +309,7 @@ def _continuations(sentences: Sequence[_Sentence], scores: Tensor, rules: _Rules
         scores = scores.index_put(torch.tensor(barred, device=device).unbind(1), scores.new_tensor(-math.inf))
     values, places = scores.topk(min(rules.width + 1, scores.shape[2]))
     top = zip(values.tolist(), places.tolist(), strict=True)
-    wanted = [(i, k, token) for i, k, h in rows for token in {*sentences[i].goals.wanted(h.states), rules.end}]
+    wanted = [(i, k, token) for i, k, h in rows for token in _wanted(sentences[i].goals, h, rules.end)]
     further = scores[torch.tensor(wanted, device=device).unbind(1)].tolist()
     gains: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
     for sentence, mine, (row_values, row_places) in zip(sentences, gains, top, strict=True):
@@ -306,6 +320,10 @@ def _continuations(sentences: Sequence[_Sentence], scores: Tensor, rules: _Rules
     for sentence, mine in zip(sentences, gains, strict=True):
         found = [Candidate(sentence.alive[k].total + gain, k, token, gain) for (k, token), gain in mine.items()]
         yield sorted(found, key=lambda candidate: -candidate.total)
+
+
+def _wanted(goals: _Goals, hypothesis: _Partial, end: int) -> set[int]:
+    return {*goals.wanted(hypothesis.states), *goals.drafted(hypothesis.tokens, end), end}
 
 
 def _barred(goals: _Goals, hypothesis: _Partial, end: int) -> Iterator[int]:

@@ -86,12 +86,14 @@ class Constraints:
 
     An item of `required` is met by any one of its sequences; no two items are met by the same tokens, so that an item
     that is there twice is required twice. With `words`, a required sequence counts where it begins as a word does and
-    no word goes on behind it, and a forbidden one where no word goes on into it.
+    no word goes on behind it, and a forbidden one where no word goes on into it. `drafts` are outputs that are likely
+    to meet all that and to be good: they are followed to their end, whatever the model thinks of them.
     """
 
     required: tuple[tuple[tuple[int, ...], ...], ...] = ()
     forbidden: tuple[tuple[int, ...], ...] = ()
     words: Words | None = None
+    drafts: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not all(item and all(item) for item in self.required) or not all(self.forbidden):
@@ -107,7 +109,12 @@ class Constraints:
 
     def __add__(self, other: Constraints) -> Constraints:
         """Both; the words are those of the first that has any."""
-        return Constraints(self.required + other.required, self.forbidden + other.forbidden, self.words or other.words)
+        return Constraints(
+            self.required + other.required,
+            self.forbidden + other.forbidden,
+            self.words or other.words,
+            self.drafts + other.drafts,
+        )
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class TorchSearch:
             results = self._search_batch([sources[i] for i in batch], [limits[i] for i in batch], settings, ends)
             found.update(zip(batch, results, strict=True))
         if settings.alignment and isinstance(self.model, EncoderDecoder):
-            return [[self._aligned(self.model, ids, h) for h in found[i]] for i, ids in enumerate(sources)]
+            return [self._aligned(self.model, ids, found[i]) for i, ids in enumerate(sources)]
         return [found[i] for i in range(len(sources))]
 
     @torch.inference_mode()
@@ -147,16 +147,18 @@ class TorchSearch:
         return [(value, list(zip(*pair, strict=True))) for value, *pair in zip(values, ids, best, strict=True)]
 
     @torch.inference_mode()
-    def _aligned(self, model: EncoderDecoder, source: Sequence[int], found: Hypothesis) -> Hypothesis:
-        """A hypothesis with what each of its tokens, and its end, has looked at: it is read once more."""
+    def _aligned(self, model: EncoderDecoder, source: Sequence[int], found: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """Hypotheses with what each of their tokens, and their end, has looked at: they are read once more."""
         device = next(model.parameters()).device
-        before = [self.specials.begin, *found.tokens][: len(found.log_probabilities)]
+        before = [[self.specials.begin, *each.tokens][: len(each.log_probabilities)] for each in found]
+        longest = max(map(len, before))  # nothing looks at what comes later, so that it does not matter what that is
+        rows = [[*row, *[self.specials.pad] * (longest - len(row))] for row in before]
+        sources = torch.tensor([[*source, self.specials.end]] * len(found), device=device)
         with observe(model) as trace:
-            model.states(
-                torch.tensor([[*source, self.specials.end]], device=device), torch.tensor([before], device=device), None
-            )
+            model.states(sources, torch.tensor(rows, device=device), None)
         weights = trace[f"decoder.layers.{model.settings.decoder_layers - 1}.cross_attention.weights"].tensor
-        return replace(found, alignment=tuple(map(tuple, weights[0].mean(0).tolist())))
+        looks = [look[: len(row)] for look, row in zip(weights.mean(1).tolist(), before, strict=True)]
+        return [replace(h, alignment=tuple(map(tuple, look))) for h, look in zip(found, looks, strict=True)]
 
     def _step(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> TranslationStep | WritingStep:
         after = NextToken(self.specials, settings.repetition_penalty)

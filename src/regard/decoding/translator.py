@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 WINDOW = 2000
 """Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
 
-
 Constrain = Callable[[str], Constraints | None]
 """Asked with a source text: what its translation must have in it, and what it must not have."""
 
@@ -99,7 +98,7 @@ class Translator:
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         windows = list(self._read_windows(texts, into, constrain))
-        terms = Terminology(glossary, self.target) if glossary else None
+        terms = Terminology(glossary, self.source, self.target) if glossary else None
         found = (parts for window in windows for parts in self._search_window(window, settings, terms))
         return [self.join(parts, terms) for parts in found]
 
@@ -120,7 +119,7 @@ class Translator:
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         read = ahead(self._read_windows(texts, into, constrain))
-        terms = Terminology(glossary, self.target) if glossary else None
+        terms = Terminology(glossary, self.source, self.target) if glossary else None
         with closing(ahead(self._search_windows(read, settings, terms))) as found:
             yield from (self.join(parts, terms) for parts in chain.from_iterable(found))
 
@@ -191,13 +190,15 @@ class Translator:
     def _search_window(self, window: _Window, settings: DecodingSettings, terms: Terminology | None) -> list[Found]:
         asked = [part for parts in window for part in parts if part.ids]
 
-        def search(numbers: Sequence[int], more: Sequence[Constraints]) -> list[list[Hypothesis]]:
+        def search(
+            numbers: Sequence[int], more: Sequence[Constraints], how: DecodingSettings
+        ) -> list[list[Hypothesis]]:
             wanted = [one + (asked[i].constraints or Constraints()) for i, one in zip(numbers, more, strict=True)]
-            return self.search([asked[i].ids for i in numbers], settings, wanted)
+            return self.search([asked[i].ids for i in numbers], how, wanted)
 
         results = self.search([part.ids for part in asked], settings, [part.constraints for part in asked])
         if terms is not None:
-            results = terms.keep([part.text for part in asked], results, search)
+            results = terms.keep([part.text for part in asked], results, search, settings)
         found = iter(results)
         return [[(part, next(found) if part.ids else None) for part in parts] for parts in window]
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from regard.errors import DataError
 from regard.text.formats import Place
@@ -32,6 +32,14 @@ class Term:
     def exact(self, text: str) -> bool:
         """Whether its upper and lower case letters matter: of what is kept, and of short names such as IT or USB."""
         return self.kept or (text.isupper() and 2 <= sum(map(str.isalpha, text)) <= 6)
+
+
+class Match(NamedTuple):
+    """A term in a text, from one character to another."""
+
+    term: Term
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +88,12 @@ class Glossary:
         return cls((Term(*each) for each in found), source, target)
 
     def find(self, text: str) -> list[Term]:
-        """The terms of a text, each once: whole words, the longest where several begin; placeholders are no words."""
+        """The terms of a text, each once."""
+        return list({match.term.source: match.term for match in self.matches(text)}.values())
+
+    def matches(self, text: str) -> Iterator[Match]:
+        """Where terms stand in a text: whole words, the longest where several begin; placeholders are no words."""
         words, place = units(text), 0
-        found: dict[str, Term] = {}
         while place < len(words):
             best, length = None, 0
             for term, wanted in self._beginning(words[place].folded):
@@ -90,9 +101,8 @@ class Glossary:
                 if len(wanted) > length and self.source_endings.fit(wanted, words[place:], exact=exact):
                     best, length = term, len(wanted)
             if best is not None:
-                found[best.source] = best
+                yield Match(best, words[place].start, words[place + length - 1].end)
             place += max(1, length)
-        return list(found.values())
 
     def _beginning(self, word: str) -> Iterator[tuple[Term, list[Unit]]]:
         for stem in self.source_endings.stems(word):
