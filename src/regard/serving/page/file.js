@@ -16,7 +16,8 @@ export function begin(settings, opened) {
   most = settings.uploadLimit ?? Infinity;
   choose.accept = formats.join(",");
   find("#formats").textContent = t("formats", { list: formats.join(" ") });
-  choose.addEventListener("change", () => choose.files[0] && take(choose.files[0]));
+  choose.addEventListener("click", () => (choose.value = "")); // the same file, changed, is a new one
+  choose.addEventListener("change", () => choose.files[0] && chose(choose.files[0]));
   send.addEventListener("click", upload);
   stop.addEventListener("click", () => sending?.abort());
   const has = (event) => event.dataTransfer?.types.includes("Files");
@@ -27,13 +28,18 @@ export function begin(settings, opened) {
     if (!has(event)) return;
     event.preventDefault();
     opened();
-    if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+    if (event.dataTransfer.files[0]) chose(event.dataTransfer.files[0]);
   });
 }
 
 /** Another language was chosen: what was made is of the one before. */
 export function changed() {
   if (file && !sending) take(file);
+}
+
+function chose(given) {
+  take(given);
+  if (file) send.focus();
 }
 
 function take(given) {
@@ -49,7 +55,6 @@ function take(given) {
   find("#file-size").textContent = size(given.size);
   if (!fits) complain(message, new Problem(t("fileFormat", { name: given.name, list: formats.join(" ") })));
   else if (!file) complain(message, new Problem(t("fileBig", { name: given.name, size: size(given.size), limit: size(most) })));
-  else send.focus();
 }
 
 function upload() {

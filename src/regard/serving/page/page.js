@@ -15,7 +15,7 @@ async function start() {
     const [settings, languages] = await Promise.all([ask("frontend/settings"), ask("languages")]);
     if (!languages.some((each) => each.targets.length > 1)) throw new Problem(t("nothing"));
     if (settings.keyRequired) wantKey(text.translate);
-    offer(languages, settings.language?.target?.code, changed, () => text.replace(text.translation()));
+    offer(languages, settings.language?.target?.code, changed, () => (file.changed(), text.swapped()));
     text.begin(settings);
     if (settings.filesTranslation) {
       tabs[1].hidden = false;

@@ -18,6 +18,7 @@ export function wantKey(entered) {
   required = true;
   document.querySelector("#key").hidden = false;
   field.value = remembered("key");
+  if (!field.value) field.focus();
   field.addEventListener("change", () => (remember("key", key()), entered()));
 }
 

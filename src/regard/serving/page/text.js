@@ -22,7 +22,10 @@ export function begin(settings) {
     event.preventDefault();
     translate();
   });
-  clear.addEventListener("click", () => (replace(""), text.focus()));
+  clear.addEventListener("click", () => {
+    text.select();
+    document.execCommand("delete"); // unlike another value, this can be undone
+  });
   copy.addEventListener("click", () => copyMade());
   alternatives.addEventListener("click", () => {
     alternatives.setAttribute("aria-pressed", String(!wantsOthers()));
@@ -34,17 +37,16 @@ export function begin(settings) {
   if (text.value.trim()) translate(); // what a browser keeps when a page is loaded again
 }
 
-/** Another text instead of this one. */
-export function replace(words) {
-  text.value = words;
+/** Goes on with the translation, now that the languages are swapped; without one the text stays. */
+export function swapped() {
+  if (made.value && !document.body.hasAttribute("aria-busy")) text.value = made.value;
   translate();
 }
-
-export const translation = () => made.value;
 
 /** Translates in a moment, unless more is typed. */
 function later() {
   clearTimeout(timer);
+  asking.abort();
   tally();
   if (!text.value.trim()) return translate();
   busy(true);
