@@ -7,8 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +65,13 @@ def test_a_real_model_is_served_and_ended(server: Process) -> None:
     request = urllib.request.Request(f"{server.address}/health", headers={"Host": "evil.example"})  # noqa: S310
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(request, timeout=30)  # noqa: S310
+    many = {"q": [TIRED] * 300, "source": "en", "target": "fr"}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, "/translate", json=many)
+        time.sleep(0.1)
+        code, log = server.end(signal.SIGTERM)
+        assert len(waiting.result().json()["translatedText"]) == 300
     client.close()
-    code, log = server.end(signal.SIGTERM)
     assert code == 0
     assert [record["status"] for record in log][:2] == [200, 200]
     assert log[0]["texts"] == 2

@@ -43,6 +43,7 @@ class FakeQueue:
         self.clumsy = clumsy  # loses everything that is protected
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
         self.hold: asyncio.Event | None = None
+        self.delay = 0.0
         self.cancelled = 0
         self.error: Exception | None = None
         self.waiting, self.running, self.counts = 0, 0, Counts()
@@ -54,6 +55,7 @@ class FakeQueue:
         self.calls.append((plain, {"client": client, **options}))
         if self.error is not None:
             raise self.error
+        await asyncio.sleep(self.delay)
         if self.hold is not None:
             try:
                 await self.hold.wait()

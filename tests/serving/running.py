@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 import time
@@ -24,6 +25,6 @@ def running(app: Any) -> Iterator[str]:
                 time.sleep(0.01)
             yield f"http://127.0.0.1:{waiting.getsockname()[1]}/"
         finally:
-            server.should_exit = True
+            server.handle_exit(signal.SIGTERM, None)
             thread.join(30)
             assert not thread.is_alive()

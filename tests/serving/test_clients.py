@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -85,6 +86,36 @@ def test_a_get_with_a_body_leaves_the_connection_in_order(address: str) -> None:
         connection.request("GET", "/languages", body=b"api_key=x", headers={"Content-Length": "9"})
         assert len(json.load(connection.getresponse())) == 3
     connection.close()
+
+
+def test_answers_are_not_held_back(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, watch = [], server.Protocol.watch
+
+    def look(self: server.Protocol) -> None:
+        seen.append(self.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        watch(self)
+
+    monkeypatch.setattr(server.Protocol, "watch", look)
+    assert httpx.get(f"{address}health").status_code == 200
+    assert all(seen)
+    assert seen
+
+
+def test_a_server_that_ends_answers_what_it_was_asked() -> None:
+    models = FakeModels("en-de")
+    models.queue(models.directions[0]).delay = 0.5
+    with ThreadPoolExecutor(9) as pool, httpx.Client(timeout=30) as idle:
+        with running(create_app(models)) as address:
+            assert idle.get(f"{address}health").status_code == 200
+            body = {"q": "hello", "source": "en", "target": "de"}
+            asked = [pool.submit(httpx.post, f"{address}translate", json=body, timeout=30) for _ in range(8)]
+            while len(models.queue(models.directions[0]).calls) < 8:
+                time.sleep(0.01)
+            late = pool.submit(idle.post, f"{address}translate", json=body)  # on a connection that is open already
+        answers = [each.result() for each in asked] + [late.result()]
+    assert [answer.json() for answer in answers] == [{"translatedText": "HELLO@de"}] * 9
+    assert answers[-1].headers["connection"] == "close"
+    assert models.closed
 
 
 # Clients that mean no good

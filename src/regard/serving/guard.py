@@ -136,8 +136,9 @@ class Exchange:
             headers = MutableHeaders(scope=message)
             for name, value in {**self.headers, "X-Request-ID": self.name}.items():
                 headers.setdefault(name, value)
-            if not self.arrived.is_set() and self.status >= 400:
-                headers["Connection"] = "close"  # the rest of the request is not waited for
+            unread = not self.arrived.is_set() and self.status >= 400  # the rest of the request is not waited for
+            if unread or getattr(self.scope["app"].state, "ending", False):
+                headers["Connection"] = "close"
         await asyncio.wait_for(self._send(message), 60)
 
     def record(self) -> dict[str, Any]:

@@ -28,8 +28,8 @@ class Limits:
     upload: int = 10_000_000  # bytes of a file
     uploads: int = 500_000_000  # bytes of all files that wait to be fetched
     rate: float = 0.0  # requests a minute from one key or address; 0: any number
-    concurrent: int = 256  # requests that are being answered
-    concurrent_each: int = 64  # of one key or address
+    concurrent: int = 512  # requests that are being answered
+    concurrent_each: int = 128  # of one key or address
     reading: float = 30.0  # seconds in which a request has to arrive
     answering: float = 120.0  # seconds in which a text has to be translated; files have no limit
     kept: float = 1200.0  # seconds for which a translated file can be fetched
