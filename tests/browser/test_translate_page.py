@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 from regard.demo.glass import GLASS
 from regard.serving.app import create_app
 from regard.serving.limits import Keys, Limits, make_key
-from regard.serving.loaded import Loaded
+from regard.serving.models import Models
 from regard.serving.scheduler import BusyError
 from regard.text.directions import Direction
 from tests.serving.fakes import FakeModels, FakeQueue
@@ -215,7 +215,7 @@ def test_a_key_is_asked_for_where_one_is_needed(watched: Watched, tmp_path: Path
 def test_a_file_is_sent_and_its_translation_saved_by_a_real_model(watched: Watched, tmp_path: Path) -> None:
     source = tmp_path / "app.po"
     source.write_text(CATALOGUE, encoding="utf-8")
-    with running(create_app(Loaded.load([str(GLASS)]))) as address:
+    with running(create_app(Models.load([str(GLASS)]))) as address:
         page = watched.open(address)
         assert write(watched, "the dog sleeps.") not in ("", "the dog sleeps.")
         page.click("#tab-file")
