@@ -19,6 +19,7 @@ from .running import call, process, tree
 VERBS = [
     "train",
     "distill",
+    "check",
     "translate",
     "write",
     "fill",
@@ -26,6 +27,7 @@ VERBS = [
     "embed",
     "evaluate",
     "look",
+    "serve",
     "import",
     "export",
     "quantize",
@@ -145,7 +147,7 @@ MISTAKES = {
     "trian train.en train.de": "invalid choice: 'trian'",
     "--verbose": "unknown option --verbose: see regard --help",
     "translate": "the following arguments are required: MODEL: see regard translate --help",
-    "translate model train.en more.en": "unknown argument more.en: see regard translate --help",
+    "translate model train.en more.en": "train.en: is in no format that translations are put back into",
     "translate model --beem 4": "unknown option --beem: see regard translate --help",
     "info": "give a model folder, or --system",
     # the corpus
@@ -199,7 +201,7 @@ MISTAKES = {
     "translate bare": "bare: has no weights.safetensors yet",
     "translate odd": "odd: damaged, or written by another version of Regard: unknown setting modle",
     "translate model missing.en": "missing.en: cannot be read (No such file or directory)",
-    "translate model nothing": "nothing: cannot be read (Is a directory)",
+    "translate model nothing": "nothing: no documents are in it",
     "translate model latin.de": "latin.de:2: not UTF-8 (invalid start byte): convert it with iconv",
     "translate model long.en": "too long for this model and has no place to cut it",
     "translate model two.en -o nothing": "nothing: cannot be written",

@@ -43,7 +43,15 @@ def test_a_run_tells_its_course(trained: tuple[Path, str]) -> None:
 
 def test_a_run_leaves_a_whole_folder(trained: tuple[Path, str]) -> None:
     folder, _ = trained
-    names = {"model.toml", "weights.safetensors", "tokenizer.json", "card.md", "log.jsonl", "training"}
+    names = {
+        "model.toml",
+        "weights.safetensors",
+        "tokenizer.json",
+        "card.md",
+        "confidence.json",
+        "log.jsonl",
+        "training",
+    }
     assert {path.name for path in folder.iterdir()} - {"native"} == names  # which another test may have used already
     assert read_settings(folder).data.source == "en"
     assert isinstance(regard.load(folder)("a dog sees me 5."), str)

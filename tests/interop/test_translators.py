@@ -71,7 +71,7 @@ def same(translator: Translator, model: Any, tokenizer: Any, never: list[int]) -
 @pytest.fixture
 def limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine stops where `translations` does."""
-    monkeypatch.setattr(Translator, "_limit", lambda *_: 15)
+    monkeypatch.setattr(Translator, "limit", lambda *_: 15)
 
 
 def check(source: Path, folder: Path) -> Contents:

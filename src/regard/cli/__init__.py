@@ -31,8 +31,9 @@ from regard.errors import InputError, RegardError
 
 EPILOG = """first steps:
   regard demo                                            train a small translator in minutes and look at it
-  regard train train.en train.de -o runs/en-de           train one on your own text
-  regard translate runs/en-de input.txt                  use it
+  regard train memory.tmx -o runs/en-de                  train one on your own text (or train.en train.de)
+  regard translate runs/en-de input.txt                  use it (or app.po -o app.de.po)
+  regard serve runs/en-de                                use it in the browser, and from other programs
   regard evaluate runs/en-de test.en test.de             measure it
   regard look runs/en-de                                 look inside, in the browser
   regard serve runs/en-de                                serve it over HTTP, to Weblate and others

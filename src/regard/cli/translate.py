@@ -42,7 +42,11 @@ def add(verbs: Verbs) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help="a model folder")
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="a text file, a sentence a line (standard input), or documents"
+        "files",
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help="a text file, a sentence a line (standard input), or documents",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where the translations go (standard output)")
     parser.add_argument("--scores", action="store_true", help="put the score and a tab before each translation")
