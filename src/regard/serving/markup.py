@@ -18,13 +18,14 @@ INLINE = re.compile(
     re.IGNORECASE,
 )
 WHOLE = "script|style|pre|textarea|svg|math|noscript|template"  # nothing in them is translated
+MOST_AROUND = 20  # tags around a text that are looked through
 KEPT = "code|kbd|samp|tt"  # stand in a sentence as they are
 PIECE = re.compile(
     rf"<!--.*?(?:-->|\Z)|<({WHOLE})\b[^>]*>.*?(?:</\1\s*>|\Z)|<[!?/]?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>",
     re.IGNORECASE | re.DOTALL,
 )
 MARK = re.compile(rf"<({KEPT})\b[^<>]*>[^<>]*</\1\s*>", re.IGNORECASE)
-TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)[^<>]*?(/?)>")
+TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?=[\s/>])[^<>]*>")
 MARKUP = r"lt|gt|amp|quot|apos|nbsp|\#0*(?:34|38|39|60|62|160)|\#[xX]0*(?:22|26|27|3[cCeE]|[aA]0)"
 SPELLED = re.compile(rf"&(?!(?:{MARKUP});)[\w\#]+;")
 
@@ -69,16 +70,24 @@ def _letter(entity: str) -> str:
 
 
 def _text(text: str) -> list[Run]:
-    """A text between blocks; tags around all of it are no part of it."""
-    core = text.strip()
-    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :] if core else ""
-    if not core:
-        return [Run(text)] if text else []
-    outer = _around(core)
-    if outer is not None:
-        return [Run(before + outer[0]), *_text(outer[1]), Run(outer[2] + after)]
+    """A text between blocks; white space and tags around all of it are no part of it."""
+    before, core, after = _stripped(text)
+    for _ in range(MOST_AROUND):
+        outer = _around(core)
+        if outer is None:
+            break
+        start, core, end = _stripped(outer[1])
+        before, after = before + outer[0] + start, end + outer[2] + after
     marks = tuple(dict.fromkeys(found[0] for found in MARK.finditer(core)))
-    return [Run(before), Run(core, marks, words=_has_words(core, marks)), Run(after)]
+    runs = [Run(before), Run(core, marks, words=_has_words(core, marks)), Run(after)]
+    return [run for run in runs if run.text]
+
+
+def _stripped(text: str) -> tuple[str, str, str]:
+    """A text, and the white space before and after it."""
+    core = text.strip()
+    start = len(text) - len(text.lstrip()) if core else len(text)
+    return text[:start], core, text[start + len(core) :]
 
 
 def _around(text: str) -> tuple[str, str, str] | None:
@@ -90,7 +99,7 @@ def _around(text: str) -> tuple[str, str, str] | None:
     if re.fullmatch(KEPT, tags[0][2], re.IGNORECASE):
         return None
     for tag in tags:
-        depth += 0 if tag[3] else -1 if tag[1] else 1
+        depth += 0 if tag[0].endswith("/>") else -1 if tag[1] else 1
         if depth <= 0 and tag is not tags[-1]:
             return None
     if depth != 0 or tags[0][2].lower() != tags[-1][2].lower():
@@ -99,10 +108,12 @@ def _around(text: str) -> tuple[str, str, str] | None:
 
 
 def _has_words(text: str, marks: Sequence[str]) -> bool:
-    pieces = protect.find(text, marks)
-    for piece in reversed(pieces):
-        text = text[: piece.start] + text[piece.end :]
-    return any(map(str.isalpha, text))
+    at = 0
+    for piece in protect.find(text, marks):
+        if any(map(str.isalpha, text[at : piece.start])):
+            return True
+        at = piece.end
+    return any(map(str.isalpha, text[at:]))
 
 
 def safe(text: str, marks: Sequence[str] = ()) -> str:
