@@ -177,6 +177,13 @@ def test_a_target_that_is_not_cut_like_its_source_is_taken_as_a_whole(tmp_path: 
     ]
 
 
+def test_nothing_is_lost_of_a_target_with_text_beside_its_segments(tmp_path: Path) -> None:
+    target = '</seg-source><target>Vor <mrk mtype="seg" mid="a">Eins.</mrk></target>'
+    path = write(tmp_path / "a.xlf", ONE.replace("</seg-source>", target))
+    unit = next(unit for unit in xliff.open_document(path).units if unit.context == "5")
+    assert unit.target == 'Vor <mrk mtype="seg" mid="a">Eins.</mrk>'
+
+
 def test_languages_that_do_not_fit_are_refused_or_turned(tmp_path: Path) -> None:
     path = write(tmp_path / "a.xlf", ONE, 'target-language="de-DE" ')
     assert xliff.languages(path) == ("en", "de-DE")

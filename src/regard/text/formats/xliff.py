@@ -142,7 +142,7 @@ def _entries(element: Element, content: Content) -> Iterator[Entry]:
         target, cut = holder.find("target"), holder.find("seg-source")
         parts = {part.attributes.get("mid"): part for part in _parts(target)} if target else {}
         pieces = _numbered(cut) if cut else []
-        whole = not pieces or bool(segment(target, content) and not parts)
+        whole = not pieces or (target is not None and _has_other(target))
         sources: Sequence[Element | None] = [holder.find("source")] if whole else pieces
         for source in sources:
             number = None if whole or source is None else source.attributes.get("mid")
@@ -157,6 +157,12 @@ def _entries(element: Element, content: Content) -> Iterator[Entry]:
 def _parts(element: Element) -> list[Element]:
     """The segments of XLIFF 1 in a seg-source or a target."""
     return [part for part in element.children("mrk") if part.attributes.get("mtype") == "seg"]
+
+
+def _has_other(element: Element) -> bool:
+    """Whether there is anything but segments in it."""
+    parts = _parts(element)
+    return any(each.strip() if isinstance(each, str) else each not in parts for each in element.content)
 
 
 def _numbered(element: Element) -> list[Element]:
