@@ -142,7 +142,7 @@ def _entries(element: Element, content: Content) -> Iterator[Entry]:
         target, cut = holder.find("target"), holder.find("seg-source")
         parts = {part.attributes.get("mid"): part for part in _parts(target)} if target else {}
         pieces = _numbered(cut) if cut else []
-        whole = not pieces or (target is not None and _has_other(target))
+        whole = cut is None or not pieces or not _others(target, content) <= _others(cut, content)
         sources: Sequence[Element | None] = [holder.find("source")] if whole else pieces
         for source in sources:
             number = None if whole or source is None else source.attributes.get("mid")
@@ -159,10 +159,11 @@ def _parts(element: Element) -> list[Element]:
     return [part for part in element.children("mrk") if part.attributes.get("mtype") == "seg"]
 
 
-def _has_other(element: Element) -> bool:
-    """Whether there is anything but segments in it."""
-    parts = _parts(element)
-    return any(each.strip() if isinstance(each, str) else each not in parts for each in element.content)
+def _others(element: Element | None, content: Content) -> set[bytes]:
+    """What stands beside the segments in it."""
+    found = [] if element is None else [each for each in element.content if each not in _parts(element)]
+    literal = (each.encode() if isinstance(each, str) else content.text[each.start : each.end] for each in found)
+    return {each.strip() for each in literal} - {b""}
 
 
 def _numbered(element: Element) -> list[Element]:
