@@ -26,9 +26,10 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "serve",
-        help="serve models over HTTP: LibreTranslate's interface, for Weblate and others",
-        description="Serves model folders over HTTP in LibreTranslate's interface, on this machine alone unless --host "
-        "says otherwise. A line of JSON on stderr tells of each request; no text and no key is in it.",
+        help="serve models over HTTP: a page, LibreTranslate's interface and OpenAI's",
+        description="Serves model folders over HTTP, on this machine alone unless --host says otherwise: a page for "
+        "people, LibreTranslate's interface for models that translate, OpenAI's for those that write or embed. A line "
+        "of JSON on stderr tells of each request; no text and no key is in it.",
         allow_abbrev=False,
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders")
