@@ -17,11 +17,11 @@ test: check browser ## the whole suite: first the quick tests side by side, then
 	$(BIN)/pytest -n 2 -m "not slow"
 	$(BIN)/pytest -m slow
 
-browser: .venv/dev ## Chromium for the browser tests, where apt is at hand
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+browser: .venv/dev ## Chromium and gettext, which some tests need, where apt is at hand
+	@{ command -v chromium || command -v google-chrome; } >/dev/null && command -v msgfmt >/dev/null \
 	|| { command -v apt-get >/dev/null && SUDO=$$(test "$$(id -u)" = 0 || echo sudo -n) \
-	     && $$SUDO apt-get -qq update && $$SUDO apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } \
-	|| echo "No Chromium here: the browser tests will be skipped."
+	     && $$SUDO apt-get -qq update && $$SUDO apt-get -qq install --yes --no-install-recommends chromium gettext >/dev/null; } \
+	|| echo "No Chromium or no gettext here: the tests that need them will be skipped."
 
 screenshots: browser ## the pictures in docs/look.md, of every view in light and dark
 	$(BIN)/python docs/screenshots.py
