@@ -156,6 +156,7 @@ def test_many_clients_at_once(address: str) -> None:
         ({"prompt": []}, 400, "prompt"),
         ({"prompt": [1.5]}, 400, "prompt"),
         ({"prompt": [10**9]}, 400, "prompt"),
+        ({"prompt": ["a"] * 400, "n": 3}, 400, "prompt"),
         ({"prompt": "dog " * 500}, 400, "prompt"),
         ({"max_tokens": 10_000}, 400, "prompt"),
         ({"max_tokens": "many"}, 400, "max_tokens"),

@@ -85,6 +85,8 @@ class OpenAI:
         if name not in self.writers:
             raise unknown(name)
         asked = Asked(body, self.writers[name])
+        if len(asked.rows) * asked.best_of > self.limits.batch >= 0:
+            raise RefusedError(400, f"prompt: at most {self.limits.batch} completions of all prompts together")
         head = {
             "id": f"cmpl-{uuid.uuid4().hex}",
             "object": "text_completion",
