@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from regard.model.linear import bfloat16_products
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
 from regard.training import objectives
@@ -41,6 +45,30 @@ def test_fused_and_readable_agree_on_loss_and_gradients(
         )
     for plain, fused in zip(*results, strict=True):
         torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4 * max(1.0, agreement * size))
+
+
+@pytest.mark.parametrize("agreement", [0.0, 5.0])
+def test_with_rounded_products_the_loss_is_the_same_and_the_gradients_are_near(agreement: float) -> None:
+    torch.manual_seed(0)
+    states, labels = torch.randn(600, 16), torch.randint(50, (600,))
+    output = nn.Linear(16, 50)
+    results = []
+    for products in (nullcontext, bfloat16_products):
+        inputs = states.clone().requires_grad_()
+        output.zero_grad()
+        with products():
+            total, surprise = fused_cross_entropy(inputs, output, labels, 0.1, agreement)
+        total.backward()
+        assert output.bias.grad is not None
+        results.append((total, surprise, output.bias.grad.clone(), inputs.grad, output.weight.grad))
+    exact, rounded = results
+    for a, b in zip(exact[:3], rounded[:3], strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(exact[3:], rounded[3:], strict=True):
+        assert a is not None
+        assert b is not None
+        assert not torch.equal(a, b)
+        torch.testing.assert_close(b, a, rtol=0.02, atol=0.02 * float(a.abs().max()))
 
 
 def test_chunks_do_not_change_the_loss(monkeypatch: object) -> None:

@@ -81,6 +81,18 @@ def test_orthogonalize_leaves_directions_and_evens_their_lengths() -> None:
     assert orthogonalize(torch.zeros(1, 3, 3)).isfinite().all()
 
 
+def test_orthogonalize_in_bfloat16_finds_nearly_the_same() -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(3, 24, 40)
+    exact, rounded = orthogonalize(matrices), orthogonalize(matrices, torch.bfloat16)
+    assert rounded.dtype == torch.float32
+    assert not torch.equal(exact, rounded)
+    assert (exact - rounded).norm() < 0.05 * exact.norm()
+    optimizer = build_optimizer(nn.Linear(3, 3), TrainingSettings(optimizer="muon", precision="bfloat16"))
+    assert isinstance(optimizer, Muon)
+    assert optimizer.products == torch.bfloat16
+
+
 def test_muon_moves_matrices_and_adam_the_rest() -> None:
     torch.manual_seed(0)
     module = nn.Module()

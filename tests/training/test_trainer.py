@@ -202,8 +202,13 @@ def test_a_failed_preparation_leaves_no_trace_and_no_harm(corpus: list[Path], tm
 
 
 def test_bfloat16_trains_and_float16_on_a_cpu_is_refused(corpus: list[Path], tmp_path: Path) -> None:
-    events = run(corpus, tmp_path / "run", training__precision="bfloat16", training__steps=8)
-    assert isinstance(events[-1], Finished)
+    curves = {}
+    for precision in ("bfloat16", "float32"):
+        events = run(corpus, tmp_path / precision, training__precision=precision, training__steps=8)
+        assert isinstance(events[-1], Finished)
+        curves[precision] = [e.loss for e in events if isinstance(e, Progress)]
+    assert curves["bfloat16"] != curves["float32"]
+    assert curves["bfloat16"] == pytest.approx(curves["float32"], rel=0.01)
     with pytest.raises(SettingsError, match="needs a GPU"):
         run(corpus, tmp_path / "half", training__precision="float16", training__device="cpu")
 
