@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.model.dropout import drop
+from regard.model.linear import Linear
 from regard.model.observe import edited, see, watching
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
@@ -25,10 +26,10 @@ class Attention(nn.Module):
         super().__init__()
         width, bias = settings.width, settings.bias
         self.heads, self.groups = settings.heads, settings.query_groups
-        self.query = nn.Linear(width, self.heads * settings.head_width, bias)
-        self.key = nn.Linear(width, self.groups * settings.head_width, bias)
-        self.value = nn.Linear(width, self.groups * settings.head_value_width, bias)
-        self.output = nn.Linear(self.heads * settings.head_value_width, width, bias)
+        self.query = Linear(width, self.heads * settings.head_width, bias)
+        self.key = Linear(width, self.groups * settings.head_width, bias)
+        self.value = Linear(width, self.groups * settings.head_value_width, bias)
+        self.output = Linear(self.heads * settings.head_value_width, width, bias)
         self.rotary = rotary
         self.dropout = settings.attention_dropout
 

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from regard.model.dropout import Dropout
 from regard.model.layers import ACTIVATIONS, build_norm
+from regard.model.linear import Linear
 from regard.model.observe import see
 from regard.settings import ModelSettings
 
@@ -17,10 +18,10 @@ class FillHead(nn.Module):
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(settings.width, settings.width)
+        self.dense = Linear(settings.width, settings.width)
         self.activation = ACTIVATIONS[settings.activation]
         self.norm = build_norm(settings)
-        self.logits = nn.Linear(settings.width, vocabulary)
+        self.logits = Linear(settings.width, vocabulary)
 
     def forward(self, states: Tensor) -> Tensor:
         """[..., D] -> [..., V]"""
@@ -36,7 +37,7 @@ class Pooler(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.dense = nn.Linear(settings.width, settings.width)
+        self.dense = Linear(settings.width, settings.width)
         self.activation = torch.tanh if settings.pooler == "tanh" else F.relu
         self.dropout = Dropout(settings.dropout)
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from regard.model.attention import Attention, Bias, KeyValues
 from regard.model.dropout import Dropout
+from regard.model.linear import Linear
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
@@ -75,11 +76,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.rise = nn.Linear(settings.width, settings.hidden, settings.bias)
-        self.gate = (
-            nn.Linear(settings.width, settings.hidden, settings.bias) if settings.activation == "swiglu" else None
-        )
-        self.fall = nn.Linear(settings.hidden, settings.width, settings.bias)
+        self.rise = Linear(settings.width, settings.hidden, settings.bias)
+        self.gate = Linear(settings.width, settings.hidden, settings.bias) if settings.activation == "swiglu" else None
+        self.fall = Linear(settings.hidden, settings.width, settings.bias)
         self.activation = ACTIVATIONS[settings.activation]
         self.dropout = Dropout(settings.activation_dropout)
 

@@ -17,6 +17,7 @@ from regard.model.attention import Bias, Cache, causal_mask, mask_bias
 from regard.model.dropout import Dropout
 from regard.model.heads import FillHead, Pooler, mean_state
 from regard.model.layers import Layer, build_norm, initialize
+from regard.model.linear import Linear
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions, build_positions
 from regard.settings import ModelSettings
@@ -32,7 +33,7 @@ class EncoderDecoder(nn.Module):
         self.target_embedding = Embedding(settings, target_vocabulary)
         self.encoder = Stack(settings, settings.encoder_layers)
         self.decoder = Stack(settings, settings.decoder_layers, cross=True)
-        self.logits = nn.Linear(settings.width, target_vocabulary, settings.output_bias)
+        self.logits = Linear(settings.width, target_vocabulary, settings.output_bias)
         if settings.tie in ("all", "inputs"):
             assert source_vocabulary == target_vocabulary, "one table needs one vocabulary"
             self.target_embedding.tokens = self.source_embedding.tokens
@@ -102,7 +103,7 @@ class Decoder(nn.Module):
         self.settings = settings
         self.embedding = Embedding(settings, vocabulary)
         self.decoder = Stack(settings, settings.decoder_layers)
-        self.logits = nn.Linear(settings.width, vocabulary, settings.output_bias)
+        self.logits = Linear(settings.width, vocabulary, settings.output_bias)
         if settings.tie in ("all", "output"):
             self.logits.weight = self.embedding.tokens.weight
         initialize(self, settings)

@@ -22,8 +22,11 @@ class Muon(torch.optim.AdamW):
     its place: the weak directions, which rare examples ask for, count as much as the strong.
     """
 
-    def __init__(self, matrices: Sequence[Parameter], rest: list[dict[str, Any]], **adam: Any) -> None:
+    def __init__(
+        self, matrices: Sequence[Parameter], rest: list[dict[str, Any]], *, rounds: bool = False, **adam: Any
+    ) -> None:
         super().__init__(rest, **adam)
+        self.products = torch.bfloat16 if rounds else torch.float32
         self.add_param_group({"params": list(matrices)})
 
     @torch.no_grad()
@@ -35,7 +38,9 @@ class Muon(torch.optim.AdamW):
             if parameter.grad is not None:
                 alike[parameter.shape].append(parameter)
         for shape, parameters in alike.items():  # one batch of products for all matrices of a shape
-            directions = orthogonalize(torch.stack([self._momentum(parameter) for parameter in parameters]))
+            directions = orthogonalize(
+                torch.stack([self._momentum(parameter) for parameter in parameters]), self.products
+            )
             length = group["lr"] * SIZE * max(shape) ** 0.5
             for parameter, direction in zip(parameters, directions, strict=True):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(direction, alpha=length)
@@ -52,15 +57,16 @@ class Muon(torch.optim.AdamW):
         return parameter.grad.lerp(mean, MOMENTUM)
 
 
-def orthogonalize(matrices: Tensor) -> Tensor:
+def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """[N, A, B] -> [N, A, B], with singular values between about 0.7 and 1.2 in place of their own.
 
-    Five steps of an odd polynomial that lifts small singular values quickly (Jordan et al., 2024).
+    Five steps of an odd polynomial that lifts small singular values quickly (Jordan et al., 2024); its products may be
+    of any `dtype`.
     """
     x = matrices / matrices.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-12)
     wide = x.shape[-2] <= x.shape[-1]
-    x = x if wide else x.mT
+    x = (x if wide else x.mT).to(dtype)
     for _ in range(5):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
-    return x if wide else x.mT
+    return (x if wide else x.mT).to(matrices.dtype)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.model.linear import rounded_rows, rounds_products
 from regard.model.transformer import EncoderDecoder
 from regard.training.batches import IGNORE, PairBatch
 from regard.training.task import Loss
@@ -88,6 +89,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
         bias_gradient = None if bias is None else torch.zeros_like(bias)
         total = surprise = torch.zeros((), dtype=torch.float64)
         buffer = states.new_empty(min(CHUNK, count), vocabulary)
+        rounds = rounds_products()
+        table = weight.to(torch.bfloat16) if rounds else weight
         for chunk in _chunks(count, agreement):
             rows, right = states[chunk], labels[chunk, None]
             logits = buffer[: len(rows)]
@@ -106,8 +109,13 @@ class _FusedCrossEntropy(torch.autograd.Function):
             else:
                 gradient = logits.exp_()
             gradient.scatter_add_(1, right, logits.new_full(right.shape, smoothing - 1))
-            states_gradient[chunk] = gradient @ weight
-            weight_gradient.addmm_(gradient.T, rows)
+            if rounds:  # the logits themselves are not: they would lose too much
+                rounded = rounded_rows(gradient)
+                states_gradient[chunk] = (rounded @ table)[: len(rows)].float()
+                weight_gradient += rounded.T @ rounded_rows(rows)
+            else:
+                states_gradient[chunk] = gradient @ weight
+                weight_gradient.addmm_(gradient.T, rows)
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(0)
         if smoothing:

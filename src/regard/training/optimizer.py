@@ -37,7 +37,8 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
         "weight_decay": settings.weight_decay,
         "fused": True,
     }
-    return Muon(matrices, groups, **adam) if matrices else torch.optim.AdamW(groups, **adam)
+    rounds = settings.precision == "bfloat16"
+    return Muon(matrices, groups, rounds=rounds, **adam) if matrices else torch.optim.AdamW(groups, **adam)
 
 
 def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:

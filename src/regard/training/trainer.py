@@ -20,6 +20,7 @@ from regard.configuration import gather, resolve
 from regard.errors import ModelError, SettingsError
 from regard.folder import CARD, LOG, SETTINGS, TOKENIZER, TRAINING, WEIGHTS, read_settings, write_text
 from regard.model.dropout import masks_from
+from regard.model.linear import bfloat16_products
 from regard.options import dump
 from regard.text.tokenizer import Vocabularies
 from regard.training import log
@@ -255,6 +256,8 @@ class Trainer:
         precision = self.settings.training.precision
         if precision == "float32":
             return nullcontext()
+        if self.device.type == "cpu":
+            return bfloat16_products()
         return torch.autocast(self.device.type, getattr(torch, precision))
 
     def require_finite(self, value: float) -> None:
