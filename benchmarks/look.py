@@ -21,10 +21,10 @@ from playwright.sync_api import Page, sync_playwright
 
 import regard
 from regard.cli.look import listen
+from regard.configuration import resolve
 from regard.explorer.ablation import ablate
 from regard.explorer.app import create_app
 from regard.explorer.trace import Explorer
-from regard.settings import resolve
 from regard.weights import Contents, build_model, read_folder
 
 TEXT = "The animal didn't cross the street because it was too tired and the old man was very sad."

@@ -33,8 +33,9 @@ from benchmarks.report import course, finished, read_log, write_report
 from benchmarks.training import ROOT, describe_machine
 from regard.cli.evaluate import read_text
 from regard.cli.train import with_interrupts
+from regard.configuration import gather, resolve
 from regard.errors import InputError, RegardError
-from regard.settings import Settings, gather, resolve
+from regard.settings import Settings
 
 RECIPES = {path.stem: path for path in sorted((ROOT / "recipes").glob("*.toml"))}
 FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and what stands before the language in the names of their files

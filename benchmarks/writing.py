@@ -136,8 +136,8 @@ def run_regard() -> None:
     """The trainer's own loop, as `regard train --task write` runs it, on these ids."""
     from types import SimpleNamespace
 
+    from regard.configuration import resolve
     from regard.options import dump
-    from regard.settings import resolve
     from regard.text.tokenizer import Specials
     from regard.training import trainer as trainer_module
     from regard.training.events import Progress

@@ -18,7 +18,7 @@ LEVELS = [  # each may import those above it in this list
     ["errors", "int8"],
     ["options", "presets"],
     ["settings", "text"],
-    ["model"],
+    ["configuration", "model"],
     ["folder"],
     ["weights"],
     ["decoding", "training", "evaluation", "interop"],
@@ -29,7 +29,7 @@ LEVELS = [  # each may import those above it in this list
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SIDEWAYS = {("text", "settings"), ("training", "decoding"), ("training", "evaluation")}
-WITHOUT_TORCH = ["errors", "options", "settings", "text", "folder", "evaluation"]
+WITHOUT_TORCH = ["errors", "options", "settings", "configuration", "text", "folder", "evaluation"]
 TORCH_WHEN_NEEDED = [
     "cli",
     "__init__",

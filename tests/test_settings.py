@@ -10,19 +10,11 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from regard.configuration import load, recorded
 from regard.errors import SettingsError
 from regard.options import Bounds, Option, Section, build, dump, merge, options
 from regard.presets import NAMES, PRESETS, TASKS, choose_preset
-from regard.settings import (
-    DataSettings,
-    DecodingSettings,
-    ModelSettings,
-    Settings,
-    TokenizerSettings,
-    TrainingSettings,
-    load,
-    recorded,
-)
+from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings, TrainingSettings
 
 OPTIONS = {option.path: option for option in options(Settings)}
 BOUNDED = [option for option in OPTIONS.values() if option.bounds is not None]

@@ -22,8 +22,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from regard.configuration import recorded
 from regard.errors import ModelError, RegardError
-from regard.settings import Settings, recorded
+from regard.settings import Settings
 
 SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, MEMORY, LOG, HISTORY, TRAINING, NATIVE = (
     "model.toml",

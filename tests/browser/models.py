@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
+from regard.configuration import resolve
 from regard.demo.grammar import splits
 from regard.explorer.trace import Explorer
-from regard.settings import TokenizerSettings, resolve
+from regard.settings import TokenizerSettings
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
 

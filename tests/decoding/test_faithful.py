@@ -10,13 +10,14 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings as examples, strategies as st
 
+from regard.configuration import resolve
 from regard.decoding.engine import load_as
 from regard.decoding.faithful import Faithful, Job, Result
 from regard.decoding.hypothesis import Constraints, Hypothesis
 from regard.decoding.reference import translator_of
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
-from regard.settings import DataSettings, DecodingSettings, Settings, TokenizerSettings, resolve
+from regard.settings import DataSettings, DecodingSettings, Settings, TokenizerSettings
 from regard.text.protect import arguments, counts, find
 from regard.text.slots import SLOTS
 from regard.text.tokenizer import Tokenizer, Vocabularies

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from regard.configuration import resolve
 from regard.model.transformer import Encoder
-from regard.settings import Settings, TokenizerSettings, resolve
+from regard.settings import Settings, TokenizerSettings
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
 

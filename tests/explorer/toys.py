@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from regard.configuration import resolve
 from regard.explorer.trace import Explorer, Run
-from regard.settings import TokenizerSettings, resolve
+from regard.settings import TokenizerSettings
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from regard.configuration import resolve
 from regard.decoding.engine import load
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
@@ -19,7 +20,7 @@ from regard.folder import write_text
 from regard.interop.configs import halve_sinusoids
 from regard.interop.huggingface import export_model, import_model
 from regard.options import dump
-from regard.settings import Settings, resolve
+from regard.settings import Settings
 from regard.text.formats import Pair, Place
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.weights import build_model, parameters, read_folder, write_tensors

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from regard.configuration import load
 from regard.errors import DataError, InputError, SettingsError
-from regard.settings import DataSettings, Settings, TokenizerSettings, load
+from regard.settings import DataSettings, Settings, TokenizerSettings
 from regard.text.corpus import read_pairs, split_each
 from regard.text.directions import Direction, arrows, choose, directions_of, languages_of, targets_of
 from regard.text.doctor import Report, clean

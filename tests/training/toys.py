@@ -6,7 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from regard.settings import Settings, TokenizerSettings, resolve
+from regard.configuration import resolve
+from regard.settings import Settings, TokenizerSettings
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.streams import write_stream
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.flags import Verbs, add_check, dotted
+from regard.configuration import gather
 from regard.errors import DataError, InputError
 from regard.options import build
-from regard.settings import DataSettings, gather
+from regard.settings import DataSettings
 from regard.text.sources import expand, languages
 from regard.text.thresholds import CheckSettings
 

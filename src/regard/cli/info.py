@@ -38,7 +38,7 @@ def describe_model(path: Path) -> None:
     """Prints shape, size and card, without loading torch."""
     from safetensors import SafetensorError, safe_open
 
-    from regard.settings import recorded
+    from regard.configuration import recorded
     from regard.text.directions import arrows
 
     if not (path / "model.toml").is_file():

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.flags import Verbs, add_settings, dotted
+from regard.configuration import gather, resolve
 from regard.errors import InputError
-from regard.settings import Settings, gather, resolve
+from regard.settings import Settings
 from regard.text.directions import directions_of, languages_of
 from regard.text.formats.files import ALONE, PAIRED, suffix
 from regard.text.sources import expand, languages

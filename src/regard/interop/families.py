@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.configuration import resolve
 from regard.errors import ModelError, SettingsError
 from regard.interop.tables import BERT, DISTILBERT, GPT2, LLAMA, OFFSET, ROBERTA, Table, marian_table
 from regard.model.positions import sinusoids
-from regard.settings import Settings, resolve
+from regard.settings import Settings
 
 Tables = dict[str, Any]
 Tensors = Mapping[str, Tensor]

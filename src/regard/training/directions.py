@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from regard.configuration import resolve
 from regard.errors import SettingsError
 from regard.evaluation.scores import Score
 from regard.options import merge
-from regard.settings import DataSettings, Settings, resolve
+from regard.settings import DataSettings, Settings
 from regard.text.directions import Direction, directions_of, targets_of
 from regard.text.formats import Pair
 from regard.text.formats.files import suffix

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.configuration import gather, resolve
 from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
 from regard.options import merge
-from regard.settings import gather, resolve
 from regard.training.events import Event
 from regard.training.prepare import claim
 from regard.training.task import Request, absolute_paths

@@ -15,12 +15,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from regard.configuration import resolve
 from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
 from regard.errors import DataError, InputError, SettingsError
 from regard.folder import CARD, TRAINING, read_settings, write_text
 from regard.options import merge
-from regard.settings import Settings, resolve
+from regard.settings import Settings
 from regard.text.doctor import Report, require_some
 from regard.training.events import Event, Finished, Note, Stage
 from regard.training.machine import set_up_machine

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from regard.configuration import resolve
 from regard.decoding.confidence import Confidence
 from regard.errors import SettingsError
 from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, read_settings, write_text
 from regard.options import dump
 from regard.presets import choose_preset
-from regard.settings import Settings, resolve
+from regard.settings import Settings
 from regard.text.doctor import Report
 from regard.text.sources import expand
 from regard.text.tokenizer import Vocabularies

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.configuration import gather, resolve
 from regard.errors import ModelError, SettingsError
 from regard.folder import CARD, LOG, SETTINGS, TOKENIZER, TRAINING, WEIGHTS, read_settings, write_text
 from regard.model.dropout import masks_from
 from regard.model.linear import bfloat16_products
 from regard.options import dump
-from regard.settings import gather, resolve
 from regard.text.tokenizer import Vocabularies
 from regard.training import log
 from regard.training.adapters import adapt, merge, merged

@@ -1,0 +1,107 @@
+"""From what a user says to settings.
+
+Later wins: defaults, then what the task needs, then the preset, then the file, then the flags. `settings.py` declares
+them, `presets.py` has the presets.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from regard.errors import SettingsError
+from regard.options import build, merge
+from regard.presets import FINE_TUNING, NAMES, PRESETS, TASKS
+from regard.settings import Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def load(path: Path | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None) -> Settings:
+    """Settings from the defaults, the preset, the TOML file and dotted overrides: later wins."""
+    return resolve(gather(path, overrides), preset)
+
+
+def gather(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What the user says, as nested tables: the TOML file, and dotted overrides on top."""
+    given = {} if path is None else read_toml(path)
+    for dotted, value in (overrides or {}).items():
+        *parents, leaf = dotted.split(".")
+        node = given
+        for name in parents:
+            node = node.setdefault(name, {})
+            if not isinstance(node, dict):
+                raise SettingsError(f"unknown setting {dotted}")
+        node[leaf] = value
+    return given
+
+
+def resolve(given: Mapping[str, Any], preset: str | None = None, start: Settings | None = None) -> Settings:
+    """What the user says on top of what the task needs and of a preset.
+
+    The preset is the one that the user names or, where they say auto or nothing, `preset`. With a model to
+    `start` from, its shape and its vocabulary take the place of the preset's, and cannot be changed.
+    """
+    task, named = given.get("task", start.task if start else "translate"), given.get("preset", "auto")
+    chosen = preset if named == "auto" and preset is not None else named
+    under = TASKS.get(task, {}) if isinstance(task, str) else {}
+    if start is None:
+        if isinstance(task, str) and task in PRESETS and isinstance(chosen, str) and chosen != "auto":
+            if chosen not in PRESETS[task] and chosen in NAMES:
+                raise SettingsError(f"there is no preset {chosen} for {task}: use {', '.join(PRESETS[task])} or auto")
+            under = merge(under, PRESETS[task].get(chosen, {}))
+    else:
+        under, given = continued(start, task, under, given)
+    return build(Settings, {**merge(under, given), "task": task, "preset": chosen})
+
+
+def continued(
+    start: Settings, task: str, under: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings under the user's, and the user's, for a model that starts from another one's weights."""
+    if given.get("preset", "auto") != "auto":
+        raise SettingsError("a preset is a shape of model, and with --from the shape is that of the other model")
+    fixed = [f"{table}.{key}" for table in ("model", "tokenizer") for key in given.get(table, {}) if key not in FREE]
+    if fixed:
+        raise SettingsError(f"{fixed[0]} is that of the model given with --from, and cannot be changed")
+    shape, data = asdict(start.model), asdict(start.data)
+    if task == "classify" and start.task != "classify":
+        shape |= {"next_sentence": False, "pooler": _judging(start)}
+    if task != start.task:
+        data = {}
+    tables = {"model": shape, "tokenizer": asdict(start.tokenizer), "data": data}
+    tables |= {"decoding": asdict(start.decoding), "embedding": asdict(start.embedding)}
+    return merge(merge(under, tables), FINE_TUNING), dict(given)
+
+
+def _judging(start: Settings) -> str:
+    """What whole texts are judged on: where a model has learnt to say all of them, else the mean of all states."""
+    if start.task == "embed" and start.embedding.pooling == "first":
+        return "none"
+    return start.model.pooler if start.model.next_sentence else "mean"
+
+
+FREE = ("dropout", "embedding_dropout", "attention_dropout", "activation_dropout", "pooler")
+"""Settings of a model that the weights it starts from do not depend on."""
+
+
+def recorded(path: Path) -> Settings:
+    """The settings that a model folder records: complete, so no preset is laid under them."""
+    return build(Settings, read_toml(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+    return tables
