@@ -39,7 +39,7 @@ from regard.settings import Settings
 
 RECIPES = {path.stem: path for path in sorted((ROOT / "recipes").glob("*.toml"))}
 FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and what stands before the language in the names of their files
-OF_THE_RUN = ("seed", "threads", "device")  # settings in which runs of one recipe may differ
+OF_THE_RUN = ("seed", "threads", "device", "precision")  # settings in which runs of one recipe may differ
 SAMPLES = 20
 
 

@@ -64,11 +64,11 @@ def test_with_rounded_products_the_loss_is_the_same_and_the_gradients_are_near(a
     exact, rounded = results
     for a, b in zip(exact[:3], rounded[:3], strict=True):
         assert torch.equal(a, b)
-    for a, b in zip(exact[3:], rounded[3:], strict=True):
-        assert a is not None
-        assert b is not None
-        assert not torch.equal(a, b)
-        torch.testing.assert_close(b, a, rtol=0.02, atol=0.02 * float(a.abs().max()))
+    for wanted, found in zip(exact[3:], rounded[3:], strict=True):
+        assert wanted is not None
+        assert found is not None
+        assert not torch.equal(wanted, found)
+        torch.testing.assert_close(found, wanted, rtol=0.02, atol=0.02 * float(wanted.abs().max()))
 
 
 def test_chunks_do_not_change_the_loss(monkeypatch: object) -> None:

@@ -4,11 +4,34 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from dataclasses import replace
+from typing import Literal
 
 import torch
 
 from regard.errors import SettingsError
-from regard.settings import TrainingSettings
+from regard.settings import Settings, TrainingSettings
+
+
+def settled(settings: Settings, device: torch.device) -> Settings:
+    """The settings with the precision that suits the device, where it is left to us."""
+    if settings.training.precision != "auto":
+        return settings
+    precision: Literal["bfloat16", "float32"] = "bfloat16" if multiplies_bfloat16(device) else "float32"
+    return replace(settings, training=replace(settings.training, precision=precision))
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether products of bfloat16 are faster on this device than those of float32.
+
+    A CPU with AMX is left at float32: under some virtual machines its first product would be the end of the process.
+    """
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cpu":
+        return False
+    able = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(able.get("avx512_bf16")) and not able.get("amx_tile")
 
 
 def set_up_machine(training: TrainingSettings, device: torch.device) -> None:

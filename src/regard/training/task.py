@@ -25,6 +25,7 @@ from regard.text.sources import expand
 from regard.text.tokenizer import Vocabularies
 from regard.training.batches import Rows
 from regard.training.events import Event
+from regard.training.machine import settled
 from regard.weights import Contents, Model
 
 ABOUT, START = "about.json", "start.safetensors"
@@ -91,7 +92,8 @@ class Preparation(ABC):
         self.why = (
             f"starting from {Path(self.request.start).name}" if self.request.start else "as asked" if asked else why
         )
-        self.settings = resolve(given, None if self.start else preset, self.start)
+        chosen = resolve(given, None if self.start else preset, self.start)
+        self.settings = settled(chosen, torch.device(self.request.device))
         write_text(self.new / SETTINGS, dump(self.settings))
         return self.settings
 

@@ -30,7 +30,7 @@ from regard.training.card import write_card
 from regard.training.checkpoint import adopt, average, load_state, prune_snapshots, save_state, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Prepared, Progress
 from regard.training.history import forget_after, remember
-from regard.training.machine import set_up_machine
+from regard.training.machine import set_up_machine, settled
 from regard.training.mean import RunningMean
 from regard.training.optimizer import build_optimizer, learning_rate
 from regard.training.prepare import NEW, READY, TASKS, claim, install, prepare, stored_request
@@ -148,6 +148,7 @@ class Trainer:
         self.work = folder / TRAINING
         self.settings = read_settings(folder)
         self.device = choose_device(self.settings.training.device)
+        self.settings = settled(self.settings, self.device)
         self.about = json.loads((self.work / ABOUT).read_text(encoding="utf-8"))
         self.vocabularies = Vocabularies.load(folder / TOKENIZER)
         require_metric(self.settings)
