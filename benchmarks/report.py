@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import statistics
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -61,9 +62,15 @@ def course(log: Sequence[Record]) -> Record:
 
 
 def write_report(kept: Path, base: Path) -> Path:
-    """Writes BASE.md about all runs that are scored, and the plots into images/ beside it."""
+    """Writes BASE.md about all runs that were ever scored, and the plots into images/ beside it.
+
+    What it says of a run stays in BASE/, in git: runs of other days and other machines stand beside those in `kept`.
+    """
     groups: Groups = {}
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in kept.glob("*/scores.json")]
+    base.mkdir(parents=True, exist_ok=True)
+    for path in kept.glob("*/scores.json"):
+        shutil.copyfile(path, base / f"{path.parent.name}.json")
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in base.glob("*.json")]
     if not records:
         raise InputError(f"{kept}: nothing is measured yet: give --data, without --report-only")
     for record in sorted(records, key=lambda each: (each["recipe"], each["form"] == "raw", each["seed"], each["name"])):
@@ -72,8 +79,11 @@ def write_report(kept: Path, base: Path) -> Path:
     for (recipe, form), its in groups.items():
         picture = base.parent / "images" / f"{base.name}-{recipe}-{form}.svg"
         picture.parent.mkdir(parents=True, exist_ok=True)
-        picture.write_text(plot(f"{recipe}, {form}", its, level(recipe, form)), encoding="utf-8")
-        parts.append(f"![BLEU of {recipe}, {form}, over the minutes of training](images/{picture.name})\n")
+        told = [each for each in its if each["evaluations"]]
+        if told:
+            picture.write_text(plot(f"{recipe}, {form}", told, level(recipe, form)), encoding="utf-8")
+        if picture.exists():
+            parts.append(f"![BLEU of {recipe}, {form}, over the minutes of training](images/{picture.name})\n")
     parts += [
         outputs(f"{recipe}, {form}", best_on_dev(its)) for (recipe, form), its in groups.items() if not tests(its)
     ]
@@ -136,7 +146,7 @@ def times(groups: Groups) -> str:
     for (recipe, form), its in groups.items():
         goal = round(level(recipe, form) or 0.0, 1)
         for each in its if goal else []:
-            whole = {str(e["step"]) for e in each["evaluations"] if e["best"]} == set(each["curve"])
+            whole = each["curve"] and {str(e["step"]) for e in each["evaluations"] if e["best"]} == set(each["curve"])
             on_test = first_above(goal, test_course(each)) if whole and each["tests"] else "not kept (`--curve`)"
             rows.append([recipe, label(each), goal, first_above(goal, dev_course(each)), on_test])
     if not rows:
