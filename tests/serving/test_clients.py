@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -157,6 +158,29 @@ HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicatio
 def test_what_is_wrong_is_refused_and_others_are_served(address: str, request_: bytes, status: bytes) -> None:
     assert raw(address, request_).split(b" ")[1:2] == [status]
     assert httpx.get(f"{address}health").json() == {"status": "ok"}
+
+
+BODY = b'{"q": "hello", "source": "en", "target": "de"}'
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+
+
+def test_an_offer_to_go_on_in_http_2_loses_no_body(address: str) -> None:
+    """As Java's client makes it."""
+    offer = b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n"
+    head = HEAD.replace(b"close", b"close, Upgrade, HTTP2-Settings")
+    for parts in ([head + offer + LENGTH + b"\r\n" + BODY], [head + offer + LENGTH + b"\r\n", BODY]):
+        assert raw(address, *parts, pause=0.05).endswith(b'{"translatedText":"HELLO@de"}')
+    told = BODY.replace(b"hello", b"a\\r\\nUpgrade: b")
+    assert b"UPGRADE: B" in raw(address, HEAD + b"Content-Length: %d\r\n\r\n" % len(told) + told)
+
+
+def test_requests_that_come_all_at_once_are_answered_in_order(address: str) -> None:
+    keep = HEAD.replace(b"Connection: close\r\n", b"")
+    texts = [BODY.replace(b"hello", b"txt%02d" % number) for number in range(5)]
+    answer = raw(
+        address, b"".join((HEAD if n == 4 else keep) + LENGTH + b"\r\n" + text for n, text in enumerate(texts))
+    )
+    assert re.findall(rb"TXT\d\d", answer) == [b"TXT%02d" % number for number in range(5)]
 
 
 def test_a_client_that_never_ends_its_head_is_left(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import regard
 from regard.cli import (
+    bench,
     check,
     demo,
     distill,
@@ -107,6 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
         serve,
         exchange,
         quantize,
+        bench,
         info,
         demo,
     ):

@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
 from regard.serving import page
+from regard.serving.chat import Chat
 from regard.serving.guard import CLOSED, Guard, Note, refused, retry_after
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.limits import Admission, Keys, Limits, RefusedError
@@ -69,8 +70,9 @@ def create_app(
         libre.shelf.close()
         openai.close()
 
-    openai = OpenAI(writers or {}, embedders or {}, limits, admission)
-    routes: list[BaseRoute] = [*libre.routes(), *openai.routes()]
+    openai = OpenAI(writers or {}, embedders or {}, limits, admission, lambda: list(map(str, models.directions)))
+    chat = Chat(openai, translating, limits)
+    routes: list[BaseRoute] = [*libre.routes(), *openai.routes(), *chat.routes()]
     handlers: dict[Any, Any] = {
         RefusedError: on_refusal,
         RegardError: on_mistake,

@@ -10,16 +10,20 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.explorer.hosts import LOCAL, is_address
 from regard.serving.limits import Limits, Places, RefusedError, client_of
+from regard.serving.within import Within
 
 Note = Callable[[dict[str, Any]], None]
 """Told of each request when it is over."""
+Pairs = list[tuple[bytes, bytes]]
 
+SENDING = 60.0
+"""Seconds in which a client has to take a part of its answer."""
+NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 CLOSED = 499  # the client has left; nobody reads it, it is for the log
 SECURITY = {
     "X-Content-Type-Options": "nosniff",
@@ -44,7 +48,9 @@ class Guard:
         """`hosts` are the names that the server answers to beside addresses; without them it answers to any."""
         self.app, self.limits, self.note = app, limits, note or (lambda _record: None)
         self.hosts = None if hosts is None else {host.lower() for host in (*LOCAL, *hosts)}
-        self.headers = {**SECURITY, **cors(origin)}
+        self.headers = [
+            (name.lower().encode(), value.encode("latin-1")) for name, value in {**SECURITY, **cors(origin)}.items()
+        ]
         self.places = Places(limits.concurrent, limits.concurrent_each)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,8 +64,7 @@ class Guard:
             self.note(exchange.record())
 
     async def answer(self, exchange: Exchange, scope: Scope) -> None:
-        headers = Headers(scope=scope)
-        host = re.sub(r":\d*$", "", headers.get("host", "").lower())
+        host = re.sub(r":\d*$", "", exchange.asked(b"host").lower())
         if self.hosts is not None and host not in self.hosts and not is_address(host):
             refusal: Response = told(400, f"this server does not answer to the name {host[:100]!r}: see --hosts")
             await refusal(scope, exchange.receive, exchange.send)
@@ -76,70 +81,80 @@ class Guard:
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits, headers: dict[str, str]) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits, headers: Pairs) -> None:
         self.scope, self._receive, self._send = scope, receive, send
         self.limits, self.headers = limits, headers
-        asked = Headers(scope=scope).get("x-request-id", "")
-        self.name = asked if re.fullmatch(r"[\w.-]{1,64}", asked) else uuid.uuid4().hex
+        name = self.asked(b"x-request-id")
+        self.name = name if NAME.fullmatch(name) else uuid.uuid4().hex
         self.client = client_of((scope.get("client") or ("unknown", 0))[0])
         self.started, self.status, self.size = time.monotonic(), 0, 0
         self.most = limits.upload + 100_000 if scope["path"].endswith("/translate_file") else limits.bytes
-        self.arrived = asyncio.Event()
+        self.arrived = self.left = False  # all of the request; the client
+        self.answering: asyncio.Task[Any] | None = None
+        self.leaving: asyncio.Task[None] | None = None
         self.details: dict[str, Any] = {}  # what the answers add to the log: never a text, never a key
         scope.setdefault("state", {})
         scope["state"].update(request=self.name, client=self.client, details=self.details)
 
+    def asked(self, name: bytes) -> str:
+        """A header of the request."""
+        return next((value.decode("latin-1") for each, value in self.scope["headers"] if each == name), "")
+
     async def run(self, app: ASGIApp) -> None:
         """Answers, unless the client leaves first."""
-        answering = asyncio.ensure_future(app(self.scope, self.receive, self.send))
-        leaving = asyncio.create_task(self._left())
+        self.answering = asyncio.current_task()
         try:
-            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                self.status = CLOSED
-                return
-            await answering
+            await app(self.scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            if not self.left:
+                raise
+            self.status = CLOSED
         finally:
-            for task in (answering, leaving):
-                task.cancel()
-            await asyncio.gather(answering, leaving, return_exceptions=True)
+            if self.leaving is not None:
+                self.leaving.cancel()
 
-    async def _left(self) -> None:
-        """Waits until the client has gone."""
-        await self.arrived.wait()
+    async def watch(self) -> None:
+        """Ends the answer when the client has gone."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        if self.answering is not None:
+            self.left = True
+            self.answering.cancel()
 
     async def receive(self) -> Message:
         """The next part of the request, which is neither too long nor too slow."""
-        if self.arrived.is_set():
-            await asyncio.Event().wait()  # nothing more comes, and `run` notices when the client leaves
-        declared = Headers(scope=self.scope).get("content-length", "0")
-        left = self.started + self.limits.reading - time.monotonic()
+        if self.arrived:
+            await asyncio.Event().wait()  # nothing more comes, and `watch` notices when the client leaves
+        declared = self.asked(b"content-length")
         if declared.isdecimal() and int(declared) > self.most:
             raise RefusedError(413, f"Invalid request: request ({declared} bytes) exceeds limit ({self.most})")
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.01, left))
+            async with Within(self.started + self.limits.reading - time.monotonic()):
+                message = await self._receive()
         except asyncio.TimeoutError:
             raise RefusedError(408, "Invalid request: it took too long to arrive") from None
         self.size += len(message.get("body", b""))
         if self.size > self.most:
             raise RefusedError(413, f"Invalid request: request ({self.size} bytes or more) exceeds limit ({self.most})")
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
-            self.arrived.set()
+            self.arrived = True
+            self.leaving = asyncio.create_task(self.watch())
         return message
 
     async def send(self, message: Message) -> None:
         """A part of the answer, with the headers that all have; a client that does not take it is left."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            for name, value in {**self.headers, "X-Request-ID": self.name}.items():
-                headers.setdefault(name, value)
-            unread = not self.arrived.is_set() and self.status >= 400  # the rest of the request is not waited for
+            given = dict([*self.headers, *message.get("headers", ())])
+            given[b"x-request-id"] = self.name.encode()
+            unread = not self.arrived and self.status >= 400  # the rest of the request is not waited for
             if unread or getattr(self.scope["app"].state, "ending", False):
-                headers["Connection"] = "close"
-        await asyncio.wait_for(self._send(message), 60)
+                given[b"connection"] = b"close"
+            message = {**message, "headers": list(given.items())}
+        async with Within(SENDING):
+            await self._send(message)
+        if self.leaving is not None and message["type"] == "http.response.body" and not message.get("more_body"):
+            self.leaving.cancel()
 
     def record(self) -> dict[str, Any]:
         """What the log says of it: no text, no key, and no query, which may have both in it."""

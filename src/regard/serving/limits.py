@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from regard.errors import DataError, InputError
@@ -183,6 +184,7 @@ class Places:
                 del self.each[client]
 
 
+@lru_cache(1000)
 def client_of(address: str) -> str:
     """Who an address counts as: of IPv6, a network counts as one."""
     try:

@@ -44,9 +44,9 @@ class OpenAI:
         embedders: Mapping[str, Embedder],
         limits: Limits,
         admission: Admission,
-        others: Sequence[str] = (),
+        others: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`others` are models that are listed and answer elsewhere."""
+        """`others` names models that are listed and answer elsewhere."""
         self.writers, self.embedders, self.others = writers, embedders, others
         self.limits, self.admission = limits, admission
         self.created = int(time.time())
@@ -202,7 +202,7 @@ class OpenAI:
 
     @property
     def names(self) -> list[str]:
-        return list(dict.fromkeys([*self.writers, *self.embedders, *self.others]))
+        return list(dict.fromkeys([*self.writers, *self.embedders, *self.others()]))
 
     def described(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self.created, "owned_by": "local"}

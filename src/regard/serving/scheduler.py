@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from regard.decoding.native.library import can_join
@@ -20,6 +20,7 @@ from regard.decoding.translator import Found as FoundParts, Part, Translation, T
 from regard.errors import ModelError, RegardError
 from regard.serving.fairness import Turns
 from regard.serving.lanes import BatchLane, How, Item, Lane, LiveLane
+from regard.serving.within import Within
 from regard.settings import DecodingSettings
 from regard.text.slots import Cut
 
@@ -27,6 +28,8 @@ MOST_WAITING = 10_000
 """Texts that may wait: minutes of work for a small machine."""
 SLICE = 64
 """Texts of a request that are cut into tokens in one go: others have their turn in between."""
+SMALL = 2_000
+"""Characters that are cut in less time than it takes to wake a thread up for them."""
 MOST_LANES = 4
 """Sets of options of a kind that are searched with side by side."""
 IDLE = 60.0
@@ -79,6 +82,7 @@ class Scheduler:
         self._recent: deque[float] = deque(maxlen=RECENT)  # when texts were finished
         self._closing = self._over = False
         self._change = asyncio.Event()
+        self._checked = lru_cache(256)(self._check)
 
     @property
     def waiting(self) -> int:
@@ -108,9 +112,9 @@ class Scheduler:
         request = _Request(client, len(texts))
         self._requests.add(request)
         self.counts.requests += 1
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
-            made = await asyncio.wait_for(self._serve(request, texts, how), left)
+            async with Within(math.inf if deadline is None else deadline - time.monotonic()):
+                made = await self._serve(request, texts, how)
         except asyncio.TimeoutError:
             self.counts.late += 1
             raise LateError("the translation was not ready in time: ask for less at once, or later") from None
@@ -148,7 +152,12 @@ class Scheduler:
 
     def _how(self, options: dict[str, Any]) -> How:
         """The options, checked before anything else."""
-        options = dict(options)
+        if options.get("constrain") is None and not options.get("glossary"):
+            return self._checked(tuple(each for each in options.items() if each[0] not in ("constrain", "glossary")))
+        return self._check(tuple(options.items()))
+
+    def _check(self, given: tuple[tuple[str, Any], ...]) -> How:
+        options = dict(given)
         direction = {name: options.pop(name) for name in ("source", "target", "zero_shot") if name in options}
         constrain, glossary = options.pop("constrain", None), options.pop("glossary", None)
         settings, into = self.translator.decoding(options), self.translator.direction(**direction).target
@@ -177,9 +186,10 @@ class Scheduler:
         if how.translate is not None:
             self._enqueue(request, [Item(request, i, how, text) for i, text in enumerate(texts)], len(texts))
             return list(await request.everything())
+        small = sum(map(size_of, texts)) <= SMALL
         parts: list[list[Part]] = []
         for start in range(0, len(texts), SLICE):
-            some = await self._in_thread(self._read, texts[start : start + SLICE], start, how)
+            some = await self._done(small, self._read, texts[start : start + SLICE], start, how)
             asked = [part for row in some for part in row if part.ids]
             places = range(request.items, request.items + len(asked))
             self._enqueue(
@@ -190,10 +200,13 @@ class Scheduler:
         rows = [[(part, next(found) if part.ids else None) for part in row] for row in parts]
         joined: list[Translation] = []
         for start in range(0, len(rows), SLICE):
-            joined += await self._in_thread(self._join, rows[start : start + SLICE])
+            joined += await self._done(small, self._join, rows[start : start + SLICE])
         return joined
 
-    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+    async def _done(self, small: bool, work: Callable[..., T], *arguments: Any) -> T:
+        """What some work makes, in a thread unless it is small."""
+        if small:
+            return work(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def _read(self, texts: Sequence[str | Cut], start: int, how: How) -> list[list[Part]]:
@@ -358,6 +371,10 @@ class _Request:
     def fail(self, error: BaseException) -> None:
         self._error = self._error or error
         self._change.set()
+
+
+def size_of(text: str | Cut) -> int:
+    return len(text if isinstance(text, str) else text.text)
 
 
 _Key = tuple[bool, Hashable]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import socket
 from types import FrameType
 from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADERS = 15.0
 """Seconds in which the head of a request has to arrive."""
-
-
+LONGEST_HEAD = 64_000
+"""Bytes of it."""
+UPGRADE = re.compile(rb"(?<=\n)Upgrade(?=:)", re.IGNORECASE)
 ON_ITS_WAY = 0.5
 """Seconds that a request needs at most from a client's socket to here."""
 
@@ -28,10 +29,11 @@ class Server(uvicorn.Server):
         self.should_exit = self.config.app.state.ending = True  # type: ignore[union-attr]
 
 
-class Protocol(H11Protocol):
-    """Closes a connection on which no request arrives in time."""
+class Protocol(HttpToolsProtocol):
+    """Closes a connection on which no request arrives in time, or one whose head has no end."""
 
     hurry: asyncio.TimerHandle | None = None
+    in_head, head = False, 0  # bytes of a head that is not whole
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -41,8 +43,21 @@ class Protocol(H11Protocol):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.watch()
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.in_head, self.head = True, 0
+
+    def on_headers_complete(self) -> None:
+        self.in_head = False
+        super().on_headers_complete()
+
     def data_received(self, data: bytes) -> None:
+        if self.in_head or self.answered:
+            data = without_upgrade(data)
         super().data_received(data)
+        self.head = self.head + len(data) if self.in_head else 0
+        if self.head > LONGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
         self.watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -51,7 +66,7 @@ class Protocol(H11Protocol):
 
     def shutdown(self) -> None:
         """Ends after the answer, or, if nothing is asked, in a moment: a request may be on its way."""
-        if self.cycle is None or self.cycle.response_complete:
+        if self.answered:
             self.loop.call_later(ON_ITS_WAY, self.end)
         else:
             self.cycle.keep_alive = False
@@ -60,17 +75,27 @@ class Protocol(H11Protocol):
         if not self.transport.is_closing():
             super().shutdown()
 
+    @property
+    def answered(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
     def watch(self) -> None:
-        """Counts the time while the head of a request is not whole."""
-        if self.conn.their_state is not h11.IDLE:
+        """Counts the time while nothing is being answered, and so the head of a request is not whole."""
+        if not self.answered:
             self.rest()
-        elif self.hurry is None:
+        elif self.hurry is None and not self.transport.is_closing():
             self.hurry = self.loop.call_later(HEADERS, self.transport.abort)
 
     def rest(self) -> None:
         if self.hurry is not None:
             self.hurry.cancel()
             self.hurry = None
+
+
+def without_upgrade(data: bytes) -> bytes:
+    """A request without the offer to go on in HTTP/2, as Java's client makes it: httptools would drop its body."""
+    end = data.find(b"\r\n\r\n")
+    return UPGRADE.sub(b"Ignored", data[:end]) + data[end:] if end >= 0 else UPGRADE.sub(b"Ignored", data)
 
 
 def configure(app: Any, **options: Any) -> uvicorn.Config:
@@ -83,7 +108,6 @@ def configure(app: Any, **options: Any) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
-        h11_max_incomplete_event_size=64_000,
         timeout_keep_alive=30,
         **options,
     )

@@ -37,6 +37,7 @@ def specification(codes: Sequence[str]) -> dict[str, Any]:
             "/health": {"get": got("Whether the server is there", record("status", status=TEXT))},
             "/v1/models": {"get": in_openai("Models", [])},
             "/v1/completions": {"post": completions()},
+            "/v1/chat/completions": {"post": chat()},
             "/v1/embeddings": {"post": embeddings()},
             "/spec": {"get": got("This document", {"type": "object"})},
         },
@@ -100,6 +101,28 @@ def completions() -> dict[str, Any]:
         "stream": flag,
     }
     return in_openai("Continues a text", ["model", "prompt"], asked)
+
+
+def chat() -> dict[str, Any]:
+    part = record("type", "text", type={"type": "string", "enum": ["text"]}, text=TEXT)
+    roles = {"type": "string", "enum": ["system", "developer", "user", "assistant"]}
+    message = record("role", "content", role=roles, content={"oneOf": [TEXT, listed(part)]})
+    whole, flag = {"type": "integer"}, {"type": "boolean"}
+    asked = {
+        "model": {**TEXT, "description": "one that writes, or a direction such as en-de"},
+        "messages": {**listed(message), "minItems": 1},
+        "max_completion_tokens": whole,
+        "max_tokens": whole,
+        "temperature": {"type": "number", "default": 1},
+        "top_p": {"type": "number", "default": 1},
+        "n": {**whole, "default": 1},
+        "stop": either(TEXT),
+        "seed": whole,
+        "logprobs": flag,
+        "top_logprobs": whole,
+        "stream": flag,
+    }
+    return in_openai("Goes on with a conversation, or translates what the user said last", ["model", "messages"], asked)
 
 
 def embeddings() -> dict[str, Any]:

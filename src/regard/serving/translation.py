@@ -165,11 +165,14 @@ class Translating:
             now = asked if last else replace(asked, options=_for_the_way(asked.options))
             todo = [Job(answer.text, job.marks) for job, answer in zip(jobs, answers, strict=True)]
             guarded = [bool(protect.find(job.text, job.marks)) for job in todo]
-            kept, plain = await asyncio.gather(
-                self._kept([job for job, has in zip(todo, guarded, strict=True) if has], step, now),
-                self._plain([job.text for job, has in zip(todo, guarded, strict=True) if not has], step, now),
-            )
             flags = [answer.flags for answer in answers]
+            with_pieces = [job for job, has in zip(todo, guarded, strict=True) if has]
+            without = self._plain([job.text for job, has in zip(todo, guarded, strict=True) if not has], step, now)
+            kept, plain = (
+                await asyncio.gather(self._kept(with_pieces, step, now), without)
+                if with_pieces
+                else ([], await without)
+            )
             sides = iter(kept), iter(plain)
             answers = [next(sides[0 if has else 1]) for has in guarded]
             answers = [

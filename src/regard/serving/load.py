@@ -1,0 +1,167 @@
+"""Clients that put load on a server and compare each answer with the one it ought to be.
+
+They are lean, so that what is measured is the server: plain sockets in one thread, requests made beforehand.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import selectors
+import socket
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+PATIENCE = 60.0
+"""Seconds after which an answer that has not come is lost."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request and what has to be answered."""
+
+    request: bytes
+    answer: str | None = None  # none: what it is answered first
+
+
+@dataclass
+class Seen:
+    """What the clients have seen."""
+
+    elapsed: float = 0.0
+    seconds: list[float] = field(default_factory=list)  # of each answer within this time
+    asked: int = 0
+    answered: int = 0  # rightly, in the end
+    wrong: int = 0  # another text than it ought to be
+    errors: Counter[str] = field(default_factory=Counter)  # statuses, and requests that were lost
+    refused: int = 0  # connections
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return len(self.seconds) / max(1e-9, self.elapsed)
+
+    def quantile(self, share: float) -> float:
+        """Milliseconds within which this share was answered."""
+        ordered = sorted(self.seconds)
+        return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+def question(address: str, body: Mapping[str, Any], answer: str | None = None) -> Question:
+    """A request for a translation as it goes over the wire."""
+    place, content = urlsplit(address), json.dumps(body).encode()
+    head = f"POST {place.path.rstrip('/')}/translate HTTP/1.1\r\nHost: {place.netloc}\r\nAccept: application/json\r\n"
+    kind = f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    return Question((head + kind).encode() + content, answer)
+
+
+def load(address: str, questions: Sequence[Question], *, clients: int, seconds: float, seed: int = 0) -> Seen:
+    """What some clients see that each ask one question after the other; where none can connect any more it ends."""
+    place, seen, known = urlsplit(address), Seen(), dict[int, bytes]()
+    target = place.hostname or "127.0.0.1", place.port or 80
+    with selectors.DefaultSelector() as selector:
+        every = [_Client(target, questions, known, seen, random.Random(seed + number)) for number in range(clients)]
+        start = time.perf_counter()
+        end, active = start + seconds, {client for client in every if client.begin(selector)}
+        while active:
+            events = selector.select(1.0)
+            now = time.perf_counter()
+            for key, _ in events:
+                if not key.data.read(selector, now, end):
+                    active.discard(key.data)
+            if now > end:
+                late = {client for client in active if client.started + PATIENCE < now}
+                for client in late:
+                    client.lose(selector, "no answer")
+                active -= late
+        seen.elapsed = min(seconds, time.perf_counter() - start)
+    return seen
+
+
+class _Client:
+    """One client, with a connection that it keeps as long as the server does."""
+
+    def __init__(
+        self,
+        target: tuple[str, int],
+        questions: Sequence[Question],
+        known: dict[int, bytes],
+        seen: Seen,
+        dice: random.Random,
+    ) -> None:
+        self.target, self.questions, self.known, self.seen, self.dice = target, questions, known, seen, dice
+        self.socket: socket.socket | None = None
+        self.number, self.started, self.data = 0, 0.0, b""
+
+    def begin(self, selector: selectors.BaseSelector) -> bool:
+        """Asks the next question, on a new connection if there is none; False if there is nobody to ask."""
+        try:
+            if self.socket is None:
+                self.socket = socket.create_connection(self.target, timeout=PATIENCE)
+                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                selector.register(self.socket, selectors.EVENT_READ, self)
+        except OSError:
+            self.seen.refused += 1
+            return False
+        self.number, self.data = self.dice.randrange(len(self.questions)), b""
+        self.started = time.perf_counter()
+        self.seen.asked += 1
+        try:
+            self.socket.sendall(self.questions[self.number].request)
+        except OSError:
+            return self.lose(selector, "lost")
+        return True
+
+    def read(self, selector: selectors.BaseSelector, now: float, end: float) -> bool:
+        """Takes what has come; False if this client is done."""
+        assert self.socket is not None
+        try:
+            some = self.socket.recv(65_536)
+        except OSError:
+            some = b""
+        if not some:
+            return self.lose(selector, "lost") and now < end and self.begin(selector)
+        self.data += some
+        head, found, body = self.data.partition(b"\r\n\r\n")
+        if not found or len(body) < length_of(head):
+            return True
+        self.take(head, body, now, end)
+        if now >= end or b"\r\nconnection: close" in head.lower():
+            self.close(selector)
+        return now < end and self.begin(selector)
+
+    def take(self, head: bytes, body: bytes, now: float, end: float) -> None:
+        """Judges an answer; one that is the same, byte by byte, as one that was right is right."""
+        if now <= end:
+            self.seen.seconds.append(now - self.started)
+        if not head.startswith(b"HTTP/1.1 200"):
+            self.seen.errors[head[9:12].decode("latin-1")] += 1
+            return
+        if self.known.get(self.number) != body:
+            right, said = self.questions[self.number].answer, json.loads(body).get("translatedText")
+            if self.number in self.known or (right is not None and said != right):
+                self.seen.wrong += 1
+                return
+            self.known[self.number] = body
+        self.seen.answered += 1
+
+    def lose(self, selector: selectors.BaseSelector, how: str) -> bool:
+        self.seen.errors[how] += 1
+        self.close(selector)
+        return True
+
+    def close(self, selector: selectors.BaseSelector) -> None:
+        if self.socket is not None:
+            selector.unregister(self.socket)
+            self.socket.close()
+            self.socket = None
+
+
+def length_of(head: bytes) -> int:
+    """How many bytes follow the head of an answer."""
+    _, found, rest = head.lower().partition(b"\r\ncontent-length:")
+    return int(rest.partition(b"\r\n")[0]) if found else 0
