@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo glass test quick check fix fuzz sanitize bench browser screenshots clean help
+.PHONY: demo glass test quick check fix fuzz sanitize bench browser screenshots docs clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -25,6 +25,10 @@ browser: .venv/dev ## Chromium and gettext, which some tests need, where apt is 
 
 screenshots: browser ## the pictures in docs/look.md, of every view in light and dark
 	$(BIN)/python docs/screenshots.py
+
+docs: .venv/docs ## the documentation as a site in build/site; it asks no other host for anything
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open build/site/index.html, or, to search in it: $(BIN)/python -m http.server --directory build/site"
 
 quick: .venv/dev ## the suite without its slow tests
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -70,5 +74,9 @@ clean:           ## remove what the other targets made
 	touch $@
 
 .venv/dev: .venv/installed
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,docs]'
+	touch $@
+
+.venv/docs: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[docs]'
 	touch $@

@@ -1,0 +1,52 @@
+"""What a page quotes and computes when it is built, so that it can hold neither a stale line nor a stale number.
+
+A page with `computed: true` at its top can have
+    {{ expression }}                in its text: the value stands in its place;
+    a block that begins ```python run: it is shown as it is, run, and what it prints, or its last value, is shown below.
+All of a page share one namespace, which begins with the names of docs/book/lesson.py. What fails stops the build.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+from typing import Any
+
+PART = re.compile(r"^```python run\n(?P<block>.*?)^```$|\{\{(?P<expression>.+?)\}\}", re.MULTILINE | re.DOTALL)
+
+
+class BookError(Exception):
+    """A page asks for something that there is not, or that cannot be computed."""
+
+
+def expand(markdown: str, names: dict[str, Any], page: str) -> str:
+    """The page with everything in it that it asks for; `names` is its namespace, and grows."""
+
+    def replaced(match: re.Match[str]) -> str:
+        line = markdown[: match.start()].count("\n") + 1
+        try:
+            if match["block"] is not None:
+                return f"```python\n{match['block']}```\n\n{answer(run(match['block'], names))}"
+            return str(eval(match["expression"].strip(), names))  # noqa: S307 - the page is part of the source
+        except Exception as error:
+            raise BookError(f"{page}:{line}: {type(error).__name__}: {error}") from error
+
+    return PART.sub(replaced, markdown)
+
+
+def run(code: str, names: dict[str, Any]) -> str:
+    """What a block prints, and its last value if it ends in an expression, as in a notebook."""
+    tree = ast.parse(code)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(tree, "page", "exec"), names)  # noqa: S102 - the page is part of the source
+        value = None if last is None else eval(compile(ast.Expression(last.value), "page", "eval"), names)  # type: ignore[attr-defined]  # noqa: S307
+        if value is not None:
+            print(value if isinstance(value, str) else repr(value))
+    return printed.getvalue().rstrip()
+
+
+def answer(printed: str) -> str:
+    return f"``` {{.text .answer}}\n{printed}\n```\n" if printed else ""

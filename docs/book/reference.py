@@ -1,0 +1,120 @@
+"""Reference pages as the source has them: the verbs and their flags, the addresses of the servers, the errors."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard import errors
+from regard.cli import build_parser
+from regard.serving.specification import specification
+
+SOURCE = Path(errors.__file__).parent
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each verb of the command."""
+    for action in build_parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    raise LookupError("the command has no verbs")
+
+
+def commands() -> str:
+    """Every verb with what it takes, as Markdown; flags that are settings are told of elsewhere."""
+    return "\n".join(line for verb, parser in verbs().items() for line in command(verb, parser))
+
+
+def command(verb: str, parser: argparse.ArgumentParser) -> list[str]:
+    about = inspect.cleandoc(parser.description or "")
+    lines = [f"## regard {verb}\n", f"```text\n{about}\n```\n" if "\n" in about else f"{plain(about)}\n"]
+    rows, settings = [], False
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
+            continue
+        if any(re.match(r"--[a-z]+\.", name) for name in action.option_strings):
+            settings = True
+        else:
+            rows.append(f"| {spelt(action)} | {plain((action.help or '') % {'default': action.default})} |")
+    if rows:
+        lines += ["| argument | what |", "|---|---|", *rows, ""]
+    if settings:
+        lines.append("And a flag for each [setting](settings.md), such as `--model.width 256`.\n")
+    return lines
+
+
+def spelt(action: argparse.Action) -> str:
+    """A flag or an argument as one types it."""
+    names = ", ".join(f"`{name}`" for name in action.option_strings)
+    if action.nargs == 0:
+        return names
+    shown = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    value = " ".join(shown) if isinstance(shown, tuple) else str(shown)
+    return f"{names} `{cell(value)}`" if names and value else names or f"`{cell(value)}`"
+
+
+def plain(text: str) -> str:
+    return cell(" ".join(text.split())).replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Something that a server answers."""
+
+    path: str
+    methods: tuple[str, ...]
+    handler: str
+    file: Path
+
+
+def addresses(package: str) -> list[Address]:
+    """Every `Route(path, handler, ...)` in the source of a package."""
+    found = []
+    for file in sorted((SOURCE / package).glob("*.py")):
+        for call in calls(ast.parse(file.read_text(encoding="utf-8")), "Route"):
+            path, handler = call.args[0], call.args[1]
+            given = [keyword.value for keyword in call.keywords if keyword.arg == "methods"]
+            methods = tuple(ast.literal_eval(given[0])) if given else ("GET",)
+            name = handler.attr if isinstance(handler, ast.Attribute) else ast.unparse(handler)
+            found.append(Address(re.sub(r":path\}", "}", ast.literal_eval(path)), methods, name, file))
+    return found
+
+
+def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            yield node
+
+
+def http(package: str) -> str:
+    """The addresses of a server as a table, each with what its handler, or the OpenAPI document, says of it."""
+    described = specification(["en", "fr"])["paths"] if package == "serving" else {}
+    rows = ["| address | what |", "|---|---|"]
+    for address in addresses(package):
+        method = address.methods[0]
+        told = described.get(address.path, {}).get(method.lower(), {}).get("summary") or docstring(address)
+        rows.append(f"| `{method} {address.path}` | {plain(told)} |")
+    return "\n".join(rows)
+
+
+def docstring(address: Address) -> str:
+    """The first sentence of what answers."""
+    for node in ast.walk(ast.parse(address.file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == address.handler:
+            return (ast.get_docstring(node) or "").split("\n\n")[0]
+    return ""
+
+
+def error_classes() -> list[type[errors.RegardError]]:
+    """The tree of errors.py, from its root."""
+    every = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.RegardError)]
+    return sorted(every, key=lambda kind: (len(kind.__mro__), inspect.getsourcelines(kind)[1]))
