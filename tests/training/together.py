@@ -7,17 +7,21 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["regard.training.trainer", "torch.distributed.fsdp"])
+CONTEXT.set_forkserver_preload(["regard.training.trainer", "torch.distributed.fsdp", "torch._dynamo"])
 LOSSES = "losses.json"
 
 
 def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, Any]) -> None:
-    """Goes on with a run as one of several processes, as torchrun would have it; the first notes losses and norms."""
+    """Goes on with a run as one of several processes, as torchrun would have it; the first notes losses and norms.
+
+    `overrides` may have fates of the last process: the step after which it shall `die`, `leave` or `spoil` its loss.
+    """
     from regard.errors import RegardError
     from regard.training.events import Progress
     from regard.training.trainer import resume
@@ -25,11 +29,16 @@ def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, A
     told = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
     told |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
     os.environ.update({name: str(value) for name, value in told.items()})
-    stop = CONTEXT_STOP()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    fate = {name: overrides.pop(name, 0) for name in ("die", "spoil", "leave")}
+    found = []
     try:
-        found = [
-            (e.loss, e.gradient) for e in resume(folder, overrides=overrides, stop=stop) if isinstance(e, Progress)
-        ]
+        for event in resume(folder, overrides=overrides, stop=stop):
+            if isinstance(event, Progress):
+                found.append((event.loss, event.gradient))
+                if rank == size - 1:
+                    befall(fate, event.step)
     except RegardError as error:
         (folder / f"error-{rank}.txt").write_text(f"{type(error).__name__}: {error}")
         os._exit(2)
@@ -37,12 +46,17 @@ def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, A
         (folder / LOSSES).write_text(json.dumps(found))
 
 
-def CONTEXT_STOP() -> Any:  # noqa: N802
-    import threading
+def befall(fate: dict[str, int], step: int) -> None:
+    """What is to happen to the last process after a step."""
+    from regard.training import gradients
 
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    return stop
+    if step == fate["die"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step == fate["leave"]:
+        os.kill(os.getpid(), signal.SIGTERM)
+    if step == fate["spoil"]:
+        real = gradients.Gradients.attempt
+        gradients.Gradients.attempt = lambda *a: (float("nan"), real(*a)[1])  # type: ignore[method-assign]
 
 
 def start(folder: Path, size: int, **overrides: Any) -> list[BaseProcess]:
@@ -70,4 +84,4 @@ def finish(processes: list[BaseProcess], seconds: float = 120) -> list[int | Non
 def losses(folder: Path, size: int, **overrides: Any) -> list[tuple[float, float]]:
     """Trains what is prepared, in so many processes; the loss and the norm of the gradient at each step."""
     assert finish(start(folder, size, **overrides)) == [0] * size, [p.read_text() for p in folder.glob("error-*.txt")]
-    return [tuple(pair) for pair in json.loads((folder / LOSSES).read_text())]
+    return [(loss, norm) for loss, norm in json.loads((folder / LOSSES).read_text())]
