@@ -139,7 +139,7 @@ def run_regard() -> None:
     from regard.configuration import resolve
     from regard.options import dump
     from regard.text.tokenizer import Specials
-    from regard.training import trainer as trainer_module
+    from regard.training import loop
     from regard.training.events import Progress
     from regard.training.streams import write_stream
 
@@ -163,9 +163,9 @@ def run_regard() -> None:
     (folder / "training" / "about.json").write_text(json.dumps(about), encoding="utf-8")
     vocabulary = SimpleNamespace(size=job.vocabulary, specials=Specials())
     loaded = SimpleNamespace(source=vocabulary, target=vocabulary)
-    setattr(trainer_module, "Vocabularies", SimpleNamespace(load=lambda _: loaded))  # noqa: B010 (not a public name)
+    setattr(loop, "Vocabularies", SimpleNamespace(load=lambda _: loaded))  # noqa: B010 (not a public name)
     began = 0.0
-    for event in trainer_module.Trainer(folder).run():
+    for event in loop.Trainer(folder).run():
         if isinstance(event, Progress) and event.step == job.warmup:
             began = time.perf_counter()
         if isinstance(event, Progress) and event.step == job.total:

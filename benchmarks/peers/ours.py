@@ -13,8 +13,9 @@ from regard.text.tokenizer import Specials
 from regard.training import trainer as trainer_module
 from regard.training.batches import Examples, PairBatch, write_examples
 from regard.training.events import Progress
+from regard.training.gradients import Share
+from regard.training.loop import Trainer
 from regard.training.task import Batch
-from regard.training.trainer import Trainer
 
 
 def main() -> None:
@@ -70,14 +71,14 @@ def settings(job: Job, batch_tokens: int) -> Settings:
 def run(trainer: Trainer, job: Job, meter: Meter) -> None:
     """Updates of the trainer's own loop, watched."""
     seen: list[Batch] = []
-    next_batches = trainer.next_batches
+    next_shares = trainer.next_shares
 
-    def watched() -> list[Batch]:
-        batches = next_batches()
-        seen.extend(batches)
-        return batches
+    def watched() -> list[Share]:
+        shares = next_shares()
+        seen.extend(share.batch for share in shares)
+        return shares
 
-    trainer.next_batches = watched  # type: ignore[method-assign]
+    trainer.next_shares = watched  # type: ignore[method-assign]
     for event in trainer.run():
         if not isinstance(event, Progress):
             continue

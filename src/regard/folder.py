@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -60,6 +60,45 @@ def read_settings(path: Path) -> Settings:
         return recorded(path / SETTINGS)
     except RegardError as error:
         raise ModelError(f"{path}: damaged, or written by another version of Regard: {error}") from None
+
+
+@contextlib.contextmanager
+def sole_writer(path: Path) -> Iterator[None]:
+    """Refuses a folder that another process is training in; when a process dies, the system takes its lock back.
+
+    Makes the folder, and takes it away again if nothing was put into it.
+    """
+    if path.exists() and not path.is_dir():
+        raise ModelError(f"{path}: is a file, not a folder")
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be written ({reason(error)})") from None
+    try:
+        _lock(handle, path)
+        yield
+    finally:
+        os.close(handle)
+        with contextlib.suppress(OSError):  # a folder that is not empty stays
+            for folder in made:
+                folder.rmdir()
+
+
+def _lock(handle: int, path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ModelError(
+            f"{path}: another process is training here: wait until it ends, or choose another folder with -o"
+        ) from None
+    except OSError:  # a file system without locks
+        return
 
 
 def write_text(path: Path, text: str) -> None:

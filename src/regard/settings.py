@@ -157,8 +157,18 @@ class TrainingSettings(Section):
     """How the model learns."""
 
     steps: Annotated[int, "most updates of the weights", at_least(1)] = 20_000
-    batch_tokens: Annotated[int, "target tokens of a batch, padding included", at_least(1)] = 4096
+    batch_tokens: Annotated[int, "target tokens of a batch, padding included, of all processes", at_least(1)] = 4096
     accumulate: Annotated[int, "batches whose gradients are summed for one update", at_least(1)] = 1
+    parallel: Annotated[
+        Literal["ddp", "fsdp"],
+        "what several processes hold: each all weights (ddp), or each a part of weights, gradients and moments (fsdp)",
+    ] = "ddp"
+    recompute: Annotated[
+        bool,
+        "compute what is inside a layer again in the backward pass instead of keeping it: less memory, a third more time (Chen et al., 2016)",
+    ] = False
+    timeout: Annotated[int, "seconds after which another process that says nothing counts as lost", at_least(1)] = 1800
+    restarts: Annotated[int, "times that --processes starts over when a process is lost", at_least(0)] = 3
     optimizer: Annotated[Literal["adam", "muon"], "Adam, or Muon for matrices (Jordan et al., 2024)"] = "adam"
     learning_rate: Annotated[float, "highest learning rate", at_least(0)] = 1e-3
     schedule: Annotated[
@@ -222,7 +232,7 @@ class TrainingSettings(Section):
         Literal["auto", "float32", "bfloat16", "float16"],
         "type of the products; the weights stay float32; auto: bfloat16 on CPUs and GPUs that multiply it faster, else float32",
     ] = "float32"
-    threads: Annotated[int | None, "CPU threads; none: all cores", at_least(1)] = None
+    threads: Annotated[int | None, "CPU threads, shared by the processes; none: all cores", at_least(1)] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,7 +11,8 @@ from regard.errors import SettingsError
 from regard.model.transformer import Decoder
 from regard.settings import ModelSettings
 from regard.training.adapters import adapt, merge, merged
-from regard.training.trainer import Trainer, resume, train
+from regard.training.loop import Trainer
+from regard.training.trainer import resume, train
 from regard.weights import parameters, read_folder, read_tensors
 
 SHAPE = ModelSettings(width=16, heads=2, hidden=24, decoder_layers=2, max_length=16, positions="rotary", dropout=0.0)

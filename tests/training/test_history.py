@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.folder import HISTORY, TRAINING, WEIGHTS
-from regard.training.checkpoint import STATE, snapshot_path
+from regard.training.checkpoint import snapshot_path, state_path
 from regard.training.events import Progress
 from regard.training.history import moments
 from regard.training.trainer import resume, train
@@ -60,7 +60,7 @@ def test_history_is_of_the_run_from_before_its_first_update_to_its_last(undistur
     contents = read_folder(undisturbed)
     torch.manual_seed(contents.settings.training.seed)
     fresh = parameters(build_model(contents.settings, contents.vocabularies))
-    state, _ = read_tensors(undisturbed / TRAINING / STATE)
+    state, _ = read_tensors(state_path(undisturbed / TRAINING, 24))
     last = {name: state[f"model.{name}"] for name in fresh}
     for step, wanted in ((0, fresh), (24, last)):
         path = snapshot_path(undisturbed / HISTORY, step)

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from regard.folder import WEIGHTS
+from regard.training.loop import Trainer
 from regard.training.mean import RunningMean
-from regard.training.trainer import Trainer, train
+from regard.training.trainer import train
 from regard.weights import read_tensors
 
 from .corpora import SMALL, write_reversals

@@ -20,7 +20,8 @@ from regard.text.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.directions import protects
 from regard.training.events import Evaluation
-from regard.training.trainer import Trainer, train
+from regard.training.loop import Trainer
+from regard.training.trainer import train
 
 from .corpora import SMALL
 

@@ -10,7 +10,8 @@ import pytest
 from regard.settings import TokenizerSettings
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, Recut, write_examples
-from regard.training.trainer import Trainer, train
+from regard.training.loop import Trainer
+from regard.training.trainer import train
 
 from .corpora import SMALL, write_reversals
 

@@ -113,3 +113,14 @@ def test_a_count_that_does_not_fit_is_told(tmp_path: Path) -> None:
     (tmp_path / "about.json").write_text(json.dumps({**about, "tokens": 4}))
     with pytest.raises(ModelError, match="tokens are missing"):
         Stream(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "documents.npy"])
+def test_a_flipped_bit_is_found(name: str, tmp_path: Path) -> None:
+    write_stream(tmp_path, [([1, 2, 3], True, 3), ([4, 5], True, 2)], 320)
+    Stream(tmp_path)
+    data = bytearray((tmp_path / name).read_bytes())
+    data[-1] ^= 1
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ModelError, match=rf"{name}: damaged training data .*checksum.* --overwrite"):
+        Stream(tmp_path)

@@ -15,8 +15,10 @@ import regard
 from regard.errors import DataError, ModelError, SettingsError
 from regard.training.checkpoint import State, average, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
+from regard.training.gradients import Share
+from regard.training.loop import Trainer
 from regard.training.task import Batch
-from regard.training.trainer import Trainer, resume, train
+from regard.training.trainer import resume, train
 from regard.weights import read_folder, read_tensors
 
 from .corpora import SMALL, write_reversals
@@ -89,7 +91,7 @@ def gradients_of(trainer: Trainer, batches: list[Batch]) -> list[torch.Tensor]:
         kept.extend(p.grad.clone() for p in trainer.model.parameters() if p.grad is not None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "next_batches", lambda: batches)
+        patch.setattr(trainer, "next_shares", lambda: [Share(batch) for batch in batches])
         patch.setattr(trainer.scaler, "step", keep)
         trainer.update()
     return kept
@@ -98,12 +100,11 @@ def gradients_of(trainer: Trainer, batches: list[Batch]) -> list[torch.Tensor]:
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(corpus: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run(corpus, folder, training__steps=8)
-    before = tuple((folder / name).read_bytes() for name in ("weights.safetensors", "training/state.safetensors"))
+    names = ("weights.safetensors", "training/state-00000008.safetensors")
+    before = tuple((folder / name).read_bytes() for name in names)
     with pytest.raises(ModelError, match=r"the loss became nan at step 12.*learning_rate"):
         resume_and_spoil(folder, after=11)
-    assert before == tuple(
-        (folder / name).read_bytes() for name in ("weights.safetensors", "training/state.safetensors")
-    )
+    assert before == tuple((folder / name).read_bytes() for name in names)
 
 
 def resume_and_spoil(folder: Path, after: int) -> None:

@@ -19,6 +19,13 @@ PLAIN_SECONDS = 30.0
 
 def show_training(events: Iterable[Event], console: Console | None = None) -> Finished:
     """Shows a run until it ends; live in a terminal, a line now and then elsewhere."""
+    finished = show_events(events, console)
+    assert finished is not None, "a run ends with Finished"
+    return finished
+
+
+def show_events(events: Iterable[Event], console: Console | None = None) -> Finished | None:
+    """Shows a run until it ends, or until it is prepared, if it ends there."""
     console = console or Console(highlight=False)
     view = _Live(console) if console.is_terminal else _Lines(console)
     finished = None
@@ -27,7 +34,8 @@ def show_training(events: Iterable[Event], console: Console | None = None) -> Fi
             view.show(event)
             if isinstance(event, Finished):
                 finished = event
-    assert finished is not None, "a run ends with Finished"
+    if finished is None:
+        return None
     for name, scores in finished.scores.items():
         console.print(f"[bold]{name}[/bold]  " + "\n     ".join(scores), soft_wrap=True)
     if finished.complete:

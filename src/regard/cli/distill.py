@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 
 from regard.cli.flags import Verbs, dotted
-from regard.cli.train import add_run, say_what_next, with_interrupts
+from regard.cli.processes import follow
+from regard.cli.train import add_run, with_interrupts
 from regard.errors import InputError
 
 DESCRIPTION = """Trains a new model, the student, on what another one, the teacher, makes of the sources (sequence-level
@@ -42,7 +43,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.preset is not None:
         overrides["preset"] = arguments.preset
 
-    from regard.cli.display import show_training
     from regard.training.distillation import distill
 
     stop, folder = threading.Event(), Path(arguments.output)
@@ -58,4 +58,4 @@ def run(arguments: argparse.Namespace) -> int:
         stop=stop,
     )
     with_interrupts(stop)
-    return say_what_next(show_training(events), folder)
+    return follow(events, folder)

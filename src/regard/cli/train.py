@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_settings, dotted
+from regard.cli.flags import Verbs, add_settings, dotted, threads
+from regard.cli.processes import follow, is_started, train_together
 from regard.configuration import gather, resolve
 from regard.errors import InputError
 from regard.settings import Settings
@@ -80,6 +81,9 @@ def add(verbs: Verbs) -> None:
         "--reverse", metavar="MODEL", help="the model that makes them (one that is trained first, on FILES)"
     )
     parser.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run, exactly where it stopped")
+    parser.add_argument(
+        "--processes", type=threads, default=1, metavar="N", help="processes on this machine that train together (1)"
+    )
     add_run(parser, "where the model goes (runs/SOURCE-TARGET, runs/TASK)")
     parser.set_defaults(run=run)
 
@@ -115,11 +119,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         overrides, folder = _complete(arguments, overrides)
 
-    from regard.cli.display import show_training
+    from regard.cli.display import show_events
     from regard.training.trainer import resume, train
 
+    several = arguments.processes > 1
+    if several and is_started():
+        raise InputError("torchrun has started the processes already: leave out --processes")
     events: Iterator[Event] = (
-        resume(folder, overrides=overrides, stop=stop)
+        resume(folder, overrides=overrides, stop=stop, prepare_only=several)
         if arguments.resume
         else train(
             arguments.files,
@@ -133,11 +140,14 @@ def run(arguments: argparse.Namespace) -> int:
             reverse=arguments.reverse,
             overwrite=arguments.overwrite,
             stop=stop,
+            prepare_only=several,
         )
     )
     with_interrupts(stop)
-    finished = show_training(events)
-    return say_what_next(finished, folder)
+    if not several:
+        return follow(events, folder)
+    finished = show_events(events)
+    return say_what_next(finished, folder) if finished else train_together(folder, arguments.processes)
 
 
 def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple[dict[str, str], Path]:

@@ -7,8 +7,9 @@ a CPU (docs/log.md). Here sixteen bits of Philox (Salmon et al., 2011) decide on
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,26 @@ def masks_from(*key: int) -> Iterator[None]:
     """Within it, this thread draws its masks from the stream of these numbers; outside, PyTorch draws them."""
     before = getattr(_here, "bits", None)
     _here.bits = np.random.Philox(np.random.SeedSequence([len(key), *key]))  # (1, 0) is not (1,)
+    try:
+        yield
+    finally:
+        _here.bits = before
+
+
+def same_masks() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """For a computation that is done twice: what to do the first time in, and what to do it the second time in.
+
+    The second draws the masks of the first, wherever the stream has come to since and whichever thread it is in.
+    """
+    bits: np.random.Philox | None = getattr(_here, "bits", None)
+    return nullcontext(), nullcontext() if bits is None else _masks_again(bits.state)
+
+
+@contextmanager
+def _masks_again(state: Mapping[str, Any]) -> Iterator[None]:
+    before = getattr(_here, "bits", None)
+    _here.bits = np.random.Philox()
+    _here.bits.state = state
     try:
         yield
     finally:

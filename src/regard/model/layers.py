@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from regard.model.attention import Attention, Bias, KeyValues
-from regard.model.dropout import Dropout
-from regard.model.linear import Linear
+from regard.model.dropout import Dropout, same_masks
+from regard.model.linear import Linear, products_as, rounds_products
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
@@ -46,6 +49,23 @@ class Layer(nn.Module):
             cross = self.cross_attention
             x = self.cross_residual(x, lambda y: cross(y, memory, memory_bias, theirs))
         return self.feed_forward_residual(x, self.feed_forward)
+
+
+def run_twice(layer: nn.Module, *inputs: Any) -> Tensor:
+    """What a layer gives; nothing but the inputs is kept, and the backward pass runs it again (Chen et al., 2016)."""
+
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        first, second = same_masks()
+        return first, _again(second, rounds_products())
+
+    result: Tensor = checkpoint(layer, *inputs, use_reentrant=False, context_fn=contexts)
+    return result
+
+
+@contextmanager
+def _again(masks: AbstractContextManager[None], rounds: bool) -> Iterator[None]:
+    with masks, products_as(rounds):
+        yield
 
 
 class Residual(nn.Module):

@@ -34,6 +34,17 @@ def rounds_products() -> bool:
     return getattr(_here, "rounds", False)
 
 
+@contextmanager
+def products_as(rounds: bool) -> Iterator[None]:
+    """Within it, this thread takes its products as another time, or another thread, did."""
+    before = rounds_products()
+    _here.rounds = rounds
+    try:
+        yield
+    finally:
+        _here.rounds = before
+
+
 class Linear(nn.Linear):
     """x Wᵀ + b."""
 

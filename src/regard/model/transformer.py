@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.model.attention import Bias, Cache, causal_mask, mask_bias
 from regard.model.dropout import Dropout
 from regard.model.heads import FillHead, Pooler, mean_state
-from regard.model.layers import Layer, build_norm, initialize
+from regard.model.layers import Layer, build_norm, initialize, run_twice
 from regard.model.linear import Linear
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions, build_positions
@@ -135,6 +135,7 @@ class Stack(nn.Module):
         rotary = RotaryPositions(settings) if settings.positions == "rotary" else None
         self.layers = nn.ModuleList(Layer(settings, cross=cross, rotary=rotary) for _ in range(layers))
         self.norm = build_norm(settings) if settings.norm == "pre" else nn.Identity()
+        self.recomputes = False  # whether the backward pass runs the layers again instead of keeping what is in them
 
     def forward(
         self,
@@ -147,7 +148,10 @@ class Stack(nn.Module):
         """[B, T, D] -> [B, T, D]"""
         for i, layer in enumerate(self.layers):
             own, theirs = (cache.own[i], cache.memory[i]) if cache else (None, None)
-            x = layer(x, bias, memory, memory_bias, own, theirs)
+            if self.recomputes and self.training:
+                x = run_twice(layer, x, bias, memory, memory_bias)
+            else:
+                x = layer(x, bias, memory, memory_bias, own, theirs)
         return see("states", self.norm(x), "batch position width")
 
 

@@ -140,6 +140,15 @@ class PairBatch:
     def tokens(self) -> int:
         return int(self.sizes[1])
 
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def share(self, part: int, parts: int) -> PairBatch:
+        source, target, labels = (tensor[part::parts] for tensor in (self.source, self.target, self.labels))
+        keep = None if self.keep is None else self.keep[part::parts]
+        sizes = [source.numel() if keep is None else int(keep.sum()), int((labels != IGNORE).sum())]
+        return PairBatch(source, target, labels, keep, np.array(sizes))
+
     @property
     def seen(self) -> int:
         return int(self.sizes.sum())

@@ -12,10 +12,11 @@ from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
 from regard.options import merge
+from regard.training.distributed import Group
 from regard.training.events import Event
-from regard.training.prepare import claim
+from regard.training.prepare import claim, is_begun, reopen
 from regard.training.task import Request, absolute_paths
-from regard.training.trainer import run
+from regard.training.trainer import conduct
 from regard.weights import choose_device
 
 
@@ -36,18 +37,36 @@ def distill(
     `files` are one file of text or a corpus of pairs, of which the dev set is split off if none is given: it stays as
     it is, and the student never sees what the teacher makes of it. The other arguments are those of `train`.
     """
+    folder, asked = Path(output), gather(settings_file, overrides)
+
+    def begin(group: Group) -> Request | None:
+        request = requested(teacher, asked, files, dev, test)
+        if group.restart and is_begun(folder, request):
+            return reopen(folder)
+        claim(folder, overwrite)
+        return request
+
+    yield from conduct(folder, begin, stop or threading.Event(), asked)
+
+
+def requested(
+    teacher: Path | str,
+    asked: Mapping[str, Any],
+    files: Sequence[Path | str],
+    dev: Sequence[Path | str],
+    test: Sequence[Path | str],
+) -> Request:
+    """What is to be prepared; refuses what cannot work before any work is done."""
     data = load_as(Translator, teacher, "cpu").settings.data  # all of it: a damaged one is refused now
     if data.directions:
         raise SettingsError(f"{teacher}: translates in several directions, a student learns one: give another teacher")
-    given = merge({"data": {"source": data.source, "target": data.target}}, gather(settings_file, overrides))
+    given = merge({"data": {"source": data.source, "target": data.target}}, asked)
     settings = resolve(given)
     if settings.task != "translate":
         raise SettingsError(f"a teacher that translates cannot teach the task {settings.task}")
     if settings.training.adapters:
         raise SettingsError("training.adapters change a model that is there: a student starts from nothing")
     device = choose_device(settings.training.device)
-    claim(Path(output), overwrite)
     absolute = [absolute_paths(names, settings) for names in (files, dev, test)]
     origin = str(Path(teacher).resolve())
-    request = Request(absolute[0], given, device.type, absolute[1], absolute[2], teacher=origin)
-    yield from run(Path(output), request, stop or threading.Event())
+    return Request(absolute[0], given, device.type, absolute[1], absolute[2], teacher=origin)

@@ -38,6 +38,16 @@ class GapBatch:
     follows: Tensor | None  # [B]: 0 where the second text follows the first, 1 where it is another
     tokens: int
     seen: int
+    gaps: float  # in a text, on the average of the whole batch
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def share(self, part: int, parts: int) -> GapBatch:
+        inputs, labels, segments = (t[part::parts] for t in (self.inputs, self.labels, self.segments))
+        keep, follows = (None if t is None else t[part::parts] for t in (self.keep, self.follows))
+        seen = inputs.numel() if keep is None else int(keep.sum())
+        return GapBatch(inputs, labels, segments, keep, follows, int((labels != IGNORE).sum()), seen, self.gaps)
 
 
 class Filling(Task):
@@ -69,6 +79,10 @@ class Filling(Task):
 
     def batch(self, rows: Rows, update: int) -> Batch:
         return self.hide(self.train, rows, np.random.default_rng([self.settings.training.seed, 1, update]))
+
+    def share(self, rows: Rows, update: int, part: int, parts: int) -> Batch:
+        """Some rows of the whole batch: which tokens are hidden does not depend on who works on them."""
+        return self.batch(rows, update).share(part, parts)
 
     def dev_batches(self) -> Iterator[Batch]:
         random = np.random.default_rng(0)
@@ -105,6 +119,7 @@ class Filling(Task):
             torch.tensor(follows, device=self.device) if self.settings.model.next_sentence else None,
             int((labels != IGNORE).sum()),
             int(keep.sum()),
+            int((labels != IGNORE).sum()) / len(labels),
         )
 
     def choose_gaps(self, inputs: Rows, keep: NDArray[np.bool_], random: np.random.Generator) -> Rows:
@@ -136,8 +151,9 @@ class Filling(Task):
         loss = token_loss(model.fill.transform(states[hidden]), model.fill.logits, batch.labels[hidden], smoothing)
         if batch.follows is None or model.follows is None:
             return loss
-        judged = F.cross_entropy(model.follows(model.judge(states, batch.keep)).float(), batch.follows)
-        return Loss(loss.total + judged * loss.tokens, loss.surprise, loss.tokens)
+        verdicts = model.follows(model.judge(states, batch.keep)).float()
+        judged = F.cross_entropy(verdicts, batch.follows, reduction="sum")  # counts as much as the gaps do
+        return Loss(loss.total + judged * batch.gaps, loss.surprise, loss.tokens)
 
     @torch.inference_mode()
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:

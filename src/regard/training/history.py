@@ -24,11 +24,15 @@ def moments(count: int, steps: int) -> list[int]:
     return sorted({0, steps, *spaced})
 
 
-def remember(folder: Path, settings: TrainingSettings, model: nn.Module, step: int, last: bool = False) -> None:
-    """Keeps the weights of this step, at half precision, if it is one of the moments or the last."""
-    if settings.history and (last or step in moments(settings.history, settings.steps)):
-        weights = {name: tensor.half() for name, tensor in merged(model).items()}
-        write_tensors(snapshot_path(folder / HISTORY, step), weights)
+def is_moment(settings: TrainingSettings, step: int, last: bool = False) -> bool:
+    """Whether the weights of this step are kept: those of the last one are, if any."""
+    return bool(settings.history) and (last or step in moments(settings.history, settings.steps))
+
+
+def remember(folder: Path, model: nn.Module, step: int) -> None:
+    """Keeps the weights of this step, at half precision."""
+    weights = {name: tensor.half() for name, tensor in merged(model).items()}
+    write_tensors(snapshot_path(folder / HISTORY, step), weights)
 
 
 def forget_after(folder: Path, step: int) -> None:

@@ -155,6 +155,15 @@ class LabelBatch:
     tokens: int
     seen: int
 
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def share(self, part: int, parts: int) -> LabelBatch:
+        inputs, segments, labels = (t[part::parts] for t in (self.inputs, self.segments, self.labels))
+        keep = None if self.keep is None else self.keep[part::parts]
+        seen = inputs.numel() if keep is None else int(keep.sum())
+        return LabelBatch(inputs, segments, keep, labels, int((labels != IGNORE).sum()), seen)
+
 
 class Classifying(Task):
     """Trains an encoder to label."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from dataclasses import replace
 from typing import Literal
@@ -34,12 +35,12 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     return bool(able.get("avx512_bf16")) and not able.get("amx_tile")
 
 
-def set_up_machine(training: TrainingSettings, device: torch.device) -> None:
-    """Threads, and what the precision asks of the device."""
+def set_up_machine(training: TrainingSettings, device: torch.device, processes: int = 1) -> None:
+    """Threads, which so many processes share, and what the precision asks of the device."""
     if training.precision == "float16" and device.type == "cpu":
         raise SettingsError("training.precision = float16 needs a GPU: use bfloat16 or float32")
-    if training.threads is not None:
-        torch.set_num_threads(training.threads)
+    if training.threads is not None or processes > 1:
+        torch.set_num_threads(max(1, (training.threads or os.cpu_count() or 1) // processes))
     if sys.platform == "linux":
         keep_freed_memory()
 

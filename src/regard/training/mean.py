@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from regard.training.distributed import held
+
 
 class RunningMean:
     """Exponentially forgets old weights (Polyak & Juditsky, 1992); with a decay of 0 it is the weights themselves."""
@@ -15,13 +17,13 @@ class RunningMean:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.learning = {name: p for name, p in model.named_parameters() if p.requires_grad} if decay else {}
-        self.values: dict[str, Tensor] = {name: p.detach().clone() for name, p in self.learning.items()}
+        self.values: dict[str, Tensor] = {name: held(p.detach()).clone() for name, p in self.learning.items()}
 
     def update(self, step: int) -> None:
         """Takes in the weights after update number `step`; the first ones, which are bad, are forgotten sooner."""
         if self.values:
             weight = 1 - min(self.decay, (1 + step) / (10 + step))
-            torch._foreach_lerp_(list(self.values.values()), [p.data for p in self.learning.values()], weight)
+            torch._foreach_lerp_(list(self.values.values()), [held(p.detach()) for p in self.learning.values()], weight)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -34,4 +36,8 @@ class RunningMean:
 
     def _swap(self) -> None:
         for name, parameter in self.learning.items():
-            self.values[name], parameter.data = parameter.data, self.values[name]
+            if hasattr(parameter, "to_local"):  # others hold parts of it: its place in memory must not change
+                mine = held(parameter.detach())
+                self.values[name], _ = mine.clone(), mine.copy_(self.values[name])
+            else:
+                self.values[name], parameter.data = parameter.data, self.values[name]

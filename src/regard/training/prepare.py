@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import queue
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from regard.configuration import gather, resolve
 from regard.errors import ModelError, RegardError, SettingsError
 from regard.folder import (
     CARD,
@@ -31,6 +34,7 @@ from regard.folder import (
 )
 from regard.options import dump
 from regard.text.tokenizer import Vocabularies
+from regard.training.events import Event
 from regard.training.filling import Filling
 from regard.training.labels import Classifying, LabelPreparation
 from regard.training.pairs import PairPreparation, Translating
@@ -141,3 +145,50 @@ def stored_request(output: Path) -> Request | None:
     """The request of a run that was killed while preparing."""
     path = output / NEW / REQUEST
     return Request(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def reopen(output: Path) -> Request | None:
+    """Puts what is prepared in its place; else what is still to be prepared."""
+    if (output / NEW / READY).exists():
+        install(output)
+    return stored_request(output)
+
+
+def is_begun(output: Path, request: Request) -> bool:
+    """Whether this very request is what is being done in a folder."""
+    paths = [path for path in (output / NEW / REQUEST, output / TRAINING / REQUEST) if path.exists()]
+    return bool(paths) and json.loads(paths[0].read_text(encoding="utf-8")) == json.loads(json.dumps(asdict(request)))
+
+
+def told(work: Callable[[Tell], None], stop: threading.Event) -> Iterator[Event]:
+    """The events that `work` tells, as they happen; it runs in a thread, and ends at its next word when stopped."""
+    events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+
+    def tell(event: Event) -> None:
+        if stop.is_set():
+            raise InterruptedError
+        events.put(event)
+
+    def run_work() -> None:
+        try:
+            work(tell)
+            events.put(None)
+        except BaseException as error:  # noqa: BLE001 (handed on to the thread that reads the events)
+            events.put(error)
+
+    threading.Thread(target=run_work, daemon=True).start()
+    while (event := events.get()) is not None:
+        if isinstance(event, InterruptedError):
+            return
+        if isinstance(event, BaseException):
+            raise event
+        yield event
+
+
+def change_training(folder: Path, overrides: Mapping[str, Any]) -> None:
+    """Records other training settings in a folder; what the weights depend on cannot be changed."""
+    fixed = [name for name in overrides if not name.startswith("training.")]
+    if fixed:
+        raise SettingsError(f"{fixed[0]} cannot be changed when resuming: only training settings can")
+    changed = resolve(gather(folder / SETTINGS, overrides))
+    write_text(folder / SETTINGS, dump(replace(read_settings(folder), training=changed.training)))

@@ -6,6 +6,7 @@ The tokens of all documents lie end to end in a memory-mapped file, so memory do
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,6 +30,12 @@ class Stream:
             raise ModelError(f"{folder}: damaged training data ({error}): train again with --overwrite") from None
         if len(self.tokens) != about["tokens"]:
             raise ModelError(f"{folder}: damaged training data (tokens are missing): train again with --overwrite")
+        for name, right in about.get("checksums", {}).items():
+            if checksum(folder / name) != right:
+                raise ModelError(
+                    f"{folder / name}: damaged training data (its checksum is not that of its content): train again "
+                    "with --overwrite"
+                )
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -64,6 +71,15 @@ class Stream:
         return np.concatenate(found)
 
 
+def checksum(path: Path) -> int:
+    """CRC-32 of a file."""
+    found = 0
+    with path.open("rb") as file:
+        while part := file.read(1 << 22):
+            found = zlib.crc32(part, found)
+    return found
+
+
 def write_stream(folder: Path, documents: Iterable[tuple[list[int], bool, int]], vocabulary: int) -> int:
     """Writes a stream as `Stream` reads it, from parts: ids, whether a document begins, and characters.
 
@@ -81,6 +97,7 @@ def write_stream(folder: Path, documents: Iterable[tuple[list[int], bool, int]],
             count, characters = count + len(ids), characters + size
     where: NDArray[np.int64] = np.array(starts, np.int64)
     np.save(folder / "documents.npy", where)
-    about = {"dtype": np.dtype(dtype).name, "tokens": count, "characters": characters}
+    checksums = {name: checksum(folder / name) for name in ("tokens.bin", "documents.npy")}
+    about = {"dtype": np.dtype(dtype).name, "tokens": count, "characters": characters, "checksums": checksums}
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
     return count

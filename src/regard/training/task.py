@@ -132,6 +132,12 @@ class Batch(Protocol):
     def seen(self) -> int:
         """How many tokens are read, padding not counted."""
 
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    def share(self, part: int, parts: int) -> Batch:
+        """Every so manieth row; the losses of all parts are together that of the whole."""
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -167,6 +173,10 @@ class Task(ABC):
     @abstractmethod
     def batch(self, rows: Rows, update: int) -> Batch:
         """A batch for the model; what is random in it depends on the number of the update alone."""
+
+    def share(self, rows: Rows, update: int, part: int, parts: int) -> Batch:
+        """`batch(rows, update).share(part, parts)`, without making the rest."""
+        return self.batch(rows[part::parts], update)
 
     @abstractmethod
     def dev_batches(self) -> Iterator[Batch]:

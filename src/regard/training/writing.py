@@ -38,6 +38,14 @@ class TextBatch:
     def seen(self) -> int:
         return self.inputs.numel()
 
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def share(self, part: int, parts: int) -> TextBatch:
+        inputs, labels = self.inputs[part::parts], self.labels[part::parts]
+        documents = None if self.documents is None else self.documents[part::parts]
+        return TextBatch(inputs, labels, documents, int((labels != IGNORE).sum()))
+
 
 class Writing(Task):
     """Trains a decoder on windows of a text, packed: each as long as the model can read."""

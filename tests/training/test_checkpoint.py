@@ -1,0 +1,143 @@
+"""States of a run: which is read, and how damage is found."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from regard.errors import ModelError
+from regard.training.checkpoint import (
+    State,
+    damage_of,
+    load_state,
+    save_state,
+    state_path,
+    write_sealed,
+)
+from regard.training.events import Note
+from regard.training.mean import RunningMean
+from regard.training.trainer import resume, train
+from regard.weights import read_tensors, write_tensors
+
+from .corpora import SMALL, write_reversals
+
+GIVEN = {**SMALL, "training.steps": 12, "training.evaluate_every": 4, "training.ema": 0.9}
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def test_every_bit_counts(tmp_path: Path) -> None:
+    """Of a sealed file with any bit flipped (every fifth is tried), or any end missing, something is said."""
+    path, copy = tmp_path / "whole.safetensors", tmp_path / "copy.safetensors"
+    tensors = {"a": torch.randn(3, 2), "b": torch.zeros(0, 4), "c": torch.arange(5).bfloat16()}
+    write_sealed(path, tensors, {"state": "{}", "rows": "[1]"})
+    assert damage_of(path) == ""
+    size = path.stat().st_size
+    for bit in range(0, 8 * size, 5):
+        shutil.copyfile(path, copy)
+        flip(copy, bit)
+        if damage_of(copy) == "":  # the header is JSON: a space in it may be a tab, and nothing else is different
+            assert spelt(copy) == spelt(path)
+    for length in range(0, size, 9):
+        copy.write_bytes(path.read_bytes()[:length])
+        assert damage_of(copy)
+
+
+def spelt(path: Path) -> tuple[dict[str, list[float]], dict[str, str]]:
+    tensors, metadata = read_tensors(path)
+    return {name: tensor.float().flatten().tolist() for name, tensor in tensors.items()}, metadata
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has ended, with states of steps 8 and 12."""
+    root = tmp_path_factory.mktemp("runs")
+    list(train(write_reversals(root, 60), root / "run", overrides=GIVEN))
+    assert sorted(path.name for path in (root / "run" / "training").glob("state-*")) == [
+        "state-00000008.safetensors",
+        "state-00000012.safetensors",
+    ]
+    return root / "run"
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_any(path: Path) -> None:
+    flip(path, random.Random(0).randrange(8 * path.stat().st_size // 2, 8 * path.stat().st_size))
+
+
+@pytest.mark.parametrize("spoil", [truncate, flip_any, lambda path: path.write_bytes(b"")])
+def test_a_damaged_state_is_told_and_the_one_before_is_gone_on_from(
+    spoil: Callable[[Path], None], paused: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(paused, folder)
+    spoil(state_path(folder / "training", 12))
+    events = list(resume(folder))
+    told = next(event.text for event in events if isinstance(event, Note))
+    assert f"{state_path(folder / 'training', 12)}: damaged" in told
+    assert told.endswith("going on from step 8 instead")
+    for name in ("weights.safetensors", "training/state-00000008.safetensors", "training/state-00000012.safetensors"):
+        assert spelt(folder / name)[0] == spelt(paused / name)[0]
+
+
+def test_when_no_state_is_whole_nothing_is_begun(paused: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(paused, folder)
+    for step in (8, 12):
+        truncate(state_path(folder / "training", step))
+    with pytest.raises(ModelError, match=r"state-00000012.* damaged .*no state before it is left: remove"):
+        list(resume(folder))
+
+
+def test_a_damaged_checkpoint_is_told_and_not_averaged(paused: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(paused, folder)
+    kept = sorted((folder / "training").glob("step-*"))
+    truncate(kept[-1])
+    events = list(resume(folder))
+    assert f"{kept[-1]}: damaged" in next(event.text for event in events if isinstance(event, Note))
+
+
+def test_a_state_of_an_earlier_version_is_read(paused: Path, tmp_path: Path) -> None:
+    """Which was one file without a checksum, whatever its step."""
+    folder = tmp_path / "run"
+    shutil.copytree(paused, folder)
+    tensors, metadata = read_tensors(state_path(folder / "training", 8))
+    for path in (folder / "training").glob("state-*"):
+        path.unlink()
+    write_tensors(folder / "training" / "state.safetensors", tensors, {"state": metadata["state"]})
+    list(resume(folder))
+    assert spelt(folder / "weights.safetensors") == spelt(paused / "weights.safetensors")
+
+
+def test_parts_without_the_others_are_no_state(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    optimizer, mean = torch.optim.AdamW(model.parameters()), RunningMean(model, 0.0)
+    save_state(tmp_path, model, optimizer, mean, State(step=3))
+    write_sealed(state_path(tmp_path, 4, 1, 2), {}, {"state": "{}"})
+    assert load_state(tmp_path, model, optimizer, mean)[0].step == 3
+
+
+def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
+    for model, wrong in (
+        (nn.Linear(2, 3), "weight has the shape"),
+        (nn.Linear(2, 2, bias=False), "does not have"),
+        (nn.Sequential(nn.Linear(2, 2)), "is missing"),
+    ):
+        other = nn.Linear(2, 2)
+        save_state(tmp_path, other, torch.optim.AdamW(other.parameters()), RunningMean(other, 0.0), State(step=1))
+        with pytest.raises(ModelError, match=wrong):
+            load_state(tmp_path, model, torch.optim.AdamW(model.parameters()), RunningMean(model, 0.0))

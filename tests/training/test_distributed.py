@@ -1,0 +1,116 @@
+"""Several processes do what one does alone, to rounding, and none of them goes on without the others."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.training.trainer import train
+
+from .corpora import SMALL, write_reversals
+from .together import finish, losses, start
+from .toys import TINY, write_labels, write_text
+
+FEW: dict[str, Any] = {"model.dropout": 0.0, "training.steps": 6, "training.evaluate_every": 3, "training.ema": 0.9}
+Curve = list[tuple[float, float]]
+
+
+def prepare(folder: Path, files: list[Path], **more: Any) -> Path:
+    given = {**SMALL, **FEW, **{name.replace("__", "."): value for name, value in more.items()}}
+    list(train(files, folder, overrides=given, prepare_only=True))
+    return folder
+
+
+def copied(prepared: Path, folder: Path) -> Path:
+    shutil.copytree(prepared, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that can begin: an update sums two batches, and some have fewer rows than there are processes."""
+    root = tmp_path_factory.mktemp("prepared")
+    return prepare(root / "run", write_reversals(root, 40), training__accumulate=2, training__batch_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def alone(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Curve:
+    return losses(copied(prepared, tmp_path_factory.mktemp("alone") / "run"), 1)
+
+
+def assert_alike(one: Curve, other: Curve, steps: int = 6) -> None:
+    assert len(one) == len(other) == steps
+    for (loss, norm), (their_loss, their_norm) in zip(one, other, strict=True):
+        assert loss == pytest.approx(their_loss, abs=1e-5)
+        assert norm == pytest.approx(their_norm, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_three_processes_follow_one(kind: str, prepared: Path, alone: Curve, tmp_path: Path) -> None:
+    folder = copied(prepared, tmp_path / "run")
+    assert_alike(alone, losses(folder, 3, training__parallel=kind))
+    parts = {path.name for path in (folder / "training").glob("state-*")}
+    names = {f"state-0000000{step}{part}.safetensors" for step in (3, 6) for part in parts_of(kind, 3)}
+    assert parts == names
+
+
+def parts_of(kind: str, size: int) -> list[str]:
+    return [""] if kind == "ddp" else [f"-{part}-of-{size}" for part in range(1, size + 1)]
+
+
+def test_what_two_processes_saved_any_number_goes_on_with(prepared: Path, alone: Curve, tmp_path: Path) -> None:
+    """Paused after step 3 by two, each with a part; the rest by one and by three, as if it had not been."""
+    folder = copied(prepared, tmp_path / "run")
+    finish(start(folder, 2, training__parallel="fsdp", leave=3))
+    assert max(path.name for path in (folder / "training").glob("state-*")).startswith("state-00000003")
+    for size in (1, 3):
+        assert_alike(alone[3:], losses(copied(folder, tmp_path / f"with-{size}"), size), 3)
+
+
+@pytest.mark.parametrize("task", ["write", "fill", "classify"])
+def test_every_task_is_shared_out_to_rounding(task: str, tmp_path: Path) -> None:
+    more = {**TINY, "task": task, "model.pooler": "tanh", "model.next_sentence": task == "fill"}
+    if task == "write":
+        more |= {"model.pooler": "none", "data.documents": "line"}
+    files = [write_labels(tmp_path)] if task == "classify" else [write_text(tmp_path)]
+    folder = prepare(tmp_path / "run", files, **(more | {"training.metric": "loss"}))
+    one = losses(copied(folder, tmp_path / "one"), 1)
+    assert_alike(one, losses(folder, 2, training__parallel="ddp"))
+
+
+def test_muon_and_bfloat16_are_the_same_in_two_processes(prepared: Path, tmp_path: Path) -> None:
+    given = {"training__optimizer": "muon", "training__precision": "bfloat16"}
+    one = losses(copied(prepared, tmp_path / "one"), 1, **given)
+    two = losses(copied(prepared, tmp_path / "two"), 2, **given)
+    assert [loss for loss, _ in one] == pytest.approx([loss for loss, _ in two], abs=2e-2)
+
+
+@pytest.mark.parametrize("wrong", [{"optimizer": "muon"}, {"precision": "float16"}])
+def test_what_needs_whole_matrices_is_refused_in_parts(wrong: dict[str, str], prepared: Path, tmp_path: Path) -> None:
+    folder = copied(prepared, tmp_path / "run")
+    given = {f"training__{name}": value for name, value in wrong.items()}
+    assert finish(start(folder, 2, training__parallel="fsdp", **given)) == [2, 2]
+    told = (folder / "error-0.txt").read_text()
+    assert told.startswith("SettingsError: training.")
+    assert "ddp" in told or "needs a GPU" in told
+
+
+def test_a_loss_that_is_no_number_in_one_process_stops_all_and_one_tells(prepared: Path, tmp_path: Path) -> None:
+    folder = copied(prepared, tmp_path / "run")
+    assert finish(start(folder, 2, spoil=4)) == [2, 2]
+    assert (folder / "error-0.txt").read_text().startswith(f"ModelError: {folder}: the loss became nan at step 5")
+    assert (folder / "error-1.txt").read_text().startswith("ToldElsewhereError")
+
+
+def test_a_lost_process_stops_the_others_and_the_run_goes_on_from_its_state(
+    prepared: Path, alone: Curve, tmp_path: Path
+) -> None:
+    folder = copied(prepared, tmp_path / "run")
+    assert finish(start(folder, 2, die=4)) == [2, -9]
+    told = (folder / "error-0.txt").read_text()
+    assert told.startswith("LostProcessError: another process of this run was lost")
+    assert "--resume" in told
+    assert_alike(alone[3:], losses(folder, 2), 3)

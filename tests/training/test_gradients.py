@@ -1,0 +1,94 @@
+"""A batch that the memory does not suffice for is worked on in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.errors import ModelError
+from regard.training import pairs
+from regard.training.events import Event, Note, Progress
+from regard.training.gradients import is_out_of_memory
+from regard.training.task import Loss
+from regard.training.trainer import train
+
+from .corpora import SMALL, write_reversals
+
+ERRORS = [
+    RuntimeError("[enforce fail at alloc_cpu.cpp:119] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"),
+    MemoryError(),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+]
+
+
+def run(corpus: list[Path], folder: Path, **more: Any) -> list[Event]:
+    given = {**SMALL, "model.dropout": 0.0, "training.steps": 6, "training.accumulate": 2, **more}
+    return list(train(corpus, folder, overrides=given))
+
+
+def with_memory_for(rows: int, error: Exception, monkeypatch: pytest.MonkeyPatch, backward: bool = False) -> None:
+    """Makes every larger batch fail while training, in the forward pass or at the end of the backward pass."""
+    real = pairs.Translating.loss
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    def loss(task: pairs.Translating, model: Any, batch: Any, smoothing: float) -> Loss:
+        if model.training and len(batch) > rows:
+            if not backward:
+                fail()
+            first = model.source_embedding.tokens.weight
+            handle = first.register_hook(lambda gradient: (handle.remove(), fail()))
+        return real(task, model, batch, smoothing)
+
+    monkeypatch.setattr(pairs.Translating, "loss", loss)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_reversals(tmp_path_factory.mktemp("corpus"), 60)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
+    return run(corpus, tmp_path_factory.mktemp("runs") / "run")
+
+
+def losses(events: list[Event]) -> list[float]:
+    return [event.loss for event in events if isinstance(event, Progress)]
+
+
+@pytest.mark.parametrize(
+    ("error", "backward"), list(zip(ERRORS, [True, False, True], strict=True)), ids=lambda value: type(value).__name__
+)
+def test_a_batch_is_split_and_that_is_said_once(
+    error: Exception,
+    backward: bool,
+    corpus: list[Path],
+    undisturbed: list[Event],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_memory_for(12, error, monkeypatch, backward)
+    events = run(corpus, tmp_path / "run")
+    assert losses(events) == pytest.approx(losses(undisturbed), abs=1e-5)
+    told = [e.text for e in events if isinstance(e, Note) and "memory" in e.text]
+    assert [text.split("in ")[1][:7] for text in told] in (["2 parts"], ["2 parts", "4 parts"])
+
+
+def test_one_row_that_is_too_large_ends_the_run(
+    corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_memory_for(0, MemoryError(), monkeypatch)
+    with pytest.raises(ModelError, match=r"not enough memory for 1 rows .*batch_tokens"):
+        run(corpus, tmp_path / "run")
+
+
+def test_other_errors_are_not_taken_for_it(corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_out_of_memory(RuntimeError("size mismatch"))
+    with_memory_for(0, RuntimeError("size mismatch"), monkeypatch)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        run(corpus, tmp_path / "run")

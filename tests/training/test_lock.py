@@ -1,0 +1,44 @@
+"""Two processes never train in one folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.errors import ModelError
+from regard.folder import sole_writer
+from regard.training.trainer import resume, train
+
+from .corpora import SMALL, write_reversals
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from regard.folder import sole_writer
+with sole_writer(Path(sys.argv[1])):
+    print("mine", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_second_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
+    corpus, folder = write_reversals(tmp_path, 40), tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "mine\n"
+        for events in (train(corpus, folder, overrides=SMALL, overwrite=True), resume(folder)):
+            with pytest.raises(ModelError, match=r"run: another process is training here: wait .*-o"):
+                list(events)
+        os.kill(holder.pid, signal.SIGKILL)
+    list(train(corpus, folder, overrides={**SMALL, "training.steps": 2}))
+
+
+def test_a_folder_that_nothing_was_put_into_is_taken_away(tmp_path: Path) -> None:
+    with sole_writer(tmp_path / "a" / "b"):
+        assert (tmp_path / "a" / "b").is_dir()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,87 @@
+"""Runs of several processes, forked from one that has PyTorch loaded already."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["regard.training.trainer", "torch.distributed.fsdp", "torch._dynamo"])
+LOSSES = "losses.json"
+
+
+def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, Any]) -> None:
+    """Goes on with a run as one of several processes, as torchrun would have it; the first notes losses and norms.
+
+    `overrides` may have fates of the last process: the step after which it shall `die`, `leave` or `spoil` its loss.
+    """
+    from regard.errors import RegardError
+    from regard.training.events import Progress
+    from regard.training.trainer import resume
+
+    told = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
+    told |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
+    os.environ.update({name: str(value) for name, value in told.items()})
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    fate = {name: overrides.pop(name, 0) for name in ("die", "spoil", "leave")}
+    found = []
+    try:
+        for event in resume(folder, overrides=overrides, stop=stop):
+            if isinstance(event, Progress):
+                found.append((event.loss, event.gradient))
+                if rank == size - 1:
+                    befall(fate, event.step)
+    except RegardError as error:
+        (folder / f"error-{rank}.txt").write_text(f"{type(error).__name__}: {error}")
+        os._exit(2)
+    if rank == 0:
+        (folder / LOSSES).write_text(json.dumps(found))
+
+
+def befall(fate: dict[str, int], step: int) -> None:
+    """What is to happen to the last process after a step."""
+    from regard.training import gradients
+
+    if step == fate["die"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step == fate["leave"]:
+        os.kill(os.getpid(), signal.SIGTERM)
+    if step == fate["spoil"]:
+        real = gradients.Gradients.attempt
+        gradients.Gradients.attempt = lambda *a: (float("nan"), real(*a)[1])  # type: ignore[method-assign]
+
+
+def start(folder: Path, size: int, **overrides: Any) -> list[BaseProcess]:
+    """Starts so many processes that go on with what is prepared in a folder."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    settings = {name.replace("__", "."): value for name, value in overrides.items()}
+    processes = [CONTEXT.Process(target=member, args=(rank, size, port, folder, settings)) for rank in range(size)]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def finish(processes: list[BaseProcess], seconds: float = 120) -> list[int | None]:
+    """The exit codes, once all have ended; who has not ended in time is killed."""
+    for process in processes:
+        process.join(seconds)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+    return [process.exitcode for process in processes]
+
+
+def losses(folder: Path, size: int, **overrides: Any) -> list[tuple[float, float]]:
+    """Trains what is prepared, in so many processes; the loss and the norm of the gradient at each step."""
+    assert finish(start(folder, size, **overrides)) == [0] * size, [p.read_text() for p in folder.glob("error-*.txt")]
+    return [(loss, norm) for loss, norm in json.loads((folder / LOSSES).read_text())]
