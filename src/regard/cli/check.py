@@ -16,6 +16,7 @@ from regard.cli.flags import Verbs, add_check, dotted
 from regard.errors import DataError, InputError
 from regard.options import build
 from regard.settings import DataSettings, gather
+from regard.text.remote import located
 from regard.text.sources import expand, languages
 from regard.text.thresholds import CheckSettings
 
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     files, data = _corpus(arguments.files, data)
     found = Examination(files, data, check, _dropping(arguments))
     with _watched() as show:
-        for done in found.survey([Path(name) for name in arguments.test]):
+        for done in found.survey([located(name) for name in arguments.test]):
             show("reading", done, None)
         parts = _shown(found, show)
         if arguments.fix:

@@ -27,6 +27,7 @@ from regard.cli.flags import (
     engine_options,
 )
 from regard.errors import InputError
+from regard.text.remote import RemotePath, located
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translation, Translator
@@ -92,6 +93,10 @@ def open_source(name: str | None) -> Iterator[BinaryIO]:
     here = name is None or name == "-"
     if here and not isinstance(sys.stdin.buffer, io.BufferedReader):
         yield sys.stdin.buffer
+        return
+    if not here and isinstance(path := located(name or ""), RemotePath):
+        with path.open("rb") as remote:
+            yield remote
         return
     try:  # not sys.stdin itself, which Python could not close at its end while a thread waits for it
         source = open(sys.stdin.fileno() if here else str(name), "rb", closefd=not here)  # noqa: SIM115

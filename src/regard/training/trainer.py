@@ -163,7 +163,7 @@ class Trainer:
         self.state = load_state(self.work, self.model, self.optimizer, self.mean)
         self.scaler = torch.amp.GradScaler(enabled=self.settings.training.precision == "float16")
         self.scaler.load_state_dict(self.state.scaler)
-        self.planned: tuple[int, list[Rows]] | None = None
+        self.planned: tuple[int, Sequence[Rows]] | None = None
         self.saved_at = time.monotonic()
 
     def run(self) -> Iterator[Event]:
@@ -245,7 +245,7 @@ class Trainer:
         state.batch += len(rows)
         return [self.task.batch(each, state.step * settings.accumulate + i) for i, each in enumerate(rows)]
 
-    def plan(self, epoch: int) -> list[Rows]:
+    def plan(self, epoch: int) -> Sequence[Rows]:
         """The batches of an epoch, planned once."""
         if self.planned is None or self.planned[0] != epoch:
             self.planned = (epoch, self.task.plan(epoch))
