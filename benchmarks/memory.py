@@ -29,7 +29,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for pairs in (options.pairs // 20, options.pairs):
             files = write_corpus(Path(folder), pairs)
-            dev = [write_head(file, 200) for file in files]
+            dev = [write_head(file, 20) for file in files]
             peak, size = 0.0, sum(file.stat().st_size for file in files) / 2**20
             for seconds, found, mapped, doing in train(files, dev, Path(folder) / f"run-{pairs}", options.steps):
                 print(

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from typing import Any, BinaryIO, NamedTuple, NoReturn
@@ -41,7 +41,7 @@ class Workers:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}  # by the threads that talk to them
         self.stopping = False
 
-    def run(self, jobs: Iterable[Message]) -> Iterator[Message]:
+    def run(self, jobs: Iterable[Message]) -> Generator[Message, None, None]:
         """The answers, in the order in which they are ready; one job more than there are processes is held."""
         waiting: set[Future[Message]] = set()
         with closing(self), ThreadPoolExecutor(self.count) as threads:
@@ -73,9 +73,7 @@ class Workers:
             except (OSError, EOFError, ValueError):
                 end(process)
                 continue
-            if "error" in found.about:
-                raise ERRORS.get(found.about["kind"], RegardError)(found.about["error"])
-            return found
+            return refused(found)
         if self.stopping:
             raise InterruptedError
         raise DataError(
@@ -115,6 +113,23 @@ def end(process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError):  # what was still to be written to it
             assert pipe is not None
             pipe.close()
+
+
+def refusal(error: RegardError) -> Message:
+    """What a process answers that cannot do its job by no fault of its own."""
+    return Message({"error": str(error), "kind": type(error).__name__})
+
+
+def refused(answer: Message) -> Message:
+    """The answer; if it is a refusal, that is raised."""
+    if "error" in answer.about:
+        raise ERRORS.get(answer.about["kind"], RegardError)(answer.about["error"])
+    return answer
+
+
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def how_it_ended(code: int | None) -> str:
@@ -160,5 +175,5 @@ def serve(start: Callable[[dict[str, Any]], Work]) -> NoReturn:
             work = work or start(setup)
             answer = work(job)
         except RegardError as error:
-            answer = Message({"error": str(error), "kind": type(error).__name__})
+            answer = refusal(error)
         send(answers, answer)

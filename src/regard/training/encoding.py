@@ -7,7 +7,6 @@ all that decides how they are cut, so that a shard which is whole, and has the k
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
@@ -193,11 +192,6 @@ def encode_pairs(
             if (left.texts, right.texts) != ((pair.source,), (pair.target,)):
                 sources[number], targets[number] = source.encode_slotted(left), target.encode_slotted(right)
     return sources, targets
-
-
-def processors() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start(setup: dict[str, Any]) -> Work:

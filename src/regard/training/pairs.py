@@ -43,12 +43,13 @@ from regard.training.directions import (
     require_tags,
     with_tags,
 )
-from regard.training.encoding import Cutting, encode_corpus, processors
+from regard.training.encoding import Cutting, encode_corpus
 from regard.training.events import Note, Stage
 from regard.training.objectives import translation_loss
 from regard.training.synthetic import PAIRS, SYNTHETIC, State, is_text
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
 from regard.weights import Contents, Model
+from regard.workers import processors
 
 
 class _Corpus:
