@@ -16,6 +16,7 @@ every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.re
 
 LEVELS = [  # each may import those above it in this list
     ["errors", "int8"],
+    ["workers"],
     ["options", "presets"],
     ["settings", "text"],
     ["configuration", "model"],
@@ -37,6 +38,10 @@ TORCH_WHEN_NEEDED = [
     "decoding.hypothesis",
     "decoding.engine",
     "decoding.faithful",
+    "workers",
+    "training.shards",
+    "training.plans",
+    "training.encoding",
     "serving",
 ]
 """Quick to import too: `regard --help`, `import regard`, and a translation that PyTorch has no part in."""

@@ -13,7 +13,8 @@ from hypothesis import given, strategies as st
 from regard.errors import ModelError
 from regard.text.tokenizer import Specials
 from regard.text.vocabulary import BOS, EOS, PAD
-from regard.training.batches import IGNORE, Examples, in_lengths, write_examples
+from regard.training.batches import IGNORE, Examples, write_examples
+from regard.training.plans import in_lengths
 
 Pairs = list[tuple[list[int], list[int]]]
 SIDE = st.lists(st.integers(5, 300), min_size=1, max_size=30)
@@ -92,6 +93,30 @@ def test_there_is_little_padding() -> None:
 
 def test_damage_is_named(tmp_path: Path) -> None:
     write_examples(tmp_path, [([5, 6], [7])], 300)
+    shard, about = tmp_path / "00000.bin", tmp_path / "about.json"
+    whole = shard.read_bytes()
+    for spoilt in (whole[:-1], b"", whole[:-1] + bytes([whole[-1] ^ 1]), bytes([whole[0] ^ 1]) + whole[1:]):
+        shard.write_bytes(spoilt)
+        with pytest.raises(ModelError, match=r"00000.bin: damaged training data .*train again with --overwrite"):
+            Examples(tmp_path)
+    shard.unlink()
+    with pytest.raises(ModelError, match=r"00000.bin: damaged"):
+        Examples(tmp_path)
+    about.write_text("{")
+    with pytest.raises(ModelError, match="damaged training data"):
+        Examples(tmp_path)
+
+
+def test_the_folder_of_an_earlier_version_is_read_as_it_was(tmp_path: Path) -> None:
+    """A run that was begun with it goes on with the same batches."""
+    pairs = [([5 + i] * (1 + i % 7), [6] * (1 + i % 5)) for i in range(200)]
+    (tmp_path / "about.json").write_text('{"dtype": "uint16", "pairs": 200}')
+    np.save(tmp_path / "lengths.npy", np.array([(len(s), len(t)) for s, t in pairs], np.int32))
+    np.array([i for pair in pairs for side in pair for i in side], np.uint16).tofile(tmp_path / "tokens.bin")
+    earlier, now = Examples(tmp_path), stored(pairs)
+    assert [(s.tolist(), t.tolist()) for s, t in map(earlier.pair, range(200))] == pairs
+    for one, other in zip(earlier.plan(40, 1, 0), now.plan(40, 1, 0), strict=True):
+        assert one.tolist() == other.tolist()
     (tmp_path / "tokens.bin").write_bytes(b"\0\0")
     with pytest.raises(ModelError, match="damaged training data"):
         Examples(tmp_path)

@@ -99,5 +99,5 @@ def test_a_model_to_start_from_has_its_own_slots_or_none(corpus: list[Path], tmp
     slots = run(corpus, tmp_path / "slots")
     for _ in train(corpus, tmp_path / "more", overrides={"data.protect": "auto", "training.steps": 2}, start=slots):
         pass
-    tokens = Examples(tmp_path / "more" / "training" / "train").tokens
+    tokens = Examples(tmp_path / "more" / "training" / "train").pair(0)[0]
     assert set(Vocabularies.load(slots / "tokenizer.json").source.slots) & set(tokens.tolist())

@@ -17,6 +17,7 @@ from regard.configuration import gather
 from regard.errors import DataError, InputError
 from regard.options import build
 from regard.settings import DataSettings
+from regard.text.remote import located
 from regard.text.sources import expand, languages
 from regard.text.thresholds import CheckSettings
 
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     files, data = _corpus(arguments.files, data)
     found = Examination(files, data, check, _dropping(arguments))
     with _watched() as show:
-        for done in found.survey([Path(name) for name in arguments.test]):
+        for done in found.survey([located(name) for name in arguments.test]):
             show("reading", done, None)
         parts = _shown(found, show)
         if arguments.fix:

@@ -19,6 +19,7 @@ from regard.cli.flags import (
 )
 from regard.errors import InputError
 from regard.settings import DataSettings
+from regard.text.remote import located
 
 if TYPE_CHECKING:
     from regard.text.corpus import Pair
@@ -142,7 +143,7 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
     path = Path(arguments.files[0])
     settings = read_settings(path) if path.is_dir() else None
     data = _directed(settings.data, arguments) if settings else DataSettings()
-    pairs = list(read_pairs([Path(name) for name in arguments.files[1:]], data, Report(), whole=True))
+    pairs = list(read_pairs([located(name) for name in arguments.files[1:]], data, Report(), whole=True))
     if not pairs:
         raise InputError(f"{arguments.files[1]}: the test set is empty")
     return pairs, arguments.language or data.target

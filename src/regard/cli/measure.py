@@ -7,10 +7,10 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from regard.errors import InputError
 from regard.text.formats.documents import Part, read
+from regard.text.remote import located
 
 
 def measure_writer(arguments: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def measure_writer(arguments: argparse.Namespace) -> int:
     from regard.text.doctor import Report
 
     writer = load_as(Writer, arguments.files[0], arguments.device)
-    parts = read([Path(name) for name in arguments.files[1:]], writer.settings.data, Report())
+    parts = read([located(name) for name in arguments.files[1:]], writer.settings.data, Report())
     texts = list(whole(parts))
     if not texts:
         raise InputError(f"{' and '.join(arguments.files[1:])}: there is no text to score")
@@ -74,7 +74,7 @@ def measure_classifier(arguments: argparse.Namespace) -> int:
     from regard.training.labels import find_labels
 
     classifier = load_as(Classifier, arguments.files[0], arguments.device)
-    report, files = Report(unit="texts"), [Path(name) for name in arguments.files[1:]]
+    report, files = Report(unit="texts"), [located(name) for name in arguments.files[1:]]
     texts = list(read(files, classifier.settings.data, report))
     require_some(report, files)
     for line in report.lines()[1:]:

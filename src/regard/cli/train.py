@@ -16,6 +16,7 @@ from regard.errors import InputError
 from regard.settings import Settings
 from regard.text.directions import directions_of, languages_of
 from regard.text.formats.files import ALONE, PAIRED, suffix
+from regard.text.remote import located
 from regard.text.sources import expand, languages
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
         return overrides, Path(arguments.output or f"runs/{'-'.join(languages_of(directions_of(data)))}")
     arguments.files = [str(path) for path in expand(arguments.files, data)]
     named = given.get("data", {})
-    found = _languages([Path(name) for name in arguments.files], named.get("source", ""), named.get("target", ""))
+    found = _languages([located(name) for name in arguments.files], named.get("source", ""), named.get("target", ""))
     overrides |= {f"data.{side}": code for side, code in zip(("source", "target"), found, strict=True) if code}
     data = resolve(gather(arguments.settings, overrides)).data
     return overrides, Path(arguments.output or f"runs/{data.source}-{data.target}")

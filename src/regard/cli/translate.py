@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import codecs
 import io
-import json
 import os
 import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.cli import documents, terms
+from regard.cli import bulk, documents, terms
 from regard.cli.flags import (
     Verbs,
     add_decoding,
@@ -26,10 +24,12 @@ from regard.cli.flags import (
     direction_options,
     engine_options,
 )
+from regard.decoding.rows import rows_of
 from regard.errors import InputError
+from regard.text.remote import RemotePath, located
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translation, Translator
+    from regard.decoding.translator import Translator
 
 
 def add(verbs: Verbs) -> None:
@@ -59,6 +59,7 @@ def add(verbs: Verbs) -> None:
     )
     terms.add_flag(parser)
     documents.add_flags(parser)
+    bulk.add_flags(parser)
     add_direction(parser)
     add_engine(parser)
     add_decoding(parser)
@@ -66,6 +67,9 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.cluster is not None:
+        return bulk.run(arguments)
+    bulk.refuse_flags(arguments)
     if documents.are_meant(arguments):
         return documents.run(arguments)
     if arguments.stream and (arguments.json or arguments.scores or arguments.output):
@@ -92,6 +96,10 @@ def open_source(name: str | None) -> Iterator[BinaryIO]:
     here = name is None or name == "-"
     if here and not isinstance(sys.stdin.buffer, io.BufferedReader):
         yield sys.stdin.buffer
+        return
+    if not here and isinstance(path := located(name or ""), RemotePath):
+        with path.open("rb") as remote:
+            yield remote
         return
     try:  # not sys.stdin itself, which Python could not close at its end while a thread waits for it
         source = open(sys.stdin.fileno() if here else str(name), "rb", closefd=not here)  # noqa: SIM115
@@ -140,7 +148,8 @@ def translate(
         found = terms.telling(found)
     several = "alternatives" in options or translator.settings.decoding.alternatives > 0
     with closing(found):
-        rows = (row for number, t in enumerate(found, 1) for row in format_lines(number, t, arguments, several))
+        form: dict[str, bool] = {"scores": arguments.scores, "as_json": arguments.json, "several": several}
+        rows = (row for number, each in enumerate(found, 1) for row in rows_of(number, each, **form))
         if arguments.output:
             from regard.folder import write_atomically
 
@@ -178,26 +187,6 @@ def read_lines(source: BinaryIO, name: str, sizes: deque[int] | None = None) -> 
             yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise InputError(f"{name}:{number}: not UTF-8 ({error.reason}): convert it with iconv") from None
-
-
-def format_lines(number: int, found: Translation, arguments: argparse.Namespace, several: bool) -> Iterator[str]:
-    """The output lines of one input line; with alternatives, `several` that begin with the line's number."""
-    if arguments.json:
-        yield json.dumps(_plain(found), ensure_ascii=False)
-        return
-    for each in (found, *found.alternatives):
-        columns = [str(number)] if several else []
-        columns += [f"{each.score:.4f}"] if arguments.scores or several else []
-        yield "\t".join([*columns, each.text.replace("\n", " ")])
-
-
-def _plain(found: Translation) -> dict[str, Any]:
-    plain = {name: value for name, value in asdict(found).items() if value or name not in IF_THERE}
-    plain["alternatives"] = [_plain(other) for other in found.alternatives]
-    return plain
-
-
-IF_THERE = ("confidence", "matches", "source_tokens", "alignment", "glossary")
 
 
 def write_rows(path: Path, rows: Iterable[str]) -> None:

@@ -18,6 +18,7 @@ from regard.folder import TRAINING
 from regard.model.positions import RotaryPositions
 from regard.text.vocabulary import RESERVED
 from regard.training.batches import Examples
+from regard.training.shards import ABOUT
 
 
 def table(anatomy: Anatomy, side: str) -> Tensor:
@@ -56,7 +57,7 @@ def foreign_pieces(anatomy: Anatomy, side: str, folder: Path | None) -> Tensor |
     """[V], true for pieces that the training data has mostly on the other side; none if nobody can tell."""
     joint = anatomy.vocabularies.source is anatomy.vocabularies.target
     data = None if folder is None else folder / TRAINING / "train"
-    if anatomy.task != "translate" or not joint or data is None or not (data / "tokens.bin").is_file():
+    if anatomy.task != "translate" or not joint or data is None or not (data / ABOUT).is_file():
         return None
     try:
         examples = Examples(data)
@@ -133,7 +134,5 @@ def positions(anatomy: Anatomy, side: str, count: int) -> tuple[dict[str, Any], 
 
 def count_pieces(examples: Examples, size: int, most: int = 50_000) -> NDArray[np.int64]:
     """[2, V]: how often each piece stands in the source and in the target of the first pairs."""
-    lengths = examples.lengths[:most]
-    tokens = np.asarray(examples.tokens[: int(lengths.sum())])
-    sides = np.repeat(np.tile([0, 1], len(lengths)), lengths.ravel())
-    return np.stack([np.bincount(tokens[sides == side], minlength=size) for side in (0, 1)])
+    pairs = [examples.pair(row) for row in range(min(most, len(examples)))]
+    return np.stack([np.bincount(np.concatenate(side), minlength=size) for side in zip(*pairs, strict=True)])

@@ -11,6 +11,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.formats import files
 from regard.text.formats.languages import CODE, alike, normal, primary
+from regard.text.remote import RemotePath, located
 
 TWO_LETTERS = (
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
@@ -30,12 +31,11 @@ def expand(names: Iterable[Path | str], data: DataSettings | None = None) -> lis
     """
     found: list[Path] = []
     for name in names:
-        path = Path(name)
+        path = located(name)
         if path.is_dir():
             below = _below(path)
         elif not path.exists() and glob.has_magic(str(name)):
-            fitting = glob.glob(str(name), recursive=True)  # noqa: PTH207 (it may begin anywhere)
-            below = sorted(each for each in map(Path, fitting) if each.is_file())
+            below = _fitting(path)
         else:
             found.append(path)
             continue
@@ -47,9 +47,21 @@ def expand(names: Iterable[Path | str], data: DataSettings | None = None) -> lis
     return found
 
 
+def _fitting(pattern: Path) -> list[Path]:
+    """The files that fit a pattern, wherever they are."""
+    if isinstance(pattern, RemotePath):
+        return pattern.fitting()
+    found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 (it may begin anywhere)
+    return sorted(each for each in map(Path, found) if each.is_file())
+
+
 def _below(folder: Path) -> list[Path]:
     """The files in a folder and in those below it; not a catalogue's template, nor the compiled form beside it."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and files.suffix(path) in files.PAIRED)
+    if isinstance(folder, RemotePath):
+        inside = folder.below()
+    else:
+        inside = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = [path for path in inside if files.suffix(path) in files.PAIRED]
     return [
         path
         for path in found

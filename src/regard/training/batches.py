@@ -1,4 +1,4 @@
-"""Tokenised pairs on disk, and batches of them with little padding.
+"""Batches of tokenised pairs with little padding.
 
 The tokens stay in memory-mapped files, so memory does not grow with the corpus. The batches of an epoch
 depend on nothing but the seed and the epoch, so a resumed run goes on exactly where it stopped.
@@ -6,9 +6,9 @@ depend on nothing but the seed and the epoch, so a resumed run goes on exactly w
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,38 +16,48 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.errors import ModelError
 from regard.text.tokenizer import Specials
+from regard.training.plans import Plan, plan_all
+from regard.training.shards import (
+    WHOLE,
+    Lengths,
+    Rows as Rows,
+    Shard,
+    Shards,
+    name_of,
+    token_type,
+    write_index,
+    write_shard,
+)
 
-Rows = NDArray[np.int64]
 Cut = tuple[NDArray[np.int32], NDArray[np.int64]]
 
 
 class Examples:
-    """Tokenised pairs in a folder: `tokens.bin` has them end to end, `lengths.npy` says where each ends."""
+    """Tokenised pairs in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            self.about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-            self.lengths: NDArray[np.int32] = np.load(folder / "lengths.npy")  # [N, 2]: source, target
-            self.tokens = np.memmap(folder / "tokens.bin", dtype=self.about["dtype"], mode="r")
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise ModelError(f"{folder}: damaged training data ({error}): train again with --overwrite") from None
-        self.starts = np.concatenate([[0], np.cumsum(self.lengths.sum(1, dtype=np.int64))])
-        if len(self.tokens) != self.starts[-1]:
-            raise ModelError(f"{folder}: damaged training data (tokens are missing): train again with --overwrite")
+        self.shards = Shards(folder)
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.shards)
+
+    @property
+    def lengths(self) -> Lengths:
+        """[N, 2]: tokens of the source and the target of each pair, of a corpus for which there is room in memory."""
+        return self.shards.lengths
+
+    def lengths_of(self, rows: Rows | Sequence[int]) -> Lengths:
+        """[N, 2]: the same of some pairs."""
+        return self.shards.of(rows)
 
     def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """The source and target tokens of one pair, without begin and end."""
-        start, middle = self.starts[row], self.starts[row] + self.lengths[row, 0]
-        return self.tokens[start:middle], self.tokens[middle : self.starts[row + 1]]
+        return self.shards.pair(row)
 
     def batch(self, rows: Rows | Sequence[int], specials: Specials) -> PairBatch:
         """The given pairs, padded to one length on each side."""
-        lengths = self.lengths[rows] + 1  # an end on the source, a begin or end on the target
+        lengths = self.lengths_of(rows) + 1  # an end on the source, a begin or end on the target
         sources, targets = lengths.max(0)
         source = np.full((len(rows), sources), specials.pad, np.int64)
         target = np.full((len(rows), targets), specials.pad, np.int64)
@@ -62,19 +72,11 @@ class Examples:
         tensors = [torch.from_numpy(array) for array in (source, target, labels)]
         return PairBatch(tensors[0], tensors[1], tensors[2], keep, lengths.sum(0))
 
-    def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
-        """The batches of an epoch: every pair once, alike lengths together, in random order.
-
-        Pairs are sorted by target length in steps of two and, within a step, by source length, up and down in
-        turn like a snake, so that neighbours are alike on both sides; equal lengths are shuffled every epoch.
-        """
-        random = np.random.default_rng([seed, epoch])
-        sources, targets = self.lengths[:, 0], self.lengths[:, 1]
-        step = targets // 2
-        snake = np.where(step % 2, sources, -sources)
-        order = np.lexsort((random.random(len(self), dtype=np.float32), targets, snake, step))
-        longer = np.maximum(sources, targets)[order] + 1
-        return shuffled(fill_batches(order, longer, batch_tokens), random)
+    def plan(self, batch_tokens: int, seed: int, epoch: int) -> Sequence[Rows]:
+        """The batches of an epoch: every pair once, alike lengths together, in random order."""
+        if len(self) > WHOLE and not self.shards.earlier:
+            return Plan(self.shards, batch_tokens, seed, epoch)
+        return plan_all(self.lengths, batch_tokens, np.random.default_rng([seed, epoch]))
 
 
 class Recut(Examples):
@@ -90,7 +92,20 @@ class Recut(Examples):
         if self.tags:
             lengths[:, 0] += [len(tags) for tags in self.tags]
         self.kept = lengths.max(1) <= longest
-        self.lengths = np.where(self.kept[:, None], lengths, usual.lengths).astype(np.int32)
+        self.cut = np.where(self.kept[:, None], lengths, usual.lengths).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.cut)
+
+    @property
+    def lengths(self) -> Lengths:
+        return self.cut
+
+    def lengths_of(self, rows: Rows | Sequence[int]) -> Lengths:
+        return self.cut[rows]
+
+    def plan(self, batch_tokens: int, seed: int, epoch: int) -> Sequence[Rows]:
+        return plan_all(self.cut, batch_tokens, np.random.default_rng([seed, epoch]))
 
     def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         if not self.kept[row]:
@@ -103,27 +118,6 @@ def _leading(tokens: NDArray[np.integer], tags: Sequence[int]) -> NDArray[np.int
     """The tags that stand before a source."""
     count = next((i for i, token in enumerate(tokens.tolist()) if token not in tags), len(tokens))
     return tokens[:count]
-
-
-def in_lengths(lengths: NDArray[np.integer], batch_tokens: int, random: np.random.Generator) -> list[Rows]:
-    """Batches of texts of these lengths: every text once, alike lengths together, in random order."""
-    order = np.lexsort((random.random(len(lengths), dtype=np.float32), lengths))
-    return shuffled(fill_batches(order, lengths[order] + 2, batch_tokens), random)
-
-
-def fill_batches(order: Rows, lengths: NDArray[np.integer], batch_tokens: int) -> list[Rows]:
-    """Rows in this order, as many at a time as fit when all are padded to the longest; `lengths` are theirs."""
-    batches, start = [], 0
-    while start < len(order):
-        window = np.maximum.accumulate(lengths[start : start + batch_tokens // lengths[start] + 1])
-        fitting = int(np.count_nonzero(window * np.arange(1, len(window) + 1) <= batch_tokens))
-        batches.append(order[start : start + max(1, fitting)])
-        start += max(1, fitting)
-    return batches
-
-
-def shuffled(batches: list[Rows], random: np.random.Generator) -> list[Rows]:
-    return [batches[i] for i in random.permutation(len(batches))]
 
 
 @dataclass(frozen=True)
@@ -164,28 +158,12 @@ IGNORE = -1
 
 def write_examples(folder: Path, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocabulary: int) -> int:
     """Writes tokenised pairs as `Examples` reads them, in constant memory; returns how many."""
-    folder.mkdir(parents=True, exist_ok=True)
-    dtype = np.uint16 if vocabulary <= 2**16 else np.uint32
-    lengths: list[NDArray[np.int32]] = [np.empty((0, 2), np.int32)]
-    with (folder / "tokens.bin").open("wb") as file:
-        for chunk in _chunks(pairs, 10_000):
-            lengths.append(np.array([(len(s), len(t)) for s, t in chunk], np.int32))
-            file.write(np.fromiter((i for pair in chunk for side in pair for i in side), dtype).tobytes())
-    table = np.concatenate(lengths)
-    np.save(folder / "lengths.npy", table)
-    about = {"dtype": np.dtype(dtype).name, "pairs": len(table)}
-    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
-    return len(table)
+    dtype, stream, shards = token_type(vocabulary), iter(pairs), list[Shard]()
+    while chunk := list(islice(stream, SHARD)):
+        shards.append(write_shard(folder / name_of(len(shards)), chunk, dtype))
+    write_index(folder, shards, dtype)
+    return sum(shard.pairs for shard in shards)
 
 
-def _chunks(
-    pairs: Iterable[tuple[Sequence[int], Sequence[int]]], size: int
-) -> Iterator[list[tuple[Sequence[int], Sequence[int]]]]:
-    chunk: list[tuple[Sequence[int], Sequence[int]]] = []
-    for pair in pairs:
-        chunk.append(pair)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+SHARD = 1 << 17
+"""Pairs in a file."""

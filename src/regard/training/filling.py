@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from regard.errors import SettingsError
 from regard.model.transformer import Encoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
-from regard.training.batches import IGNORE, Rows, in_lengths
+from regard.training.batches import IGNORE, Rows
 from regard.training.objectives import token_loss
+from regard.training.plans import in_lengths
 from regard.training.streams import Stream
 from regard.training.task import Assessment, Batch, Loss, Task
 from regard.weights import Contents, Model
@@ -69,7 +70,7 @@ class Filling(Task):
         special = {*self.specials.unspeakable, self.specials.end}
         self.ordinary = np.array([i for i in range(vocabularies.target.size) if i not in special])
 
-    def plan(self, epoch: int) -> list[Rows]:
+    def plan(self, epoch: int) -> Sequence[Rows]:
         """Every token once; pieces of like length together. A row is the start and the length of a piece."""
         training = self.settings.training
         random = np.random.default_rng([training.seed, epoch])

@@ -21,6 +21,7 @@ from regard.settings import Settings
 from regard.text.corpus import split
 from regard.text.doctor import Report, require_some
 from regard.text.formats.labelled import Labelled, read
+from regard.text.remote import located
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import IGNORE, Examples, Rows, write_examples
 from regard.training.events import Note, Stage
@@ -63,7 +64,7 @@ class LabelPreparation(Preparation):
 
     def read(self, name: str, files: Sequence[str]) -> list[Labelled]:
         """All labelled texts of some files; they fit into memory."""
-        self.report, paths, found = Report(unit="texts"), [Path(file) for file in files], []
+        self.report, paths, found = Report(unit="texts"), [located(file) for file in files], []
         for number, each in enumerate(read(paths, self.data, self.report)):
             if number % 5000 == 0:
                 self.tell(Stage(f"reading the {name} set", number))
@@ -176,7 +177,7 @@ class Classifying(Task):
         self.train, self.dev = Examples(work / "train"), Examples(work / "dev")
         self.specials, self.words = vocabularies.target.specials, settings.data.carrier == "word"
 
-    def plan(self, epoch: int) -> list[Rows]:
+    def plan(self, epoch: int) -> Sequence[Rows]:
         training = self.settings.training
         return self.train.plan(training.batch_tokens, training.seed, epoch)
 
@@ -190,7 +191,7 @@ class Classifying(Task):
     def take(self, examples: Examples, rows: Rows) -> LabelBatch:
         """These examples, padded to one length."""
         extra = 2 if self.words else 0  # begin and end are not stored with words
-        lengths = examples.lengths[rows, 0] + extra
+        lengths = examples.lengths_of(rows)[:, 0] + extra
         inputs = np.full((len(rows), lengths.max()), self.specials.pad, np.int64)
         segments = np.zeros_like(inputs)
         labels = np.full(inputs.shape if self.words else len(rows), IGNORE, np.int64)

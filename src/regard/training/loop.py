@@ -84,7 +84,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(enabled=self.settings.training.precision == "float16")
         self.scaler.load_state_dict(self.state.scaler)
         self.gradients = Gradients(self.objective, self.group, self.settings.training, self.autocast, self.scaler)
-        self.planned: tuple[int, list[Rows]] | None = None
+        self.planned: tuple[int, Sequence[Rows]] | None = None
         self.saved_at = time.monotonic()
 
     def spread(self) -> nn.Module:
@@ -177,7 +177,7 @@ class Trainer:
             found.append(Share(self.task.share(rows, update, group.rank if counts else 0, group.size), counts))
         return found
 
-    def plan(self, epoch: int) -> list[Rows]:
+    def plan(self, epoch: int) -> Sequence[Rows]:
         """The batches of an epoch, planned once."""
         if self.planned is None or self.planned[0] != epoch:
             self.planned = (epoch, self.task.plan(epoch))

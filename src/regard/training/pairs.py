@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from regard.decoding.reference import translator_of
 from regard.decoding.translator import Translation
 from regard.errors import DataError
 from regard.evaluation.scores import each_chrf, quick, score
-from regard.folder import MEMORY
+from regard.folder import MEMORY, TOKENIZER
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DataSettings, Settings
 from regard.text import memory
@@ -30,11 +28,12 @@ from regard.text.directions import Direction
 from regard.text.doctor import Report, clean, leaks, require_some, tidy
 from regard.text.formats import files
 from regard.text.formats.aligned import absent
+from regard.text.remote import located
 from regard.text.sampling import Sampler, WordTable
 from regard.text.slots import SLOTS, slot_pair
 from regard.text.sources import expand
 from regard.text.tokenizer import Tokenizer, Vocabularies
-from regard.training.batches import Examples, PairBatch, Recut, Rows, write_examples
+from regard.training.batches import Examples, PairBatch, Recut, Rows
 from regard.training.directions import (
     both_ways,
     by_direction,
@@ -44,18 +43,20 @@ from regard.training.directions import (
     require_tags,
     with_tags,
 )
+from regard.training.encoding import Cutting, encode_corpus
 from regard.training.events import Note, Stage
 from regard.training.objectives import translation_loss
 from regard.training.synthetic import PAIRS, SYNTHETIC, State, is_text
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
 from regard.weights import Contents, Model
+from regard.workers import processors
 
 
 class _Corpus:
     """The pairs of some files, cleaned, as often as they are asked for; `swapped`, what is the target is the source."""
 
     def __init__(self, name: str, files: Sequence[str], data: DataSettings, tell: Tell, swapped: bool = False) -> None:
-        self.files = [Path(path) for path in files]
+        self.files = [located(path) for path in files]
         self.name, self.tell, self.swapped = name, tell, swapped
         self.data = replace(data, source=data.target, target=data.source) if swapped else data
         self.report = Report()
@@ -90,7 +91,7 @@ class PairPreparation(Preparation):
         refuse_start(self.start, "translate", ("translate",))
         require_tags(self.settings, request)
         made = [str(new / SYNTHETIC / PAIRS)]
-        alone = request.teacher is not None and is_text([Path(name) for name in request.files])
+        alone = request.teacher is not None and is_text([located(name) for name in request.files])
         self.corpus = _Corpus("train", made if alone else request.files, self.data, tell, request.swapped)
         self.belongs: Callable[[Pair], bool] = lambda _: True  # whether a pair of the corpus is trained on
         self.total = 0
@@ -245,41 +246,20 @@ class PairPreparation(Preparation):
 
     def encode(self, name: str, pairs: Iterator[Pair], total: int, vocabularies: Vocabularies) -> int:
         """Writes the tokens of the pairs that the model can take; returns how many."""
-        longest = self.settings.model.max_length
-        limit = longest - 1  # one place is for the begin or the end
-        size = max(vocabularies.source.size, vocabularies.target.size)
-        tags = vocabularies.source.tags
-        dice = Random(self.settings.training.seed) if name == "train" else None
-
-        def encoded() -> Iterator[tuple[list[int], list[int]]]:
-            while chunk := list(islice(pairs, 5000)):
-                sources, targets = encode_pairs(chunk, vocabularies, dice)
-                sources = [[*map(tags.__getitem__, pair.tags), *ids] for pair, ids in zip(chunk, sources, strict=True)]
-                for both in zip(sources, targets, strict=True):
-                    if max(map(len, both)) <= limit:
-                        yield both
-
-        kept = write_examples(self.new / name, encoded(), size)
-        if not kept:
+        longest = self.settings.model.max_length  # one place is for the begin or the end
+        seed = self.settings.training.seed if name == "train" else None
+        cutting = Cutting.by(self.new / TOKENIZER, longest - 1, seed)
+        processes = self.settings.training.threads or processors()
+        made = encode_corpus(self.new / name, pairs, total, cutting, vocabularies, processes)
+        if made.kept:
+            self.tell(Note(f"{name}: {made.kept:,} of {len(made.shards):,} shards were there and whole"))
+        for damaged in made.damaged:
+            self.tell(Note(f"{name}: the shard {damaged} was damaged, and has been made anew"))
+        if not made.pairs:
             raise DataError(f"{name}: every pair has more tokens than model.max_length = {longest}")
-        if kept < total:
-            self.tell(Note(f"{name}: {total - kept:,} pairs left out: more tokens than model.max_length = {longest}"))
-        return kept
-
-
-def encode_pairs(
-    pairs: Sequence[Pair], vocabularies: Vocabularies, dice: Random | None = None
-) -> tuple[list[list[int]], list[list[int]]]:
-    """The tokens of both sides; where the vocabulary has slots, they are in the place of the pieces in common."""
-    source, target = vocabularies.source, vocabularies.target
-    sources = source.encode_batch([pair.source for pair in pairs])
-    targets = target.encode_batch([pair.target for pair in pairs])
-    if source.slots and target.slots:
-        for number, pair in enumerate(pairs):
-            left, right = slot_pair(pair.source, pair.target, dice)
-            if (left.texts, right.texts) != ((pair.source,), (pair.target,)):
-                sources[number], targets[number] = source.encode_slotted(left), target.encode_slotted(right)
-    return sources, targets
+        if left := made.left_out:
+            self.tell(Note(f"{name}: {left:,} pairs left out: more tokens than model.max_length = {longest}"))
+        return made.pairs
 
 
 MOST_SYNTHETIC = 4
@@ -299,7 +279,7 @@ class Translating(Task):
         self.current = self.train  # as cut in this epoch
         self.prints = (*self.prints, *(f"{m} {d}" for d in settings.data.directions for m in self.prints))
 
-    def plan(self, epoch: int) -> list[Rows]:
+    def plan(self, epoch: int) -> Sequence[Rows]:
         training = self.settings.training
         if training.subword_sampling:
             self.current = self.recut(np.random.default_rng([training.seed, epoch, 1]))

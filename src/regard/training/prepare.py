@@ -44,6 +44,7 @@ from regard.training.texts import TextPreparation
 from regard.training.writing import Writing
 
 NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
+SHARDS = "train"
 KEPT = (REVERSE, SYNTHETIC)
 """What takes long to make before a corpus can be prepared: no error removes it."""
 
@@ -72,7 +73,7 @@ def prepare(output: Path, request: Request, tell: Tell) -> None:
     new = output / NEW
     with traceless(output):
         for path in list(new.iterdir()) if new.exists() else []:
-            if path.name not in (REQUEST, *KEPT):  # left by a run that was killed
+            if path.name not in (REQUEST, SHARDS, *KEPT):  # left by a run that was killed; whole shards are used again
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         write_text(new / REQUEST, json.dumps(asdict(request)))
         preparation_for(new, request, tell).run()

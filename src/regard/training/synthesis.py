@@ -23,6 +23,7 @@ from regard.folder import CARD, TRAINING, read_settings, write_text
 from regard.options import merge
 from regard.settings import Settings
 from regard.text.doctor import Report, require_some
+from regard.text.remote import located
 from regard.training.events import Event, Finished, Note, Stage
 from regard.training.machine import set_up_machine
 from regard.training.prepare import NEW, READY, REQUEST, REVERSE, install, traceless
@@ -60,7 +61,7 @@ def with_back_translation(
     return replace(
         request,
         given=given,
-        texts=[str(Path(name).resolve()) for name in texts],
+        texts=[str(located(name).resolve()) for name in texts],
         reverse=None if reverse is None else str(Path(reverse).resolve()),
     )
 
@@ -120,7 +121,7 @@ def count(request: Request, settings: Settings, stop: threading.Event) -> Genera
             yield Stage("reading what is to be translated", number)
             if stop.is_set():
                 return 0
-    require_some(report, [Path(name) for name in request.texts or request.files])
+    require_some(report, [located(name) for name in request.texts or request.files])
     yield from (Note(f"to be translated: {line}") for line in report.lines())
     return report.kept
 

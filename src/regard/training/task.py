@@ -21,6 +21,7 @@ from regard.options import dump
 from regard.presets import choose_preset
 from regard.settings import Settings
 from regard.text.doctor import Report
+from regard.text.remote import located
 from regard.text.sources import expand
 from regard.text.tokenizer import Vocabularies
 from regard.training.batches import Rows
@@ -57,7 +58,7 @@ class Request:
 
 def absolute_paths(names: Sequence[Path | str], settings: Settings) -> list[str]:
     """The files of a request, wherever it is gone on with; folders and patterns stand for files with pairs."""
-    found = expand(names, settings.data) if settings.task == "translate" else map(Path, names)
+    found = expand(names, settings.data) if settings.task == "translate" else map(located, names)
     return [str(path.resolve()) for path in found]
 
 
@@ -167,7 +168,7 @@ class Task(ABC):
         self.work, self.settings, self.vocabularies, self.device = work, settings, vocabularies, device
 
     @abstractmethod
-    def plan(self, epoch: int) -> list[Rows]:
+    def plan(self, epoch: int) -> Sequence[Rows]:
         """The batches of an epoch, as rows of the training set."""
 
     @abstractmethod

@@ -11,6 +11,7 @@ from regard.errors import DataError
 from regard.settings import Settings
 from regard.text.doctor import Report
 from regard.text.formats.documents import Part, read
+from regard.text.remote import located
 from regard.text.tokenizer import MOST_CHARACTERS, Tokenizer, Vocabularies
 from regard.training.events import Note, Stage
 from regard.training.streams import write_stream
@@ -29,7 +30,7 @@ class TextPreparation(Preparation):
         super().__init__(new, request, tell)
         allowed = ("write",) if self.settings.task == "write" else ("fill", "embed", "classify")
         refuse_start(self.start, self.settings.task, allowed)
-        self.files = [Path(name) for name in request.files]
+        self.files = [located(name) for name in request.files]
         self.held: Callable[[Iterator[Part]], Iterator[tuple[Part, bool]]] = lambda parts: ((p, False) for p in parts)
 
     def run(self) -> None:
@@ -41,7 +42,7 @@ class TextPreparation(Preparation):
         sets = {"train": self.training_parts("encoding")}
         for name, files in (("dev", self.request.dev), ("test", self.request.test)):
             if files:
-                sets[name] = read([Path(file) for file in files], self.data, Report())
+                sets[name] = read([located(file) for file in files], self.data, Report())
         if "dev" not in sets:
             sets["dev"] = (part for part, dev in self.held(self.parts("encoding")) if dev)
         tokens = {name: self.encode(name, parts, tokenizer) for name, parts in sets.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +60,7 @@ class Writing(Task):
         self.shared_ends = specials.begin == specials.end
         self.length = min(settings.model.max_length, len(self.train) - 1)
 
-    def plan(self, epoch: int) -> list[Rows]:
+    def plan(self, epoch: int) -> Sequence[Rows]:
         """Every token once but for some at the ends; the windows lie elsewhere in each epoch."""
         training = self.settings.training
         random = np.random.default_rng([training.seed, epoch])

@@ -6,7 +6,6 @@ It is read with expat. Nothing is fetched, declared entities are refused, and wh
 from __future__ import annotations
 
 import codecs
-import gzip
 import re
 import zlib
 from collections.abc import Container, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import BinaryIO, cast
 from xml.parsers import expat
 
 from regard.errors import DataError
+from regard.text.formats import plain
 
 DEEPEST = 200  # elements in one another
 LONGEST = 1 << 22  # bytes of a tag or a comment
@@ -141,8 +141,8 @@ def _texts(path: Path) -> Iterator[str]:
 @contextmanager
 def _open(path: Path) -> Iterator[BinaryIO]:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield cast(BinaryIO, file)
+        with plain.unpacked(path) as file:
+            yield file
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot be read ({reason})", path) from None

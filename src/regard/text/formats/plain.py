@@ -7,8 +7,10 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from regard.errors import DataError
 from regard.settings import DataSettings
@@ -38,7 +40,7 @@ def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iter
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, cut at line feeds only, without line ends and byte-order mark."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with unpacked(path) as file:
             for number, line in enumerate(file, 1):
                 if b"\0" in line:
                     raise DataError("looks like a binary file; text in UTF-16 must be converted to UTF-8", path, number)
@@ -50,10 +52,21 @@ def lines(path: Path) -> Iterator[bytes]:
         raise DataError(f"cannot be read ({reason})", path) from None
 
 
+@contextmanager
+def unpacked(path: Path) -> Iterator[BinaryIO]:
+    """A file to read, gzipped or not, wherever it is."""
+    with path.open("rb") as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.open(file) as inner:
+            yield cast(BinaryIO, inner)
+
+
 def content(path: Path) -> bytes:
     """All bytes of a file, unpacked."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with unpacked(path) as file:
             return file.read()
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
