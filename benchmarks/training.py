@@ -78,9 +78,12 @@ SHIPPED = Variant("as shipped")
 COMMON = {"shipped": SHIPPED, "malloc": Variant("malloc tuned", KEEP_MEMORY)}
 EPOCH_BUCKET = Variant("malloc tuned, bucket of one epoch", KEEP_MEMORY, {"bucket_size": 29_000})
 LONGER_SIDE = Variant("malloc tuned, grouped by longer side", KEEP_MEMORY, {"length": "longer side"})
+BFLOAT16 = Variant(
+    "bfloat16 products", {}, {"precision": "bfloat16"}
+)  # what training.precision = auto takes, where it can
 REGARD = "regard"
 SYSTEMS = {
-    REGARD: System("regard", "ours", {"shipped": SHIPPED}),
+    REGARD: System("regard", "ours", {"shipped": SHIPPED, "bfloat16": BFLOAT16}),
     "opennmt": System("OpenNMT-py", "opennmt", COMMON | {"settings": EPOCH_BUCKET}),
     "eole": System("Eole", "eole", COMMON | {"settings": EPOCH_BUCKET}),
     "huggingface": System("Hugging Face transformers", "huggingface", COMMON | {"settings": LONGER_SIDE}),
@@ -254,7 +257,7 @@ def install(peers: list[str]) -> dict[str, str]:
 
 def measure(arguments: argparse.Namespace, corpus: Corpus, failures: dict[str, str], report: dict[str, Any]) -> None:
     """Run the rounds; every other one in reverse order, so that a drift of the machine favours nobody."""
-    entries = [] if arguments.without_regard else [(REGARD, SHIPPED)]
+    entries = [] if arguments.without_regard else [(REGARD, SHIPPED), (REGARD, BFLOAT16)]
     for name in arguments.peers:
         entries += [(name, SYSTEMS[name].variants[key]) for key in arguments.variants]
     for number in range(1, arguments.rounds + 1):
@@ -384,7 +387,10 @@ def row(name: str, variant: str, runs: list[dict[str, Any]]) -> list[str]:
         f"{sum(run['padding'] for run in measured) / sum(run['positions'] for run in measured):.1%}",
         f"{sum(run['target_tokens'] for run in measured) / steps:,.0f}",
         f"{statistics.median(run['peak_rss_mib'] for run in measured):,.0f}",
-        ratio(measured, [run for run in runs if run["system"] == REGARD and "error" not in run]),
+        ratio(
+            measured,
+            [run for run in runs if (run["system"], run["variant"]) == (REGARD, SHIPPED.name) and "error" not in run],
+        ),
     ]
 
 

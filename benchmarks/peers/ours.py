@@ -10,7 +10,7 @@ from benchmarks.peers.meter import Counts, Job, Meter
 from regard.options import dump
 from regard.settings import ModelSettings, Settings, TrainingSettings
 from regard.text.tokenizer import Specials
-from regard.training import trainer as trainer_module
+from regard.training import loop
 from regard.training.batches import Examples, PairBatch, write_examples
 from regard.training.events import Progress
 from regard.training.gradients import Share
@@ -42,7 +42,7 @@ def prepare(job: Job) -> Trainer:
     (folder / "model.toml").write_text(dump(settings(job, budget)), encoding="utf-8")
     sizes = SimpleNamespace(size=job.vocabulary_size, specials=Specials())
     vocabularies = SimpleNamespace(load=lambda _: SimpleNamespace(source=sizes, target=sizes))
-    setattr(trainer_module, "Vocabularies", vocabularies)  # noqa: B010 (the name is not public)
+    setattr(loop, "Vocabularies", vocabularies)  # noqa: B010 (the name is not public)
     return Trainer(folder)
 
 
@@ -64,6 +64,7 @@ def settings(job: Job, batch_tokens: int) -> Settings:
             threads=job.threads,
             seed=job.seed,
             device="cpu",
+            precision=job.options.get("precision", "float32"),
         ),
     )
 
