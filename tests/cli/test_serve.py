@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -21,27 +17,9 @@ from regard.demo.glass import GLASS
 from regard.serving.limits import Keys
 
 from .running import call
+from .serving import Process
 
 TIRED = "The animal didn't cross the street because it was too tired."
-
-
-class Process:
-    """A server in a process of its own."""
-
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "regard", "serve", *arguments, "--port", "0"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.line = self.process.stdout.readline()
-        found = re.search(r"(https?://[\d.]+:\d+)/", self.line)
-        assert found, self.process.communicate()[1]
-        self.address = found[1]
-
-    def end(self, how: signal.Signals) -> tuple[int, list[dict[str, Any]]]:
-        """The exit code and the log."""
-        self.process.send_signal(how)
-        _, told = self.process.communicate(timeout=60)
-        return self.process.returncode, [json.loads(line) for line in told.splitlines()]
 
 
 @pytest.fixture(scope="module")

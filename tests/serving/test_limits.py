@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -144,11 +146,12 @@ def test_a_network_counts_as_one_client() -> None:
 
 def test_the_shelf_is_private_and_bounded_and_empties(tmp_path: Path) -> None:
     now = [0.0]
-    shelf = Shelf(10, 60, lambda: now[0])
-    folder = shelf.fresh(".txt").parent
+    folder = tmp_path / "files"
+    shelf = Shelf(10, 60, folder, lambda: now[0])
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     token = shelf.put(b"12345678", "../../a.txt")
     assert shelf.get(token) == ("../../a.txt", b"12345678")
+    assert shelf.get(token[1:]) is None
     assert [path.parent for path in folder.iterdir()] == [folder]
     with pytest.raises(RefusedError):
         shelf.put(b"123", "b")
@@ -156,8 +159,42 @@ def test_the_shelf_is_private_and_bounded_and_empties(tmp_path: Path) -> None:
     assert shelf.get(token) is None
     assert list(folder.iterdir()) == []
     shelf.put(b"123", "b")
+
+
+def test_files_of_one_server_are_given_out_and_deleted_by_another(tmp_path: Path) -> None:
+    now = [0.0]
+    first, second = (Shelf(100, 60, tmp_path / "files", lambda: now[0]) for _ in range(2))
+    token = first.put(b"text", "a.txt")
+    other = tmp_path / "files" / "of the operator.txt"
+    other.write_text("mine")
+    first.close()
+    assert second.get(token) == ("a.txt", b"text")
+    now[0] = 60.0
+    second.sweep()
+    assert list((tmp_path / "files").iterdir()) == [other]
+
+
+def test_without_a_folder_files_go_when_the_server_ends_or_the_next_one_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    shelf = Shelf(100, 60)
+    assert list(tmp_path.iterdir()) == []  # made when it is needed
+    shelf.put(b"text", "a.txt")
+    shelf.fresh(".po").write_bytes(b"sent, and then the server was killed")
+    folder = shelf.folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    killed = Shelf(100, 60)
+    killed.put(b"text", "b.txt")
     shelf.close()
-    assert not folder.exists()
+    assert len(list(folder.iterdir())) == 2
+    later = Shelf(100, 60, clock=lambda: time.time() + 100_000)
+    assert later.folder == folder
+    later.sweep()
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
+    folder.symlink_to(tmp_path)  # by somebody who wants to read along
+    assert Shelf(100, 60).folder != folder
 
 
 # What stands before every answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import logging
 import sys
@@ -39,6 +40,9 @@ def add(verbs: Verbs) -> None:
         "--pivot", metavar="LANGUAGE", help="translate through this language where no model goes directly"
     )
     parser.add_argument("--weblate-probe", action="store_true", help="answer Weblate's en-de test without such a model")
+    parser.add_argument(
+        "--files", type=Path, metavar="FOLDER", help="keep translated files here, as several servers for one name need"
+    )
     parser.add_argument("--metrics", action="store_true", help="answer /metrics, for Prometheus")
     add_access(parser)
     add_limits(parser)
@@ -55,6 +59,12 @@ def add_access(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--hosts", nargs="+", metavar="NAME", help="names to answer to, as behind a proxy")
     group.add_argument("--cors", default="*", metavar="ORIGIN", help="whose pages may ask (*: anybody's)")
     group.add_argument("--proxy", action="store_true", help="believe a proxy on this machine who its clients are")
+    group.add_argument(
+        "--proxies",
+        nargs="+",
+        metavar="ADDRESS",
+        help="the same of proxies elsewhere: addresses or networks (10.0.0.0/8)",
+    )
     group.add_argument("--tls-cert", metavar="FILE", help="certificate, for HTTPS")
     group.add_argument("--tls-key", metavar="FILE", help="its key")
 
@@ -138,17 +148,28 @@ def serve(models: Models, limits: Limits, keys: Keys | None, waiting: Any, argum
         hosts=hosts,
         origin=arguments.cors,
         weblate_probe=arguments.weblate_probe,
+        files=arguments.files,
         metrics=arguments.metrics,
         note=note,
     )
-    proxy = {"proxy_headers": arguments.proxy, "forwarded_allow_ips": "127.0.0.1,::1"}
-    config = configure(app, ssl_certfile=arguments.tls_cert, ssl_keyfile=arguments.tls_key, **proxy)
+    config = configure(app, ssl_certfile=arguments.tls_cert, ssl_keyfile=arguments.tls_key, **proxies(arguments))
     scheme = "http" if arguments.tls_cert is None else "https"
     name = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     served = ", ".join(models.names)
     print(f"{scheme}://{name}:{waiting.getsockname()[1]}/  {served}  (Ctrl+C ends it)", flush=True)
     Server(config).run(sockets=[waiting])
     return 0
+
+
+def proxies(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Whom uvicorn believes who its clients are."""
+    for address in arguments.proxies or ():
+        try:
+            ipaddress.ip_network(address)
+        except ValueError:
+            raise InputError(f"--proxies {address}: is no address or network, such as 10.0.0.0/8") from None
+    believed = [*(["127.0.0.1", "::1"] if arguments.proxy else []), *(arguments.proxies or ())]
+    return {"proxy_headers": bool(believed), "forwarded_allow_ips": ",".join(believed) or "127.0.0.1"}
 
 
 def note(record: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -49,14 +50,18 @@ def create_app(
     hosts: Sequence[str] | None = None,
     origin: str = "*",
     weblate_probe: bool = False,
+    files: Path | None = None,
     metrics: bool = False,
     note: Note | None = None,
 ) -> Starlette:
-    """All that is served; `hosts` are the names to answer to (none: any), `note` is told of each request."""
+    """All that is served; `hosts` are the names to answer to (none: any), `note` is told of each request.
+
+    Servers that share a folder for `files` give out each other's translated files.
+    """
     limits = limits or Limits()
     translating = Translating(models, pivot)
     admission = Admission(limits, keys)
-    libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe)
+    libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:

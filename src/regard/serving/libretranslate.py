@@ -51,10 +51,12 @@ class LibreTranslate:
         admission: Admission,
         *,
         weblate_probe: bool = False,
+        files: Path | None = None,
     ) -> None:
+        """`files` is a folder for translated files that servers share."""
         self.translating, self.limits, self.weblate_probe = translating, limits, weblate_probe
         self.admission = admission
-        self.shelf = Shelf(limits.uploads, limits.kept)
+        self.shelf = Shelf(limits.uploads, limits.kept, files)
 
     def routes(self) -> list[BaseRoute]:
         return [

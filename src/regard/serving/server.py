@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import signal
 import socket
@@ -14,6 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADERS = 15.0
 """Seconds in which the head of a request has to arrive."""
+HANDSHAKE = 5.0
+"""Seconds for TLS, of a client that has come when the server is about to end."""
 LONGEST_HEAD = 64_000
 """Bytes of it."""
 UPGRADE = re.compile(rb"(?<=\n)Upgrade(?=:)", re.IGNORECASE)
@@ -27,6 +30,33 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = self.config.app.state.ending = True  # type: ignore[union-attr]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends in good order; who has connected already, and only waits to be let in, is let in first."""
+        waiting = [each.dup() for each in sockets or ()]
+        for server in self.servers:
+            server.close()
+        for each in sockets or ():
+            each.close()
+        come: list[socket.socket] = []
+        for each in waiting:
+            with each, contextlib.suppress(BlockingIOError):
+                each.setblocking(False)
+                while True:  # without a pause, in which more would come
+                    come.append(each.accept()[0])
+        await asyncio.gather(*map(self.let_in, come))
+        await super().shutdown([])
+
+    async def let_in(self, connection: socket.socket) -> None:
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            return Protocol(config, self.server_state, self.lifespan.state)
+
+        with contextlib.suppress(OSError):
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol, connection, ssl=config.ssl, **({"ssl_handshake_timeout": HANDSHAKE} if config.ssl else {})
+            )
 
 
 class Protocol(HttpToolsProtocol):

@@ -1,65 +1,118 @@
-"""Translated files that wait to be fetched, in a private folder, each for some minutes."""
+"""Translated files that wait to be fetched, in a private folder, each for some minutes.
+
+Nothing is known but what is in the folder: servers that share one serve each other's files, and after a kill the next
+server deletes what was left.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import re
+import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from regard.errors import DataError
 from regard.serving.limits import RefusedError
 
-
-@dataclass(frozen=True)
-class Kept:
-    """A file that can be fetched."""
-
-    path: Path
-    name: str  # what the client calls it; it is not the name of any file here
-    size: int
-    until: float
+KEPT = re.compile(r"[0-9a-f]{64}")
+OURS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{32}\.\w+")
+LEFT_OVER = 86_400.0
+"""Seconds after which a file that was sent is deleted, if the server that was given it has not done so."""
 
 
 class Shelf:
     """Files by names that nobody can guess; what clients call them never becomes a path."""
 
-    def __init__(self, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, most: int, seconds: float, folder: Path | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Without a folder it is one of the user's own, and what is put here does not outlive this shelf."""
         self.most, self.seconds, self.clock = most, seconds, clock
-        self._folder: tempfile.TemporaryDirectory[str] | None = None  # made when it is needed
-        self._kept: dict[str, Kept] = {}
+        self.shared = folder is not None
+        self._folder = checked(folder) if folder else None
+        self._put: set[Path] = set()
+
+    @property
+    def folder(self) -> Path:
+        """Where they are; our own is made when it is needed."""
+        if self._folder is None:
+            self._folder = own_folder()
+        return self._folder
 
     def fresh(self, suffix: str) -> Path:
         """A place for a new file, whose end is one of ours and not the client's."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="regard-", ignore_cleanup_errors=True)
-        return Path(self._folder.name) / f"{uuid.uuid4().hex}{suffix}"
+        return self.folder / f"{uuid.uuid4().hex}{suffix}"
 
     def put(self, data: bytes, name: str) -> str:
         """Keeps a file; under the name that is given back it can be fetched."""
         self.sweep()
-        if len(data) > self.most - sum(kept.size for kept in self._kept.values()):
+        if len(data) > self.most - sum(status.st_size for _, status in self._files()):
             raise RefusedError(429, "Slowdown: too many files wait to be fetched", 60.0)
-        path = self.fresh("")
-        path.write_bytes(data)
         token = f"{uuid.uuid4()}.{name}"
-        self._kept[token] = Kept(path, name, len(data), self.clock() + self.seconds)
+        path, half = self._place(token), self.fresh(".new")
+        half.write_bytes(data)
+        os.utime(half, (self.clock(), self.clock()))
+        half.replace(path)
+        self._put.add(path)
         return token
 
     def get(self, token: str) -> tuple[str, bytes] | None:
         """The name and the content of a file, if it is still there."""
         self.sweep()
-        kept = self._kept.get(token)
-        return None if kept is None else (kept.name, kept.path.read_bytes())
+        try:
+            return token.partition(".")[2], self._place(token).read_bytes()
+        except OSError:
+            return None
 
     def sweep(self) -> None:
         """Deletes what has waited long enough."""
+        if self._folder is None:
+            return
         now = self.clock()
-        for token in [token for token, kept in self._kept.items() if kept.until <= now]:
-            self._kept.pop(token).path.unlink(missing_ok=True)
+        for path, status in self._files():
+            if status.st_mtime + (self.seconds if KEPT.fullmatch(path.name) else LEFT_OVER) <= now:
+                path.unlink(missing_ok=True)
+                self._put.discard(path)
 
     def close(self) -> None:
-        self._kept.clear()
-        if self._folder is not None:
-            self._folder.cleanup()
+        """Deletes what was put here, unless other servers can give it out."""
+        for path in () if self.shared else self._put:
+            path.unlink(missing_ok=True)
+
+    def _place(self, token: str) -> Path:
+        return self.folder / hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """What servers have put here, and nothing else that is in the folder."""
+        for path in self.folder.iterdir():
+            with contextlib.suppress(OSError):  # another server has deleted it
+                if OURS.fullmatch(path.name):
+                    yield path, path.lstat()
+
+
+def own_folder() -> Path:
+    """A folder in the place for temporary files that only this user can look into."""
+    folder = Path(tempfile.gettempdir()) / f"regard-{getattr(os, 'getuid', os.getpid)()}"
+    try:
+        checked(folder).chmod(0o700)
+    except (DataError, OSError):  # somebody else has made it
+        return Path(tempfile.mkdtemp(prefix="regard-"))
+    return folder
+
+
+def checked(folder: Path) -> Path:
+    """The folder, made if it is not there; one that belongs to somebody else is refused."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != getattr(os, "getuid", lambda: status.st_uid)():
+            raise DataError("is no folder of this user: name another one for files", folder)
+    except OSError as error:
+        raise DataError(f"cannot be used for files ({error.strerror})", folder) from None
+    return folder

@@ -1,0 +1,219 @@
+"""Clients that mean no good, many at once, against a real model on a real socket: others are served, nothing leaks."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from regard.demo.glass import GLASS
+from regard.serving import server
+from regard.serving.app import create_app
+from regard.serving.limits import Limits
+from regard.serving.models import Models
+
+from .running import running
+
+TIRED = "The animal didn't cross the street because it was too tired."
+RIGHT = "L'animal n'a pas traversé la rue parce qu'il était trop fatigué."
+MANY = 60
+POOLS = ("asyncio_", "uvloop_", "regard-read", "regard-texts")  # have as many threads as they need, up to a number
+HEAD = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+
+
+class Place:
+    """A server, and what it has in hand."""
+
+    def __init__(self, address: str, models: Models, files: Path) -> None:
+        self.address, self.files = address, files
+        (self.scheduler,) = (each.scheduler for each in models.served if each.scheduler)
+        self.client = httpx.Client(base_url=address, timeout=30)
+        self.right()
+        self.before = self.in_hand()
+
+    def right(self) -> float:
+        """Another client is answered rightly: the seconds that it waited."""
+        started = time.monotonic()
+        answer = self.client.post("/translate", json={"q": TIRED, "source": "en", "target": "fr"})
+        assert answer.json() == {"translatedText": RIGHT}
+        return time.monotonic() - started
+
+    def in_hand(self) -> dict[str, int]:
+        return {
+            "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+            "threads": sum(not thread.name.startswith(POOLS) for thread in threading.enumerate()),
+            "files": len(list(self.files.iterdir())),
+            "requests": self.scheduler.open_requests,
+            "waiting": self.scheduler.waiting,
+            "running": self.scheduler.running,
+        }
+
+    def connect(self) -> socket.socket:
+        place = urlsplit(self.address)
+        return socket.create_connection((place.hostname or "", place.port or 80), timeout=20)
+
+    def nothing_is_left(self) -> None:
+        end = time.monotonic() + 15
+        while (now := self.in_hand()) != self.before and time.monotonic() < end:
+            time.sleep(0.05)
+        assert now == self.before
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("counts descriptors as Linux tells them")
+    models, files = Models.load([GLASS], threads=1), tmp_path_factory.mktemp("files")
+    limits = Limits(reading=1.5, bytes=100_000, upload=50_000)
+    with running(create_app(models, limits, files=files, hosts=[])) as address:
+        place = Place(address, models, files)
+        yield place
+        place.client.close()
+
+
+def body(text: str, count: int = 1) -> bytes:
+    return json.dumps({"q": [text] * count, "source": "en", "target": "fr"}).encode()
+
+
+def slow_heads(place: Place) -> list[socket.socket]:
+    """Slow-loris: a head that never ends."""
+    every = [place.connect() for _ in range(MANY)]
+    for part in (b"POST /translate HTTP/1.1\r\n", b"Host: localhost\r\n", b"X-A: b\r\n"):
+        for each in every:
+            each.sendall(part)
+    return every
+
+
+def slow_bodies(place: Place) -> list[socket.socket]:
+    every = [place.connect() for _ in range(MANY)]
+    for each in every:
+        each.sendall(HEAD.format(1000).encode() + b'{"q": "')
+    return every
+
+
+def half_closed(place: Place) -> list[socket.socket]:
+    """They ask, and say that they will say nothing more."""
+    every = [place.connect() for _ in range(MANY)]
+    for each in every:
+        each.sendall(HEAD.format(len(body(TIRED, 20))).encode() + body(TIRED, 20))
+        each.shutdown(socket.SHUT_WR)
+    return every
+
+
+def cancelled(place: Place) -> list[socket.socket]:
+    """They ask for much, and leave at once; half of them with a reset."""
+    for number in range(MANY):
+        each = place.connect()
+        each.sendall(HEAD.format(len(body(TIRED, 200))).encode() + body(TIRED, 200))
+        if number % 2:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        each.close()
+    return []
+
+
+def oversized(place: Place) -> list[socket.socket]:
+    """They send more than is taken, or say that they will."""
+    every = [place.connect() for _ in range(MANY)]
+    for number, each in enumerate(every):
+        try:
+            each.sendall(HEAD.format(10**9 if number % 2 else 99_999).encode() + b"x" * 200_000)
+        except ConnectionError:
+            continue  # it was told so, and hung up on
+    return every
+
+
+def malformed(place: Place) -> list[socket.socket]:
+    every = [place.connect() for _ in range(MANY)]
+    kinds = [b"\x16\x03\x01\x02\x00\x01", b"\x00" * 500, b"GET /\xff HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nA\r\n\r\n"]
+    for number, each in enumerate(every):
+        each.sendall(kinds[number % len(kinds)])
+    return every
+
+
+def unread(place: Place) -> list[socket.socket]:
+    """They ask again and again on one connection, and take no answer."""
+    every = [place.connect() for _ in range(MANY // 10)]
+    question = b"GET /spec HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
+    for each in every:
+        each.settimeout(0.2)
+        try:
+            for _ in range(20):
+                each.sendall(question)
+        except TimeoutError:
+            continue  # the server takes no more either
+    return every
+
+
+def files(place: Place) -> list[socket.socket]:
+    """They send files that are too long, wrong, or that they do not wait for."""
+    for number in range(10):
+        name, content = ("a.po", b'msgid "') if number % 2 else ("a.txt", b"x" * 60_000)
+        sent = place.client.post(
+            "/translate_file", files={"file": (name, content)}, data={"source": "en", "target": "fr"}
+        )
+        assert sent.status_code in (400, 413)
+        text = b"--x\r\nContent-Disposition: form-data; name=file; filename=a.txt\r\n\r\n" + TIRED.encode() * 50
+        each = place.connect()
+        head = HEAD.format(len(text) + 900).replace("application/json", "multipart/form-data; boundary=x")
+        each.sendall(head.replace("/translate ", "/translate_file ").encode() + text)
+        each.close()
+    return []
+
+
+@pytest.mark.parametrize(
+    "attack", [slow_heads, slow_bodies, half_closed, cancelled, oversized, malformed, unread, files]
+)
+def test_others_are_served_and_nothing_is_left(
+    place: Place, attack: Callable[[Place], list[socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEADERS", 1.0)
+    held = attack(place)
+    waited = max(place.right() for _ in range(5))
+    assert waited < 10
+    if attack in (slow_heads, slow_bodies, oversized, malformed, half_closed):  # the server hangs up by itself
+        for each in held:
+            try:
+                while each.recv(65_536):
+                    pass
+            except ConnectionError:
+                pass
+    for each in held:
+        each.close()
+    place.right()
+    place.nothing_is_left()
+
+
+def test_a_flood_is_refused_and_ends(place: Place) -> None:
+    """More at once than one client has places for: the others are told when to come again."""
+    limits = Limits(concurrent=16, concurrent_each=8)
+    models = Models.load([GLASS], threads=1)
+    with running(create_app(models, limits, files=place.files)) as address:
+        flooded = Place(address, models, place.files)
+        every = [flooded.connect() for _ in range(MANY)]
+        content = body(TIRED, 20)
+        for each in every:
+            each.sendall(
+                HEAD.format(len(content)).replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").encode() + content
+            )
+        answers = []
+        for each in every:
+            answer = b""
+            while data := each.recv(65_536):
+                answer += data
+            answers.append(answer)
+            each.close()
+        codes = [int(answer.split()[1]) for answer in answers]
+        assert set(codes) == {200, 429}
+        assert codes.count(200) >= 8
+        assert all(b"retry-after: " in answer for answer, code in zip(answers, codes, strict=True) if code == 429)
+        flooded.right()
+        flooded.nothing_is_left()
+        flooded.client.close()
