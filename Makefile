@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo glass test quick check fix fuzz sanitize bench browser screenshots docs clean help
+.PHONY: demo glass test quick check fix fuzz faults distributed sanitize bench browser screenshots docs clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,6 +44,12 @@ fix: .venv/dev   ## repair style
 
 fuzz: .venv/dev  ## damaged files of every format, a million of them (INPUTS=10000 for fewer)
 	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
+
+faults: .venv/dev ## training killed, cut off and starved in all ways we know, and docs/faults.md from what came of it (an hour)
+	$(BIN)/python -m tests.faults $(if $(TIMES),--times $(TIMES))
+
+distributed: .venv/dev ## one, two and four processes over 200 updates, and how two threads compare with two processes
+	$(BIN)/python benchmarks/scaling.py --curves 200
 
 SANITIZER ?= address,undefined
 WATCHED = -fsanitize=$(SANITIZER) -fno-sanitize-recover=all -fno-wrapv -fno-omit-frame-pointer -g

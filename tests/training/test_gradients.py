@@ -33,15 +33,21 @@ def with_memory_for(rows: int, error: Exception, monkeypatch: pytest.MonkeyPatch
     """Makes every larger batch fail while training, in the forward pass or at the end of the backward pass."""
     real = pairs.Translating.loss
 
-    def fail(*_: Any) -> None:
+    hooks: list[Any] = []
+
+    def fail() -> None:
         raise error
+
+    def late(_: torch.Tensor) -> None:
+        hooks.pop().remove()
+        fail()
 
     def loss(task: pairs.Translating, model: Any, batch: Any, smoothing: float) -> Loss:
         if model.training and len(batch) > rows:
             if not backward:
                 fail()
             first = model.source_embedding.tokens.weight
-            handle = first.register_hook(lambda gradient: (handle.remove(), fail()))
+            hooks.append(first.register_hook(late))
         return real(task, model, batch, smoothing)
 
     monkeypatch.setattr(pairs.Translating, "loss", loss)

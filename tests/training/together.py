@@ -26,7 +26,7 @@ def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, A
     from regard.training.events import Progress
     from regard.training.trainer import resume
 
-    told = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
+    told: dict[str, object] = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
     told |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
     os.environ.update({name: str(value) for name, value in told.items()})
     stop = threading.Event()
@@ -65,7 +65,9 @@ def start(folder: Path, size: int, **overrides: Any) -> list[BaseProcess]:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     settings = {name.replace("__", "."): value for name, value in overrides.items()}
-    processes = [CONTEXT.Process(target=member, args=(rank, size, port, folder, settings)) for rank in range(size)]
+    processes: list[BaseProcess] = [
+        CONTEXT.Process(target=member, args=(rank, size, port, folder, settings)) for rank in range(size)
+    ]
     for process in processes:
         process.start()
     return processes

@@ -36,7 +36,7 @@ def train_together(folder: Path, processes: int) -> int:
         if codes != {130} or not left:
             return max(codes)
         left -= 1
-        print("A process was told to end: the others go on without it, from what it saved.")
+        print("A process was told to end: all start over from what was saved.")
 
 
 def work(folder: str) -> tuple[int, str]:

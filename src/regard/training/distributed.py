@@ -17,6 +17,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.errors import ModelError, SettingsError
@@ -142,11 +144,13 @@ def join(seconds: int) -> Group:
     size = int(os.environ.get("WORLD_SIZE", 1)) if dist.is_torchelastic_launched() else 1
     if size == 1:
         return Group()
-    if not dist.is_initialized():
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        with heard():
-            dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
     restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+    if not dist.is_initialized():
+        backend, timeout = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timedelta(seconds=seconds)
+        with heard():
+            store, rank, size = next(rendezvous("env://", timeout=timeout))
+            fresh = PrefixStore(f"regard/{restart}", store)  # it still has the addresses of processes that died
+            dist.init_process_group(backend, store=fresh, rank=rank, world_size=size, timeout=timeout)
     return Group(dist.get_rank(), size, int(os.environ.get("LOCAL_WORLD_SIZE", 1)), restart)
 
 
@@ -222,8 +226,7 @@ def launch(work: Callable[..., Any], arguments: Sequence[Any], processes: int, r
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    for name in ("torch.distributed.elastic", "torch.distributed.launcher"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # it tells of every start over, at length; so do we
+    logging.disable(logging.CRITICAL)  # it tells of every start over, at length; the first process does, in a line
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -245,4 +248,6 @@ def launch(work: Callable[..., Any], arguments: Sequence[Any], processes: int, r
             f"process {failure.local_rank} of {processes} ended with code {failure.exitcode}, after {restarts} starts "
             "over; the last checkpoint is kept: go on with regard train --resume"
         ) from None
+    finally:
+        logging.disable(logging.NOTSET)
     return returned

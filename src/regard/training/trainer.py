@@ -12,7 +12,7 @@ from regard.configuration import gather, resolve
 from regard.errors import ModelError, SettingsError
 from regard.folder import SETTINGS, TRAINING, sole_writer
 from regard.settings import TrainingSettings
-from regard.training.distributed import Group, join
+from regard.training.distributed import Group, heard, join
 from regard.training.events import Event, Finished
 from regard.training.loop import Trainer
 from regard.training.prepare import change_training, claim, is_begun, prepare, reopen, told
@@ -103,7 +103,7 @@ def conduct(
     """Prepares what `begin` asks for in one process, and trains in all that there are."""
     group = join(int(given.get("training", {}).get("timeout", TrainingSettings.timeout)))
     try:
-        with sole_writer(folder) if group.first else nullcontext():
+        with sole_writer(folder) if group.first else nullcontext(), heard():
             ready = yield from group.alone(lambda: prepared(folder, begin(group), stop))
             if ready and not prepare_only:
                 yield from Trainer(folder, stop, group).run()
