@@ -6,12 +6,16 @@ import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from docs.book.computing import BookError, expand
+import torch
+from docs.book.computing import BookError, claim, expand
+from docs.book.figures import bars, heatmap
 from docs.book.links import for_site, foreign_origins
 from docs.book.navigation import BROUGHT, SECTIONS, navigation, title, written
+from docs.book.quoting import find, quote
 
 ROOT = Path(__file__).parents[1]
 
@@ -108,3 +112,41 @@ def test_a_page_computes_what_it_shows() -> None:
     for wrong in ("one\ntwo {{ nothing }}", "one\n```python run\n1 / 0\n```\n"):
         with pytest.raises(BookError, match="p:2: "):
             expand(wrong, {}, "p")
+
+
+def test_a_claim_that_no_longer_holds_stops_the_build() -> None:
+    assert expand("So it is.{{ claim(1 < 2) }}", {"claim": claim}, "p") == "So it is."
+    with pytest.raises(BookError, match="no longer holds"):
+        expand("So it is.{{ claim(2 < 1) }}", {"claim": claim}, "p")
+
+
+def test_source_is_quoted_from_where_it_stands() -> None:
+    quoted = quote("regard.model.attention.KeyValues.extend")
+    head, first, *_ = quoted.splitlines()
+    assert head.startswith('```python title="src/regard/model/attention.py" linenums="')
+    number = int(head.split('"')[3])
+    lines = (ROOT / "src/regard/model/attention.py").read_text(encoding="utf-8").splitlines()
+    assert (
+        lines[number - 1].strip() == first == "def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:"
+    )
+    assert find("regard.errors.RegardError").__name__ == "RegardError"
+
+
+@pytest.mark.parametrize("name", ["regard.model.attention.gone", "regard.gone.attend", "nowhere.at.all"])
+def test_what_is_gone_cannot_be_quoted(name: str) -> None:
+    with pytest.raises(BookError):
+        expand(f'{{{{ quote("{name}") }}}}', {"quote": quote}, "p")
+
+
+def test_figures_are_drawn_from_their_numbers() -> None:
+    picture = heatmap(
+        torch.tensor([[1.0, -torch.inf], [-0.5, 0.25]]), ["a", "b"], ["c", "<d>"], "two & two", numbers=True
+    )
+    assert "\n" not in picture
+    figure = ElementTree.fromstring(picture)  # noqa: S314 - ours
+    boxes = [element for element in figure.iter() if element.tag.endswith("rect")]
+    assert [box.get("fill-opacity") for box in boxes] == ["1.000", "0.500", "0.250"]
+    assert len({box.get("fill") for box in boxes}) == 2
+    assert {"a", "b", "c", "<d>", "1.0", "-.50", ".25", "two & two"} <= set(figure.itertext())
+    lengths = [element.get("width") for element in ElementTree.fromstring(bars([("x", 2.0), ("y", -1.0)], "z")).iter()]  # noqa: S314 - ours
+    assert {"300.0", "150.0"} <= set(lengths)

@@ -1,5 +1,9 @@
 """The names that computed pages begin with."""
 
+from docs.book.computing import claim
+from docs.book.figures import bars, heatmap
+from docs.book.quoting import quote
 from docs.book.reference import commands, http
+from docs.book.traps import damages, sentence
 
-__all__ = ["commands", "http"]
+__all__ = ["bars", "claim", "commands", "damages", "heatmap", "http", "quote", "sentence"]
