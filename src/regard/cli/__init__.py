@@ -22,6 +22,7 @@ from regard.cli import (
     quantize,
     read,
     serve,
+    shortlist,
     train,
     translate,
     write,
@@ -107,6 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
         serve,
         exchange,
         quantize,
+        shortlist,
         info,
         demo,
     ):

@@ -22,6 +22,7 @@ from regard.cli.flags import (
     add_decoding,
     add_direction,
     add_engine,
+    add_shortlist,
     decoding_options,
     direction_options,
     engine_options,
@@ -61,6 +62,7 @@ def add(verbs: Verbs) -> None:
     documents.add_flags(parser)
     add_direction(parser)
     add_engine(parser)
+    add_shortlist(parser)
     add_decoding(parser)
     parser.set_defaults(run=run)
 
