@@ -5,6 +5,7 @@ weights.safetensors   parameters, by name
 tokenizer.json        one vocabulary, or two
 card.md               for people: data, scores, date, version
 confidence.json       from log-probabilities to how far a translation can be trusted
+shortlist.safetensors the tokens that each token of a source may become, if `regard shortlist` has learnt them
 memory.jsonl.gz       the pairs it was trained on, if data.memory asks for them: a translation memory
 log.jsonl             the course of training, a line an event
 history/              weights kept along the way, if training.history asks for them
@@ -26,12 +27,13 @@ from regard.configuration import recorded
 from regard.errors import ModelError, RegardError
 from regard.settings import Settings
 
-SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, MEMORY, LOG, HISTORY, TRAINING, NATIVE = (
+SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE = (
     "model.toml",
     "weights.safetensors",
     "tokenizer.json",
     "card.md",
     "confidence.json",
+    "shortlist.safetensors",
     "memory.jsonl.gz",
     "log.jsonl",
     "history",

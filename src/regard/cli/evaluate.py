@@ -13,6 +13,7 @@ from regard.cli.flags import (
     add_decoding,
     add_direction,
     add_engine,
+    add_shortlist,
     decoding_options,
     direction_options,
     engine_options,
@@ -58,6 +59,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_direction(parser)
     add_engine(parser)
+    add_shortlist(parser)
     add_decoding(parser)
     parser.set_defaults(run=run)
 

@@ -63,6 +63,12 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=threads, metavar="N", help="of the native engine (all processors)")
 
 
+def add_shortlist(parser: argparse.ArgumentParser) -> None:
+    """The flag of the verbs that translate."""
+    told = "write the tokens alone that regard shortlist has found likely: faster, hardly different"
+    parser.add_argument("--shortlist", action="store_true", help=told)
+
+
 def threads(text: str) -> int:
     """A number of threads, as a flag gives it."""
     if not text.isdecimal() or not 1 <= int(text) <= 1024:
@@ -72,7 +78,8 @@ def threads(text: str) -> int:
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the flags say of the engine, as `load_as` takes it."""
-    return {name: getattr(arguments, name) for name in ("device", "engine", "precision", "threads")}
+    names = ("device", "engine", "precision", "threads", "shortlist")
+    return {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
 
 
 def add_direction(parser: argparse.ArgumentParser) -> None:

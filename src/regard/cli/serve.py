@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.flags import Verbs, add_engine, engine_options
+from regard.cli.flags import Verbs, add_engine, add_shortlist, engine_options
 from regard.cli.look import listen
 from regard.errors import InputError
 
@@ -47,6 +47,7 @@ def add(verbs: Verbs) -> None:
     add_access(parser)
     add_limits(parser)
     add_engine(parser)
+    add_shortlist(parser)
     parser.set_defaults(run=run)
 
 

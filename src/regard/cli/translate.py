@@ -20,6 +20,7 @@ from regard.cli.flags import (
     add_decoding,
     add_direction,
     add_engine,
+    add_shortlist,
     decoding_options,
     direction_options,
     engine_options,
@@ -62,6 +63,7 @@ def add(verbs: Verbs) -> None:
     bulk.add_flags(parser)
     add_direction(parser)
     add_engine(parser)
+    add_shortlist(parser)
     add_decoding(parser)
     parser.set_defaults(run=run)
 

@@ -16,6 +16,7 @@ from regard.settings import Settings
 if TYPE_CHECKING:
     from regard.decoding.hypothesis import WritingSearch
     from regard.decoding.reader import Classifier, Embedder, Filler
+    from regard.decoding.shortlist import Shortlist
     from regard.decoding.translator import Translator
     from regard.decoding.writer import Writer
 
@@ -28,18 +29,25 @@ ENGINES, PRECISIONS = ("auto", "native", "torch"), ("auto", "float32", "int8")
 
 
 def load(
-    path: Path | str, device: str = "auto", *, engine: str = "auto", precision: str = "auto", threads: int | None = None
+    path: Path | str,
+    device: str = "auto",
+    *,
+    engine: str = "auto",
+    precision: str = "auto",
+    threads: int | None = None,
+    shortlist: bool = False,
 ) -> Any:
     """What the model in a folder is for: a Translator, a Writer, a Filler, a Classifier or an Embedder.
 
     Only the folder knows which; `load_as(Translator, path)` is for programs whose types are checked. `engine` is native
     (C++ on the CPU, for what translates or writes), torch, or auto: native where it can be. `precision` of the native
     engine is float32, int8, or auto: that of the folder. `threads` of the native engine: none is all processors.
+    With `shortlist`, a translator writes the tokens alone that `regard shortlist` has found likely for a source.
     """
     folder = Path(path)
     check_folder(folder)
     settings = read_settings(folder)
-    return _load(folder, settings, settings.task, _How(device, engine, precision, threads))
+    return _load(folder, settings, settings.task, _How(device, engine, precision, threads, shortlist))
 
 
 def load_as(
@@ -50,6 +58,7 @@ def load_as(
     engine: str = "auto",
     precision: str = "auto",
     threads: int | None = None,
+    shortlist: bool = False,
 ) -> E:
     """The model in a folder as this kind of object; any encoder is an Embedder. The rest is as in `load`."""
     folder, verb = Path(path), VERBS[kind.__name__]
@@ -58,7 +67,7 @@ def load_as(
     task = settings.task
     if task != verb and not (verb == "embed" and task in ("fill", "classify")):
         raise InputError(f"{path}: is a model to {task}, not to {verb}: use regard {task} {path}")
-    made: E = _load(folder, settings, verb, _How(device, engine, precision, threads))
+    made: E = _load(folder, settings, verb, _How(device, engine, precision, threads, shortlist))
     return made
 
 
@@ -67,9 +76,12 @@ class _How(NamedTuple):
     engine: str
     precision: str
     threads: int | None
+    shortlist: bool
 
 
 def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
+    if how.shortlist and settings.task != "translate":
+        raise InputError(f"{folder}: is a model to {settings.task}, which has no shortlist")
     if _native(folder, settings, how):
         return _load_native(folder, settings, how)
     from regard.decoding.confidence import Confidence
@@ -80,7 +92,7 @@ def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
     contents = read_folder(folder, choose_device(how.device))
     match verb:
         case "translate":
-            return translator_of(contents, Confidence.load(folder))
+            return translator_of(contents, Confidence.load(folder), _shortlist(folder, how))
         case "write":
             return writer_of(contents)
         case "fill":
@@ -89,6 +101,12 @@ def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
             return Classifier(contents)
         case _:
             return Embedder(contents)
+
+
+def _shortlist(folder: Path, how: _How) -> Shortlist | None:
+    from regard.decoding.shortlist import Shortlist
+
+    return Shortlist.load(folder) if how.shortlist else None
 
 
 def _native(folder: Path, settings: Settings, how: _How) -> bool:
@@ -125,14 +143,17 @@ def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
     from regard.text.tokenizer import Vocabularies
 
     def reference() -> WritingSearch:
-        made = _load(folder, settings, settings.task, _How("cpu", "torch", "auto", None))
+        made = _load(folder, settings, settings.task, _How("cpu", "torch", "auto", None, how.shortlist))
         search: WritingSearch = made.searcher
         return search
 
     vocabularies = Vocabularies.load(folder / TOKENIZER)
     precision = stored_precision(folder) if how.precision == "auto" else how.precision
+    packed = open_packed(folder, settings, precision)
+    if shortlist := _shortlist(folder, how):
+        packed.shorten(shortlist)
     search = NativeSearch(
-        open_packed(folder, settings, precision),
+        packed,
         vocabularies.target.specials,
         longest=settings.model.max_length,
         decoder_only=settings.task == "write",

@@ -8,11 +8,13 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.decoding.confidence import Confidence
 from regard.decoding.constrained import constrained_search
 from regard.decoding.hypothesis import Constraints, Enough, Hypothesis, ask, length_penalty
 from regard.decoding.search import beam_search, follow, generate, highest
+from regard.decoding.shortlist import Shortlist
 from regard.decoding.step import NextToken, TranslationStep, WritingStep, lucky
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
@@ -23,10 +25,14 @@ from regard.text.tokenizer import Specials
 from regard.weights import Contents
 
 
-def translator_of(contents: Contents, confidence: Confidence | None = None) -> Translator:
+def translator_of(
+    contents: Contents, confidence: Confidence | None = None, shortlist: Shortlist | None = None
+) -> Translator:
     """A translator that searches with PyTorch, on the device that the model is on."""
     assert isinstance(contents.model, EncoderDecoder)
-    search = TorchSearch(contents.model, contents.vocabularies.target.specials)
+    if shortlist is not None:
+        shortlist.check(contents.vocabularies.source.size, contents.vocabularies.target.size)
+    search = TorchSearch(contents.model, contents.vocabularies.target.specials, shortlist)
     return Translator(contents.settings, contents.vocabularies, search, confidence)
 
 
@@ -40,8 +46,8 @@ def writer_of(contents: Contents) -> Writer:
 class TorchSearch:
     """Searches with one model, an encoder-decoder or a decoder, in batches of sources of similar length."""
 
-    def __init__(self, model: EncoderDecoder | Decoder, specials: Specials) -> None:
-        self.model, self.specials = model, specials
+    def __init__(self, model: EncoderDecoder | Decoder, specials: Specials, shortlist: Shortlist | None = None) -> None:
+        self.model, self.specials, self.shortlist = model, specials, shortlist
 
     def search(
         self,
@@ -82,7 +88,7 @@ class TorchSearch:
         found: dict[int, list[Hypothesis]] = {}
         for batch in self._batches(wanted, sources, limits, settings.batch_tokens // rows):
             results = constrained_search(
-                self._step([sources[i] for i in batch], settings),
+                self._step([sources[i] for i in batch], settings, [wanted[i] for i in batch]),
                 [limits[i] for i in batch],
                 [wanted[i] for i in batch],
                 end=self.specials.end,
@@ -160,9 +166,23 @@ class TorchSearch:
         looks = [look[: len(row)] for look, row in zip(weights.mean(1).tolist(), before, strict=True)]
         return [replace(h, alignment=tuple(map(tuple, look))) for h, look in zip(found, looks, strict=True)]
 
-    def _step(self, sources: Sequence[Sequence[int]], settings: DecodingSettings) -> TranslationStep | WritingStep:
-        after = NextToken(self.specials, settings.repetition_penalty)
+    def _step(
+        self, sources: Sequence[Sequence[int]], settings: DecodingSettings, wanted: Sequence[Constraints] = ()
+    ) -> TranslationStep | WritingStep:
+        after = NextToken(self.specials, settings.repetition_penalty, self._listed(sources, wanted))
         if isinstance(self.model, EncoderDecoder):
             return TranslationStep(self.model, sources, self.specials, after)
         longest = self.model.settings.max_length
         return WritingStep(self.model, [row[-longest + 1 :] for row in sources], after)
+
+    def _listed(self, sources: Sequence[Sequence[int]], wanted: Sequence[Constraints]) -> Tensor | None:
+        """[B, V], the tokens that may be written for each source, where there is a shortlist; what is wanted always."""
+        if self.shortlist is None:
+            return None
+        keep = torch.zeros(len(sources), self.model.logits.out_features, dtype=torch.bool)
+        for row, source in enumerate(sources):
+            keep[row, list(self.shortlist.of([*source, self.specials.end]))] = True
+        for row, each in enumerate(wanted):
+            phrases = [*each.drafts, *(phrase for item in each.required for phrase in item)]
+            keep[row, [token for phrase in phrases for token in phrase]] = True
+        return keep.to(next(self.model.parameters()).device)

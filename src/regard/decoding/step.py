@@ -19,9 +19,10 @@ from regard.text.tokenizer import Specials
 class NextToken:
     """Logits to log-probabilities: what is part of no text is left out, what was said before made less likely."""
 
-    def __init__(self, specials: Specials, repetition_penalty: float = 1.0) -> None:
+    def __init__(self, specials: Specials, repetition_penalty: float = 1.0, keep: Tensor | None = None) -> None:
         self.unspeakable = specials.unspeakable
         self.repetition_penalty = repetition_penalty
+        self.keep = keep  # [N, V], what may be written at all; none: everything
         self.said: Tensor | None = None  # [N, L], all tokens so far
 
     def __call__(self, logits: Tensor, tokens: Tensor) -> Tensor:
@@ -32,6 +33,8 @@ class NextToken:
             found = logits.gather(1, self.said)
             found = torch.where(found < 0, found * self.repetition_penalty, found / self.repetition_penalty)
             logits = logits.scatter(1, self.said, found)
+        if self.keep is not None:
+            logits = logits.masked_fill(~self.keep, -torch.inf)
         scores = logits.log_softmax(-1)
         scores[:, self.unspeakable] = -torch.inf
         return scores
@@ -39,6 +42,8 @@ class NextToken:
     def select(self, rows: Tensor) -> None:
         if self.said is not None:
             self.said = self.said[rows]
+        if self.keep is not None:
+            self.keep = self.keep[rows]
 
 
 class TranslationStep:

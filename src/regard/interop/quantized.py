@@ -18,6 +18,7 @@ from regard.folder import (
     NATIVE,
     SCALE,
     SETTINGS,
+    SHORTLIST,
     TOKENIZER,
     WEIGHTS,
     check_folder,
@@ -45,9 +46,9 @@ def quantize_folder(folder: Path, output: Path, *, overwrite: bool = False) -> N
             arrays[name], arrays[name + SCALE] = quantize(array)
         else:
             arrays[name] = array
-    names = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, MEMORY, NATIVE)
+    names = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, NATIVE)
     with whole_folder(output, folder, names, overwrite=overwrite) as place:
-        for name in (SETTINGS, TOKENIZER, CONFIDENCE, MEMORY):
+        for name in (SETTINGS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY):
             if (folder / name).exists():
                 shutil.copyfile(folder / name, place / name)
         card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""

@@ -51,7 +51,7 @@ class Models:
     """All models of a server."""
 
     def __init__(self, folders: Sequence[Path | str], *, most_waiting: int = MOST_WAITING, **how: Any) -> None:
-        """`how` is what `regard.load` takes beside the folder: device, engine, precision, threads."""
+        """`how` is what `regard.load` takes beside the folder: device, engine, precision, threads, shortlist."""
         self.how, self.most_waiting = how, most_waiting
         self._served: dict[str, Served] = {}
         self._retired: list[tuple[Served, float]] = []  # and when that was

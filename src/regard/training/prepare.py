@@ -24,6 +24,7 @@ from regard.folder import (
     LOG,
     MEMORY,
     SETTINGS,
+    SHORTLIST,
     TOKENIZER,
     TRAINING,
     WEIGHTS,
@@ -129,7 +130,7 @@ EPOCHS = 4
 def install(output: Path) -> None:
     """Replaces an old model by the prepared one; each step can be repeated after a kill."""
     new = output / NEW
-    for name in (WEIGHTS, CARD, CONFIDENCE, LOG):
+    for name in (WEIGHTS, CARD, CONFIDENCE, SHORTLIST, LOG):
         (output / name).unlink(missing_ok=True)
     if (new / SETTINGS).exists():  # else this is a repetition, and the memory there is the new one
         (output / MEMORY).unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from regard.decoding.native.library import Packed, instructions
 from regard.decoding.native.packing import pack
 from regard.decoding.native.search import NativeSearch
 from regard.decoding.reference import TorchSearch
+from regard.decoding.shortlist import Shortlist
 from regard.decoding.step import NextToken, TranslationStep, WritingStep
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.settings import DecodingSettings, ModelSettings
@@ -75,8 +76,8 @@ def searching(weights: Packed, model: Model, threads: int = 1) -> NativeSearch:
     return NativeSearch(weights, SPECIALS, longest=longest, decoder_only=decoder_only, threads=threads)
 
 
-def reference(model: Model) -> TorchSearch:
-    return TorchSearch(model, SPECIALS)
+def reference(model: Model, shortlist: Shortlist | None = None) -> TorchSearch:
+    return TorchSearch(model, SPECIALS, shortlist)
 
 
 class Work(NamedTuple):
@@ -87,7 +88,13 @@ class Work(NamedTuple):
     settings: DecodingSettings
 
 
-def assert_same(model: Model, work: Work, ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
+def assert_same(
+    model: Model,
+    work: Work,
+    ours: list[list[Hypothesis]],
+    theirs: list[list[Hypothesis]],
+    shortlist: Shortlist | None = None,
+) -> None:
     """The same tokens, or others that the reference scores the same; the same scores."""
     assert len(ours) == len(theirs) == len(work.sources)
     for source, found, expected in zip(work.sources, ours, theirs, strict=True):
@@ -100,15 +107,21 @@ def assert_same(model: Model, work: Work, ours: list[list[Hypothesis]], theirs: 
                 for ours_looks, theirs_looks in zip(a.alignment, b.alignment, strict=True):
                     assert ours_looks == pytest.approx(theirs_looks, rel=0, abs=TOLERANCE)
             else:
-                score = reference_score(model, source, a, work.settings)
+                score = reference_score(model, source, a, work.settings, shortlist)
                 assert a.score == pytest.approx(score, rel=0, abs=TOLERANCE)
                 assert b.score == pytest.approx(score, rel=0, abs=TOLERANCE), (a, b)
 
 
 @torch.inference_mode()
-def reference_score(model: Model, source: Sequence[int], output: Hypothesis, settings: DecodingSettings) -> float:
+def reference_score(
+    model: Model,
+    source: Sequence[int],
+    output: Hypothesis,
+    settings: DecodingSettings,
+    shortlist: Shortlist | None = None,
+) -> float:
     """The score of any output, by PyTorch."""
-    after = NextToken(SPECIALS, settings.repetition_penalty)
+    after = NextToken(SPECIALS, settings.repetition_penalty, reference(model, shortlist)._listed([source], []))
     step: TranslationStep | WritingStep
     if isinstance(model, Decoder):
         step = WritingStep(model, [source[-model.settings.max_length + 1 :]], after)

@@ -151,6 +151,11 @@ void* regard_load(const char* path, const char* kernels, char* error, int64_t si
     });
 }
 
+// From now on the tokens of a shortlist are the only ones that are written; 0: it does not fit the model, which is told
+int32_t regard_shorten(void* loaded, const regard::Shortlist* list, char* error, int64_t size) {
+    return regard::tried(error, size, [&] { return static_cast<regard::Loaded*>(loaded)->model.shorten(*list), 1; });
+}
+
 void regard_unload(void* loaded) { delete static_cast<regard::Loaded*>(loaded); }
 
 Result* regard_search(void* loaded, const regard::Request* request, char* error, int64_t size) {

@@ -45,8 +45,14 @@ template <class Fold> INLINE float fold(Vec v, Fold two) {
 INLINE float highest(Vec v) { return fold(v, [](float a, float b) { return a > b ? a : b; }); }
 #if defined(__AVX512F__)
 INLINE float total(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
+INLINE int32_t total(Int v) { return _mm512_reduce_add_epi32((__m512i)v); }
 #else
 INLINE float total(Vec v) { return fold(v, [](float a, float b) { return a + b; }); }
+INLINE int32_t total(Int v) {
+    int32_t sum = 0;
+    for (int i = 0; i < LANES; ++i) sum += v[i];
+    return sum;
+}
 #endif
 
 // e^x for x <= 88, to two units in the last place; what would be smaller than 1e-38 becomes that
@@ -95,24 +101,24 @@ void tile(const float* a, long stride, const float* weights, long ahead, long de
 
 #if defined(__AVX512VNNI__)
 constexpr int ZERO = 128;  // bytes of rows are x + 128, as VPDPBUSD multiplies unsigned by signed ones
-INLINE Int multiply_add(Int sum, int32_t four, Int weights) {
-    return (Int)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), (__m512i)weights);
+INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
+    return (Int)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)bytes, (__m512i)weights);
 }
 #elif defined(__AVX2__)
 constexpr int ZERO = 0;
-INLINE Int multiply_add(Int sum, int32_t four, Int weights) {
-    const __m256i x = _mm256_set1_epi32(four);
+INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
+    const __m256i x = (__m256i)bytes;
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8((__m256i)weights, x));
     return sum + (Int)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 #else
 constexpr int ZERO = 0;
-INLINE Int multiply_add(Int sum, int32_t four, Int weights) {
-    int8_t x[4], w[LANES * 4];
-    std::memcpy(x, &four, sizeof x);
+INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
+    int8_t x[LANES * 4], w[LANES * 4];
+    std::memcpy(x, &bytes, sizeof x);
     std::memcpy(w, &weights, sizeof w);
     for (int i = 0; i < LANES; ++i)
-        for (int k = 0; k < 4; ++k) sum[i] += x[k] * w[4 * i + k];
+        for (int k = 0; k < 4; ++k) sum[i] += x[4 * i + k] * w[4 * i + k];
     return sum;
 }
 #endif
@@ -133,7 +139,8 @@ void tile_int8(const uint8_t* a, long stride, const float* row_scales, const Mat
         UNROLL for (int i = 0; i < ROWS; ++i) {
             int32_t four;
             std::memcpy(&four, a + i * stride + k, 4);
-            UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = multiply_add(sum[i][j], four, b[j]);
+            const Int bytes = four + Int{};
+            UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = multiply_add(sum[i][j], bytes, b[j]);
         }
     }
     UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) {
@@ -335,6 +342,49 @@ void attend(const float* query, const float* const* entries, int count, long key
     }
 }
 
+// Some columns of a matrix, by their lines: a few of them meet all rows before the next, which are fetched meanwhile
+
+constexpr int TOGETHER = 4;
+
+template <class T, class Meet> INLINE void pick_lines(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, Meet meet) {
+    const auto line = [&](int i) { return static_cast<const T*>(m.lines) + long(tokens[i]) * m.line(); };
+    for (int i = 0; i < count; i += TOGETHER) {
+        const T* lines[TOGETHER];  // those after the last are the last again
+        for (int j = 0; j < TOGETHER; ++j) lines[j] = line(i + j < count ? i + j : count - 1);
+        for (int j = i + TOGETHER; j < i + 2 * TOGETHER && j < count; ++j)
+            for (long k = 0; k < m.line(); k += 64 / long(sizeof(T))) __builtin_prefetch(line(j) + k, 0, 3);
+        const int some = count - i < TOGETHER ? count - i : TOGETHER;
+        for (int row = 0; row < rows.count; ++row) meet(row, i, some, lines);
+    }
+}
+
+void pick(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, float* out, long stride) {
+    pick_lines<float>(rows, m, tokens, count, [&](int row, int i, int some, const float* const* lines) {
+        float found[TOGETHER];
+        score<TOGETHER>(static_cast<const float*>(rows.data) + row * rows.stride, lines, 0, int(m.line()), found);
+        for (int j = 0; j < some; ++j) out[row * stride + i + j] = found[j] + m.bias[tokens[i + j]];
+    });
+}
+
+void pick_int8(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, float* out, long stride) {
+    pick_lines<int8_t>(rows, m, tokens, count, [&](int row, int i, int some, const int8_t* const* lines) {
+        Int sum[TOGETHER];
+        UNROLL for (int j = 0; j < TOGETHER; ++j) sum[j] = Int{};
+        for (long k = 0; k < m.line(); k += LANES * 4) {
+            Int bytes, weights[TOGETHER];
+            std::memcpy(&bytes, static_cast<const uint8_t*>(rows.data) + row * rows.stride + k, sizeof bytes);
+            UNROLL for (int j = 0; j < TOGETHER; ++j) {
+                std::memcpy(&weights[j], lines[j] + k, sizeof(Int));
+                sum[j] = multiply_add(sum[j], bytes, weights[j]);
+            }
+        }
+        for (int j = 0; j < some; ++j) {
+            const int token = tokens[i + j];
+            out[row * stride + i + j] = float(total(sum[j]) - m.sums[token] * ZERO) * (m.scales[token] * rows.scales[row]) + m.bias[token];
+        }
+    });
+}
+
 float sum_exp(const float* row, int count, float* high, double* sum) {
     Vec most = splat(-INFINITY);
     int i = 0;
@@ -367,7 +417,7 @@ int above(const float* row, int begin, int count, float least) {
 #define QUOTE(x) QUOTE_(x)
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-const Kernels TABLE = {QUOTE(REGARD_KERNELS), multiply, multiply_int8, quantize, normalize, activate, attend, sum_exp, above};
+const Kernels TABLE = {QUOTE(REGARD_KERNELS), multiply, multiply_int8, pick, pick_int8, quantize, normalize, activate, attend, sum_exp, above};
 
 }  // namespace
 

@@ -17,9 +17,11 @@ struct Matrix {  // [columns, depth], which maps a row of `depth` numbers to one
     const float* scales = nullptr;
     const int32_t* sums = nullptr;  // of a column's integers
     const float* bias = nullptr;
+    const void* lines = nullptr;  // the columns once more, each by itself, where some of them may be wanted alone
 
     int panels() const { return int(round_up(columns, PANEL) / PANEL); }
     long deep() const { return round_up(depth, 4); }  // of int8
+    long line() const { return round_up(depth, integers ? 64 : PANEL); }  // numbers from one to the next, zeros after the last
 };
 
 enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
@@ -37,6 +39,9 @@ struct Kernels {
     // the first of which goes to out[row, 0]
     void (*multiply)(const Rows& rows, const Matrix& matrix, int first, int last, float* out, long stride, bool add);
     void (*multiply_int8)(const Rows& rows, const Matrix& matrix, int first, int last, float* out, long stride, bool add);
+    // out[row, i] = bias + row * column tokens[i], of the lines of a matrix
+    void (*pick)(const Rows& rows, const Matrix& matrix, const int32_t* tokens, int count, float* out, long stride);
+    void (*pick_int8)(const Rows& rows, const Matrix& matrix, const int32_t* tokens, int count, float* out, long stride);
     // a row as bytes, in the form that multiply_int8 wants; returns its scale
     float (*quantize)(const float* row, int count, uint8_t* out);
     void (*normalize)(const float* row, const float* gain, const float* bias, int count, float epsilon, bool rms, float* out);

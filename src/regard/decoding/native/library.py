@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from regard.decoding.shortlist import Shortlist
 from regard.errors import ModelError
 
 HERE = Path(__file__).parent
-MAGIC = b"regard-1"
+MAGIC = b"regard-2"
 """How a packed file begins."""
 ERROR_SIZE = 200
 
@@ -41,6 +42,15 @@ class Request(ctypes.Structure):
         ("repetition_penalty", ctypes.c_double),
         ("stop", ctypes.c_void_p),
         ("told", Told),
+    ]
+
+
+class Lists(ctypes.Structure):
+    """A shortlist; model.h says what each means."""
+
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
+        *((name, ctypes.c_void_p) for name in ("starts", "tokens", "common")),
+        *((name, ctypes.c_int64) for name in ("starts_count", "tokens_count", "common_count")),
     ]
 
 
@@ -83,6 +93,9 @@ def library() -> ctypes.CDLL | str:
     loaded.regard_release.argtypes = [ctypes.POINTER(Result)]
     if hasattr(loaded, "regard_open"):
         _declare_live(loaded)
+    if hasattr(loaded, "regard_shorten"):
+        loaded.regard_shorten.restype = ctypes.c_int32
+        loaded.regard_shorten.argtypes = [ctypes.c_void_p, ctypes.POINTER(Lists), ctypes.c_char_p, ctypes.c_int64]
     return loaded
 
 
@@ -133,6 +146,17 @@ class Packed:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._library.regard_unload(self._handle)
+
+    def shorten(self, shortlist: Shortlist) -> None:
+        """From now on nothing else is written than what a shortlist allows for a source."""
+        if not hasattr(self._library, "regard_shorten"):
+            raise ModelError("the native engine was built by an older version of Regard: install Regard again")
+        self._shortlist = shortlist  # whose arrays the library reads
+        arrays = (shortlist.starts, shortlist.tokens, shortlist.common)
+        lists = Lists(*(numbers.buffer_info()[0] for numbers in arrays), *map(len, arrays))
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        if not self._library.regard_shorten(self._handle, ctypes.byref(lists), error, ERROR_SIZE):
+            raise ModelError(f"the shortlist cannot be used: {error.value.decode()}")
 
     def search(self, request: Request, read: Callable[[Result], Any]) -> Any:
         """Runs a search and lets `read` take what was found."""

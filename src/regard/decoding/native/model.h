@@ -1,5 +1,6 @@
 // The weights of a model folder as packing.py lays them out in one file, mapped into memory and never copied.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -33,9 +34,28 @@ struct Layer {
     Matrix query_key_value, self_output, cross_query, cross_output, rise, fall;  // rise: of a gated layer, gate and rise
 };
 
+struct Shortlist {  // which tokens may be written for a source; library.py has the same list
+    const int64_t* starts;  // [source vocabulary + 1] into `tokens`: those that each token of a source may become; none: any
+    const int32_t* tokens;
+    const int32_t* common;  // those that are always there
+    int64_t starts_count, tokens_count, common_count;
+
+    // All for this source, each once, the lowest first
+    void list(const std::vector<int32_t>& source, int vocabulary, std::vector<int32_t>& out) const {
+        std::vector<uint64_t> there(size_t(vocabulary + 63) / 64);
+        const auto add = [&](int32_t token) { there[size_t(token) / 64] |= uint64_t(1) << token % 64; };
+        std::for_each(common, common + common_count, add);
+        for (int32_t token : source) std::for_each(tokens + starts[token], tokens + starts[token + 1], add);
+        out.clear();
+        for (size_t i = 0; i < there.size(); ++i)
+            for (uint64_t bits = there[i]; bits; bits &= bits - 1) out.push_back(int32_t(i * 64) + __builtin_ctzll(bits));
+    }
+};
+
 class Model {
 public:
     Shape shape;
+    Shortlist shortlist{};
     Matrix source_embedding, target_embedding, logits;
     const float *source_positions = nullptr, *target_positions = nullptr;  // [max_length, padded width], or none
     Norm source_norm, target_norm, encoder_norm, decoder_norm;
@@ -69,10 +89,27 @@ public:
     int hidden() const { return int(round_up(shape.hidden, PANEL)); }
     bool int8() const { return shape.int8 != 0; }
 
+    // Before any search; the arrays are the caller's, and stay
+    void shorten(const Shortlist& with) {
+        if (!logits.lines) throw std::runtime_error("is no model that translates");
+        const auto known = [&](int32_t token) { return token >= 0 && token < shape.target_vocabulary; };
+        const bool fits = with.starts_count == shape.source_vocabulary + 1 && with.starts[0] == 0 &&
+                          with.starts[shape.source_vocabulary] == with.tokens_count && std::is_sorted(with.starts, with.starts + with.starts_count) &&
+                          std::all_of(with.tokens, with.tokens + with.tokens_count, known) &&
+                          std::all_of(with.common, with.common + with.common_count, known);
+        if (!fits) throw std::runtime_error("the lists do not fit the vocabulary");
+        shortlist = with;
+    }
+
     // One row of a table that is stored as a matrix, times `factor`
     void look_up(const Matrix& table, int token, float factor, float* out) const {
         const long panel = token / PANEL, place = token % PANEL;
-        if (int8()) {
+        if (shortlist.starts && table.lines) {  // nothing else reads the panels then
+            const long from = token * table.line();
+            const float scale = int8() ? table.scales[token] * factor : factor;
+            for (int k = 0; k < table.depth; ++k)
+                out[k] = (int8() ? float(static_cast<const int8_t*>(table.lines)[from + k]) : static_cast<const float*>(table.lines)[from + k]) * scale;
+        } else if (int8()) {
             const int8_t* p = table.integers + panel * table.deep() * PANEL + place * 4;
             const float scale = table.scales[token] * factor;
             for (int k = 0; k < table.depth; ++k) out[k] = float(p[k / 4 * 4 * PANEL + k % 4]) * scale;
@@ -149,10 +186,14 @@ private:
     void read() {
         std::memcpy(&shape, take<char>(sizeof(Shape)), sizeof(Shape));
         const Shape& s = shape;
-        if (std::memcmp(s.magic, "regard-1", 8) != 0) throw std::runtime_error("is not packed for this version");
+        if (std::memcmp(s.magic, "regard-2", 8) != 0) throw std::runtime_error("is not packed for this version");
         if (s.size != int64_t(size_)) throw std::runtime_error("is cut short");
         if (!possible()) throw std::runtime_error("has impossible sizes");
         logits = matrix(s.target_vocabulary, s.width);
+        if (!s.decoder_only) {
+            const size_t size = size_t(s.target_vocabulary) * size_t(logits.line());
+            logits.lines = int8() ? static_cast<const void*>(take<int8_t>(size)) : take<float>(size);
+        }
         target_embedding = s.one_target_table ? logits : matrix(s.target_vocabulary, s.width);
         if (s.positions) target_positions = take<float>(size_t(s.max_length) * size_t(width()));
         if (!s.decoder_only) {

@@ -72,7 +72,7 @@ public:
         const Shape& s = m.shape;
         const long wide[] = {s.heads * s.key_width + m.entry(), s.gated ? 2 * m.hidden() : m.hidden(), s.heads * s.key_width};
         wide_ = round_up(*std::max_element(wide, wide + 3), PANEL);
-        bytes_ = std::max({width_, context_, long(m.hidden())});
+        bytes_ = round_up(std::max({width_, context_, long(m.hidden())}), 64);
     }
 
     // By one lane, before the others go on with so many rows
@@ -148,17 +148,32 @@ public:
 
     long width() const { return width_; }
 
-    // Rows of states -> the logits of a share of the vocabulary, CHUNK columns at a time: see(first column, columns,
-    // logits of row 0, stride)
-    template <class See> void logits(int lane, const float* states, int rows, std::vector<float>& buffer, See see) {
+    // Rows of states as `logits` wants them
+    Rows scorable(int lane, const float* states, int rows) { return quantized(lane, states, width_, rows, model.logits.depth); }
+
+    // The logits of a share of the vocabulary, CHUNK panels at a time: see(first column, columns, logits of row 0, stride)
+    template <class See> void logits(int lane, const Rows& input, std::vector<float>& buffer, See see) {
         const Matrix& m = model.logits;
-        const Rows input = quantized(lane, states, width_, rows, m.depth);
         const Range panels = team.share(lane, m.panels());
-        buffer.resize(size_t(rows) * CHUNK * PANEL);
+        buffer.resize(size_t(input.count) * CHUNK * PANEL);
         for (long panel = panels.begin; panel < panels.end; panel += CHUNK) {
             const long last = std::min(panels.end, panel + CHUNK);
             product(input, m, int(panel), int(last), buffer.data(), CHUNK * PANEL, false);
             see(int(panel) * PANEL, int(std::min(last * PANEL, long(m.columns)) - panel * PANEL), buffer.data(), long(CHUNK * PANEL));
+        }
+    }
+
+    // The same for some rows, of a share of these tokens alone: columns are places in the list
+    template <class See>
+    void logits_of(int lane, const Rows& input, int row, int rows, const std::vector<int32_t>& tokens, std::vector<float>& buffer, See see) {
+        const Range mine = team.share(lane, long(tokens.size()));
+        const char* data = static_cast<const char*>(input.data) + row * input.stride * long(model.int8() ? sizeof(uint8_t) : sizeof(float));
+        const Rows part{data, input.stride, rows, input.scales ? input.scales + row : nullptr};
+        buffer.resize(size_t(rows) * CHUNK * PANEL);
+        for (long first = mine.begin; first < mine.end; first += CHUNK * PANEL) {
+            const int count = int(std::min(mine.end - first, CHUNK * PANEL));
+            (model.int8() ? kernels.pick_int8 : kernels.pick)(part, model.logits, tokens.data() + first, count, buffer.data(), CHUNK * PANEL);
+            see(int(first), count, buffer.data(), long(CHUNK * PANEL));
         }
     }
 

@@ -17,7 +17,7 @@ from regard.int8 import quantize
 from regard.settings import ModelSettings
 
 Array = NDArray[Any]
-PANEL, ALIGNMENT = 16, 64
+PANEL, LINE_INT8, ALIGNMENT = 16, 64, 64
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
 
 
@@ -84,6 +84,8 @@ class _Parts:
         model, names = self.model, _Names(self.model, decoder_only=self.decoder_only)
         target = "embedding" if self.decoder_only else "target_embedding"
         yield from self._table(names.output, "logits.bias")
+        if not self.decoder_only:
+            yield self._lines(names.output)
         if names.target != names.output:
             yield from self._table(names.target)
         yield from self._positions(target)
@@ -133,6 +135,11 @@ class _Parts:
     def _table(self, name: str, bias: str | None = None) -> Iterator[Array]:
         matrix = self.weights[name]
         return self._matrix(matrix, self.weights.get(bias or "", np.zeros(len(matrix), np.float32)))
+
+    def _lines(self, name: str) -> Array:
+        """[N, padded K]: a table row by row, for shortlists."""
+        matrix = quantize(self.weights[name])[0] if self.int8 else self.weights[name].astype(np.float32)
+        return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % (LINE_INT8 if self.int8 else PANEL))))
 
     def _matrix(self, matrix: Array, bias: Array) -> Iterator[Array]:
         """[N, K] in panels of 16 rows (see kernels.h), and what belongs to it."""

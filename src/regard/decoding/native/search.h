@@ -45,6 +45,7 @@ struct Sentence {  // one that is being written
     Entries entries;
     std::vector<Hypothesis> alive;
     std::vector<Output> found;
+    std::vector<int32_t> tokens;  // that may be written, where there is a shortlist
     int first_row = 0;  // of its states in this step
     bool free() const { return !memory.task; }
 };
@@ -60,6 +61,18 @@ struct Scores {  // of one hypothesis, over the part of the vocabulary that a la
         auto place = best.end();
         while (place != best.begin() && (place - 1)->first < logit) --place;
         best.insert(place, {logit, token});
+    }
+};
+
+struct Columns {  // tokens that are scored together: some that follow each other, or those of a list
+    int first, count;
+    const int32_t* listed;
+
+    int32_t token(int i) const { return listed ? listed[i] : first + i; }
+    int find(int32_t token) const {  // or -1
+        if (!listed) return token >= first && token < first + count ? token - first : -1;
+        const int32_t* place = std::lower_bound(listed, listed + count, token);
+        return place < listed + count && *place == token ? int(place - listed) : -1;
     }
 };
 
@@ -207,6 +220,7 @@ private:
         for (size_t i = 0; i < positions; ++i) s.memory.rows.push_back(s.memory.values.data() + i * size_t(model_.entry()));
         s.entries.clear();
         s.found.clear();
+        if (model_.shortlist.starts) model_.shortlist.list(s.memory.task->source, model_.logits.columns, s.tokens);
         s.alive.assign(1, {});
         if (model_.shape.decoder_only)
             s.alive[0].unread = s.memory.task->source;
@@ -244,7 +258,7 @@ private:
         if (request_.alignment) looks_.get(read_.size() * size_t(model_.shape.heads * longest));
         scores_.resize(size_t(team_.lanes));
         for (auto& rows : scores_) rows.resize(std::max(rows.size(), wanted_.size()));
-        if (request_.temperature > 0) all_.resize(wanted_.size() * size_t(model_.logits.columns));
+        if (request_.temperature > 0) all_.assign(wanted_.size() * size_t(model_.logits.columns), NEVER);
     }
 
     void list_said(const Sentence& s, const Hypothesis& h, std::vector<int32_t>& said) const {
@@ -277,37 +291,43 @@ private:
         const int rows = int(wanted_.size());
         std::vector<Scores>& scores = scores_[size_t(lane)];
         for (int row = 0; row < rows; ++row) scores[size_t(row)].clear();
-        network_.logits(lane, states_.data(), rows, buffers_[size_t(lane)], [&](int first, int columns, float* logits, long stride) {
-            for (int row = 0; row < rows; ++row) {
-                float* part = logits + row * stride;
-                Scores& s = scores[size_t(row)];
-                if (request_.repetition_penalty != 1.0) discourage(part, first, columns, said_[size_t(row)]);
-                const float peak = kernels_.sum_exp(part, columns, &s.highest, &s.sum);
-                for (int i = 0; i < request_.unspeakable_count; ++i) {
-                    const int column = request_.unspeakable[i] - first;
-                    if (column >= 0 && column < columns) part[column] = NEVER;
-                }
-                if (request_.temperature > 0) {
-                    std::copy_n(part, columns, all_.begin() + long(row) * model_.logits.columns + first);
-                    continue;
-                }
-                if (s.best.size() == most_ && !(peak > s.best.back().first)) continue;
-                for (int i = -1;;) {
-                    i = kernels_.above(part, i + 1, columns, s.best.size() == most_ ? s.best.back().first : NEVER);
-                    if (i >= columns) break;
-                    s.add(part[i], first + i, most_);
-                }
-            }
-        });
+        const Rows input = network_.scorable(lane, states_.data(), rows);
+        std::vector<float>& buffer = buffers_[size_t(lane)];
+        if (!model_.shortlist.starts)
+            return network_.logits(lane, input, buffer, [&](int first, int count, float* logits, long stride) {
+                for (int row = 0; row < rows; ++row) look_at(scores[size_t(row)], row, {first, count, nullptr}, logits + row * stride);
+            });
+        for (const Sentence& s : sentences_)
+            if (!s.free())
+                network_.logits_of(lane, input, s.first_row, int(s.alive.size()), s.tokens, buffer, [&](int first, int count, float* logits, long stride) {
+                    for (int i = 0; i < int(s.alive.size()); ++i)
+                        look_at(scores[size_t(s.first_row + i)], s.first_row + i, {0, count, s.tokens.data() + first}, logits + i * stride);
+                });
+    }
+
+    // The logits of some columns of one hypothesis
+    void look_at(Scores& s, int row, const Columns& columns, float* logits) {
+        if (request_.repetition_penalty != 1.0) discourage(logits, columns, said_[size_t(row)]);
+        const float peak = kernels_.sum_exp(logits, columns.count, &s.highest, &s.sum);
+        for (int i = 0; i < request_.unspeakable_count; ++i)
+            if (const int column = columns.find(request_.unspeakable[i]); column >= 0) logits[column] = NEVER;
+        if (request_.temperature > 0) {
+            for (int i = 0; i < columns.count; ++i) all_[size_t(row) * size_t(model_.logits.columns) + size_t(columns.token(i))] = logits[i];
+            return;
+        }
+        if (s.best.size() == most_ && !(peak > s.best.back().first)) return;
+        for (int i = -1;;) {
+            i = kernels_.above(logits, i + 1, columns.count, s.best.size() == most_ ? s.best.back().first : NEVER);
+            if (i >= columns.count) break;
+            s.add(logits[i], columns.token(i), most_);
+        }
     }
 
     // Makes what was said before less likely (Keskar et al., 2019)
-    void discourage(float* logits, int first, int columns, const std::vector<int32_t>& said) const {
+    void discourage(float* logits, const Columns& columns, const std::vector<int32_t>& said) const {
         const float penalty = float(request_.repetition_penalty);
-        for (auto i = std::lower_bound(said.begin(), said.end(), first); i != said.end() && *i < first + columns; ++i) {
-            float& logit = logits[*i - first];
-            logit = logit < 0 ? logit * penalty : logit / penalty;
-        }
+        for (int32_t token : said)
+            if (const int column = columns.find(token); column >= 0) logits[column] = logits[column] < 0 ? logits[column] * penalty : logits[column] / penalty;
     }
 
     // log of the sum over the vocabulary of exp(logit)
