@@ -59,3 +59,14 @@ def test_every_verb_is_documented() -> None:
     assert verbs is not None
     for verb in verbs:
         assert f"regard {verb}" in readme
+
+
+def test_commands_in_the_files_for_containers_exist() -> None:
+    compose = (ROOT / "docs" / "replicas" / "compose.yaml").read_text(encoding="utf-8")
+    image = (ROOT / "docs" / "replicas" / "Containerfile").read_text(encoding="utf-8")
+    found = re.search(r"command: >\n\s+regard ((?:.+\n)+?)\s+volumes:", compose)
+    assert found is not None
+    listed = re.search(r'CMD \["regard", (.+)\]', image)
+    assert listed is not None
+    for words in (found[1].split(), re.findall(r'"([^"]+)"', listed[1])):
+        assert build_parser().parse_args(words).host == "0.0.0.0"  # noqa: S104
