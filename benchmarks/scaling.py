@@ -99,7 +99,8 @@ def measure(root: Path, steps: int, rounds: int) -> None:
         print(f"{name}: {middle[name]:,.0f} target tokens/s ({', '.join(f'{speed:,.0f}' for speed in found)})")
     one, two, single = (middle[name] for name in kinds)
     print(f"two processes reach {two / one:.1%} of one process with as many threads")
-    print(f"DDP costs {1 - two / (2 * single):.1%}: of two processes that had nothing to tell each other")
+    print(f"and {two / (2 * single):.1%} of twice one process of one thread, which has caches and memory to itself:")
+    print(f"DDP and sharing the machine cost {1 - two / (2 * single):.1%}")
 
 
 def prepare(root: Path, given: dict[str, Any], pairs: int, longest: int) -> Path:
@@ -123,7 +124,7 @@ def go(prepared: Path, root: Path, processes: int, kind: str, threads: int) -> l
     (folder / "model.toml").write_text(text, encoding="utf-8")
     command = [sys.executable, __file__, "--worker", str(folder), str(threads)]
     if processes > 1:
-        torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", "0"]
+        torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
         command[1:1] = torchrun
     subprocess.run(
         command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": str(max(1, threads))}

@@ -106,28 +106,33 @@ class Trainer:
             log.trim(self.folder / LOG, self.state.step)
             forget_after(self.folder, self.state.step)
         yield from self.introduce()
-        reason = self.reason_to_end()
-        while not reason:
+        while True:
+            if self.is_due():
+                evaluation = self.evaluate()
+                if first:
+                    log.append(self.folder / LOG, evaluation)
+                yield evaluation
+            if reason := self.reason_to_end():
+                break
             self.remember()
             progress = self.update()
             yield from self.gradients.tell()
             yield progress
             if first and progress.step % max(1, settings.evaluate_every // 10) == 0:
                 log.append(self.folder / LOG, progress)
-            late = time.monotonic() - self.saved_at > SAVE_SECONDS
-            stop, late = self.group.any(self.stop.is_set(), late)
-            if progress.step % settings.evaluate_every == 0 or progress.step == settings.steps:
-                evaluation = self.evaluate()
-                if first:
-                    log.append(self.folder / LOG, evaluation)
-                yield evaluation
-            elif late:
-                self.save()
-            reason = self.reason_to_end()
-            if stop and not reason:
+            stop, late = self.group.any(self.stop.is_set(), time.monotonic() - self.saved_at > SAVE_SECONDS)
+            if stop:
                 yield self.pause()
                 return
+            if late and not self.is_due():
+                self.save()
         yield from self.finish(reason)
+
+    def is_due(self) -> bool:
+        """Whether the weights of now are to be evaluated, and have not been: a run may be stopped in between."""
+        settings, step = self.settings.training, self.state.step
+        due = step > 0 and (step % settings.evaluate_every == 0 or step == settings.steps)
+        return due and not any(evaluation["step"] == step for evaluation in self.state.evaluations)
 
     def update(self) -> Progress:
         """One step of the optimizer on one batch, or on several whose gradients are summed."""
@@ -214,13 +219,19 @@ class Trainer:
         Where each process has a part of the weights, this gathers them, and all processes must ask for it.
         """
         with self.mean.in_place() if mean else nullcontext():
-            if self.group.sharded:
-                weights = {name: whole(parameter) for name, parameter in parameters(self.model).items()}
+            if not self.group.sharded:
+                yield self.model
+                return
+            weights: dict[str, Tensor] = {}
+            for name, parameter in parameters(self.model).items():
+                full = whole(parameter)
+                if self.group.first:
+                    weights[name] = full
+            model = self.model
+            if self.group.first:
                 model = build_model(self.settings, self.vocabularies).to(self.device)
                 assign(model, weights, self.work)
-                yield model
-            else:
-                yield self.model
+            yield model
 
     def remember(self, last: bool = False) -> None:
         """Keeps the weights for later looks, if this is a moment for it."""
