@@ -20,6 +20,7 @@ from regard.cli import (
     exchange,
     info,
     look,
+    plan,
     quantize,
     read,
     serve,
@@ -99,6 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for module in (
         train,
+        plan,
         distill,
         check,
         translate,

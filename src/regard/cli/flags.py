@@ -116,7 +116,7 @@ def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def unknown_flag(verb: str | None, flag: str) -> RegardError:
     """What to say about a flag or argument that no verb knows."""
     name = flag.split("=")[0]
-    known = [f"--{option.path}" for option in options(Settings)] if verb in ("train", "distill") else []
+    known = [f"--{option.path}" for option in options(Settings)] if verb in ("train", "distill", "plan") else []
     close = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {close[0]}?" if close else f": see regard {verb or ''} --help".replace("  ", " ")
     kind = "setting" if "." in name and name.startswith("--") else "option" if name.startswith("-") else "argument"

@@ -1,0 +1,277 @@
+"""What a training will cost: real steps of the real trainer on a sample, and from them the whole.
+
+Assumed, and told: devices are as fast as this one (`speed` says otherwise), and several of them reach `efficiency` of
+the sum of their speeds. All else is measured.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from regard.model.layers import TABLES
+from regard.presets import choose_preset
+from regard.settings import Settings, resolve
+from regard.text.directions import directions_of
+from regard.training.events import Event, Stage
+from regard.training.pairs import Translating
+from regard.training.prepare import prepare
+from regard.training.samples import Sample
+from regard.training.task import Request
+from regard.training.trainer import Trainer
+from regard.weights import choose_device
+
+FEWEST, MOST = 10, 400
+"""Steps that are made, the first half of which is not counted."""
+DECODED = 32
+"""Dev pairs that are translated to see how long it takes."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What some steps on this machine have shown."""
+
+    device: str
+    threads: int
+    steps: int
+    seconds_per_step: float
+    tokens_per_step: float  # source and target, padding not counted
+    tokens_per_unit: float  # of a pair, or of a character of text
+    flops_per_token: float  # of training: forward and backward, each multiplication and addition counted
+    parameters: int
+    tables: int  # of these, in the tables of tokens and positions
+    vocabulary: int
+    preparing: float  # seconds for a pair or a character
+    evaluating: float  # seconds of one evaluation: the loss on the dev set, and greedy translations
+    finishing: float  # seconds of the last scores, with the model's own beam
+    memory: Memory
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens_per_step / self.seconds_per_step
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a training on one device."""
+
+    weights: int
+    gradients: int
+    moments: int  # of the optimizer
+    mean: int  # of the weights, that training.ema asks for
+    rest: int  # activations, tokens, and on a CPU the program itself
+    peak: int
+
+    @property
+    def state(self) -> int:
+        """What can be spread over devices."""
+        return self.weights + self.gradients + self.moments + self.mean
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a corpus costs on some devices."""
+
+    units: int  # pairs, or characters
+    tokens: float  # of an epoch
+    steps: int  # as the settings have it; a run may end before, when scores rise no more
+    epochs: float
+    devices: int
+    tokens_per_second: float
+    epoch_seconds: float
+    preparing_seconds: float
+    evaluating_seconds: float
+    seconds: float  # of all steps, with preparing and evaluating
+    memory: int  # bytes of each device, all of which hold everything (DDP)
+    memory_sharded: int  # bytes of each device, where weights, gradients and moments are spread (FSDP)
+    disk: int  # bytes of the tokens
+
+
+def settle(given: dict[str, Any], size: int, device: str) -> Settings:
+    """The settings that a training on a corpus of this size would have."""
+    task = str(given.get("task", "translate"))
+    return resolve(given, choose_preset(task, size, device)[0])
+
+
+def measure(
+    sample: Sample, given: dict[str, Any], folder: Path, seconds: float, tell: Callable[[str], None]
+) -> Measured:
+    """Prepares the sample and trains on it for about so many seconds."""
+    device = choose_device(str(given.get("training", {}).get("device", "auto")))
+    settings = settle(given, sample.whole, device.type)
+    given = {**given, "preset": settings.preset}
+    began = time.perf_counter()
+    files, dev = [str(path) for path in sample.train], [str(path) for path in sample.dev]
+    tell("preparing a sample")
+    prepare(folder, Request(files, given, device.type, dev), lambda event: _stage(event, tell))
+    preparing = (time.perf_counter() - began) / sample.size
+    trainer = Trainer(folder)
+    tell(f"training {sum(p.numel() for p in trainer.model.parameters()):,} parameters for about {seconds:.0f} s")
+    steps, spent, seen = _train(trainer, seconds)
+    _largest(trainer)
+    evaluating, finishing = _evaluate(trainer, sample, seen / spent)
+    peak = _peak(trainer.device)
+    tables = sum(p.numel() for name, p in trainer.model.named_parameters() if name.endswith(TABLES))
+    return Measured(
+        device=str(trainer.device),
+        threads=torch.get_num_threads() if trainer.device.type == "cpu" else 0,
+        steps=steps,
+        seconds_per_step=spent / steps,
+        tokens_per_step=seen / steps,
+        tokens_per_unit=_tokens_per_unit(trainer, sample),
+        flops_per_token=_flops(trainer),
+        parameters=sum(p.numel() for p in trainer.model.parameters()),
+        tables=tables,
+        vocabulary=trainer.vocabularies.target.size,
+        preparing=preparing,
+        evaluating=evaluating,
+        finishing=finishing,
+        memory=_memory(trainer, peak),
+    )
+
+
+def _stage(event: Event, tell: Callable[[str], None]) -> None:
+    if isinstance(event, Stage) and event.done == 0:
+        tell(f"preparing a sample: {event.name}")
+
+
+def _train(trainer: Trainer, seconds: float) -> tuple[int, float, float]:
+    """Steps, their seconds, and the tokens that they have seen: of the second half, when every shape is known."""
+    took, seen = list[float](), list[float]()
+    while len(took) < FEWEST or (sum(took) < seconds and len(took) < MOST):
+        before = trainer.state.seconds
+        progress = trainer.update()
+        took.append(trainer.state.seconds - before)
+        seen.append(progress.tokens_per_second * took[-1])
+    half = len(took) // 2
+    return len(took) - half, sum(took[half:]), sum(seen[half:])
+
+
+def _largest(trainer: Trainer) -> None:
+    """A step on the batches that need the most room: that of the longest text, and that of the most tokens."""
+    plan = trainer.task.plan(0)
+    sizes = [[batch.seen, -len(rows)] for rows in plan[:500] for batch in [trainer.task.batch(rows, 0)]]
+    for column in (0, 1):
+        rows = plan[max(range(len(sizes)), key=lambda i: sizes[i][column])]
+        batch = trainer.task.batch(rows, 0)
+        with trainer.autocast():
+            loss = trainer.task.loss(trainer.model, batch, 0.1)
+        (loss.total / batch.tokens).backward()
+        trainer.optimizer.zero_grad()
+
+
+def _flops(trainer: Trainer) -> float:
+    """Of a token of a batch in the middle: what PyTorch counts of a forward and a backward pass."""
+    plan = trainer.task.plan(0)
+    batch = trainer.task.batch(plan[len(plan) // 2], 0)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        loss = trainer.task.loss(trainer.model, batch, 0.1)
+        loss.total.backward()
+    trainer.optimizer.zero_grad()
+    return float(counter.get_total_flops()) / batch.seen
+
+
+def _evaluate(trainer: Trainer, sample: Sample, speed: float) -> tuple[float, float]:
+    """Seconds of an evaluation in the middle of training, and of the last one.
+
+    The loss on the dev set is a forward pass, a third of a step. Translating is timed, and, since a model that has
+    learnt little does not know when to end, corrected by how much longer its translations are than the references.
+    What is translated with the model's own beam is for the memory that it takes.
+    """
+    settings, dev = trainer.settings, _dev_size(trainer.settings, sample)
+    if not isinstance(trainer.task, Translating):
+        forward = dev * 0.3 / 3 / speed
+        return forward, forward
+    pairs = trainer.task.held_out("dev")[:DECODED]
+    trainer.model.eval()
+    began = time.perf_counter()
+    made = trainer.task.translate(trainer.contents(), directions_of(settings.data)[0], pairs, beam=1)
+    took = time.perf_counter() - began
+    trainer.task.translate(
+        trainer.contents(), directions_of(settings.data)[0], trainer.task.held_out("dev"), max_ratio=1.0
+    )
+    trainer.model.train()
+    target = trainer.vocabularies.target
+    wanted = sum(len(ids) for ids in target.encode_batch([pair["target"] for pair in pairs]))
+    greedy = took / len(pairs) * min(1.0, wanted / max(1, sum(len(each.tokens) for each in made)))
+    forward = dev * _tokens_per_unit(trainer, sample) / 3 / speed
+    evaluated = min(dev, settings.training.evaluate_pairs)
+    return forward + greedy * evaluated, forward + greedy * (evaluated + dev * math.sqrt(settings.decoding.beam))
+
+
+def _dev_size(settings: Settings, sample: Sample) -> int:
+    """Pairs or characters that are split off as dev set, as `text/corpus.py` and `training/texts.py` do it."""
+    if settings.task != "translate":
+        return min(sample.whole // 20, 1_000_000)
+    return settings.data.dev_pairs or max(1, min(max(50, sample.whole // 50), 1000, sample.whole // 10))
+
+
+def _tokens_per_unit(trainer: Trainer, sample: Sample) -> float:
+    """Tokens of a pair, its two ends with it, or of a character."""
+    if sample.tokens is not None:
+        return sample.tokens / sample.whole
+    if isinstance(trainer.task, Translating):
+        return float(trainer.task.train.lengths.sum(1).mean()) + 2
+    return float(trainer.about["examples"]) / sample.size
+
+
+def _peak(device: torch.device) -> int:
+    """The most memory that was ever in use: of the device, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024
+
+
+def _memory(trainer: Trainer, peak: int) -> Memory:
+    weights = sum(p.numel() * p.element_size() for p in trainer.model.parameters())
+    learning = sum(p.numel() * p.element_size() for p in trainer.model.parameters() if p.requires_grad)
+    moments = sum(
+        value.numel() * value.element_size()
+        for state in trainer.optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, torch.Tensor)
+    )
+    mean = sum(value.numel() * value.element_size() for value in trainer.mean.values.values())
+    return Memory(weights, learning, moments, mean, max(0, peak - weights - learning - moments - mean), peak)
+
+
+def estimate(
+    measured: Measured, settings: Settings, sample: Sample, *, devices: int, efficiency: float, speed: float
+) -> Estimate:
+    """The whole from a part."""
+    dev = _dev_size(settings, sample)
+    units = max(1, sample.whole - dev)
+    tokens = units * measured.tokens_per_unit
+    rate = measured.tokens_per_second * speed * devices * (efficiency if devices > 1 else 1.0)
+    steps, memory = settings.training.steps, measured.memory
+    evaluations = max(1, steps // settings.training.evaluate_every)
+    evaluating = (evaluations * measured.evaluating + measured.finishing) / speed
+    preparing = measured.preparing * sample.whole
+    learnt = steps * measured.tokens_per_step
+    return Estimate(
+        units=units,
+        tokens=tokens,
+        steps=steps,
+        epochs=learnt / tokens,
+        devices=devices,
+        tokens_per_second=rate,
+        epoch_seconds=tokens / rate,
+        preparing_seconds=preparing,
+        evaluating_seconds=evaluating,
+        seconds=preparing + learnt / rate + evaluating,
+        memory=memory.peak,
+        memory_sharded=memory.state // devices + memory.rest,
+        disk=int(tokens) * (2 if measured.vocabulary <= 2**16 else 4)
+        + (8 * units if settings.task == "translate" else 0),
+    )

@@ -1,0 +1,62 @@
+"""regard plan: what a training costs, in a table and in JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import TINY, write_corpus
+from .running import call
+
+QUICK = [*TINY, "--seconds", "0.01", "--preset", "tiny"]
+
+
+def test_the_cost_of_files_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = write_corpus(tmp_path, pairs=300)
+    done = call(capsys, "plan", *files, *QUICK, "--devices", "8")
+    assert (done.code, done.err) == (0, "")
+    for part in ("Model: tiny, to translate", "parameters", "operations", "tokens/s", "270 pairs on 8 devices", "FSDP"):
+        assert part in done.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.de", "train.en"]
+
+
+def test_the_cost_of_a_corpus_that_is_not_here_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys, "plan", "--pairs", "4,000,000", "--tokens", "60_000_000", *QUICK, "--json", "--speed", "10")
+    found = json.loads(done.out)
+    assert found["preset"] == "tiny"
+    assert found["estimate"]["units"] == 4_000_000 - 1000
+    assert found["estimate"]["tokens"] == pytest.approx(59_985_000)
+    assert found["estimate"]["tokens_per_second"] == pytest.approx(10 * found["measured"]["tokens_per_second"])
+
+
+def test_text_to_write_is_planned_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").write_text("a cat and a dog ran far away.\n" * 400)
+    flags = [each for each in QUICK if each not in ("--model.norm", "post")]
+    done = call(capsys, "plan", str(tmp_path / "text.txt"), "--task", "write", *flags, "--json")
+    assert json.loads(done.out)["estimate"]["units"] == 400 * 30 - 1 - (400 * 30 - 1) // 20
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], "give the files of the corpus, or its size with --pairs and --tokens"),
+        (["x.tsv", "--pairs", "5"], "give the files of the corpus, or its size"),
+        (["--tokens", "5"], "say how many pairs the corpus has"),
+        (["--pairs", "0"], "0 is not a whole number above 0"),
+        (["--pairs", "10", "--tokens", "15"], "10 pairs cannot have 15 tokens"),
+        (["--pairs", "10", "--efficiency", "2"], "2 is not a share"),
+        (["--pairs", "10", "--speed", "fast"], "fast is not a number above 0"),
+        (["--pairs", "10", "--task", "write"], "a corpus to write has no pairs"),
+        (["--pairs", "10", "--task", "classify"], "for the tasks translate, write and fill"),
+        (["--pairs", "10", "--directions", "en-de,de-en"], "unknown option --directions"),
+        (["--pairs", "10", "--data.directions", "en-de,de-en"], "measures one direction"),
+        (["nothing.tsv"], "nothing.tsv"),
+        (["--pairs", "10", "--model.widht", "8"], "did you mean --model.width"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(flags: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys, "plan", *flags)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert told in done.err
