@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo glass test quick check fix fuzz faults distributed sanitize bench browser screenshots docs clean help
+.PHONY: demo glass test quick check fix fuzz faults distributed sanitize bench browser screenshots docs tutorials clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ screenshots: browser ## the pictures in docs/look.md, of every view in light and
 docs: .venv/docs ## the documentation as a site in build/site; it asks no other host for anything
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "Open build/site/index.html, or, to search in it: $(BIN)/python -m http.server --directory build/site"
+
+tutorials: .venv/dev ## types README, the how-to pages and the tutorials as a reader would (PAGES=gpt for some; some minutes)
+	$(BIN)/python -m tests.documentation $(PAGES)
 
 quick: .venv/dev ## the suite without its slow tests
 	$(BIN)/pytest -n 2 -m "not slow"

@@ -6,9 +6,13 @@ import importlib.util
 import re
 from pathlib import Path
 
+from docs.book.reference import addresses, error_classes
+
+from regard import folder
 from regard.cli import build_parser
 from regard.options import options
 from regard.settings import Settings
+from regard.text.formats import files
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -70,3 +74,65 @@ def test_commands_in_the_files_for_containers_exist() -> None:
     assert listed is not None
     for words in (found[1].split(), re.findall(r'"([^"]+)"', listed[1])):
         assert build_parser().parse_args(words).host == "0.0.0.0"  # noqa: S104
+
+
+def pages() -> str:
+    """All that is written, in English."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/*.md")])
+
+
+def test_every_flag_has_help_and_every_verb_a_description() -> None:
+    verbs = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
+    assert verbs is not None
+    for verb, parser in dict(verbs).items():
+        assert parser.description, verb
+        assert all(action.help for action in parser._actions), verb
+
+
+def test_every_address_of_the_servers_is_documented() -> None:
+    written, found = pages(), [*addresses("serving"), *addresses("explorer")]
+    assert len(found) > 25
+    for address in found:
+        assert f"{address.methods[0]} {address.path}`" in written, f"{address.methods[0]} {address.path}"
+
+
+def test_no_address_is_documented_that_is_not_there() -> None:
+    known = {f"{each.methods[0]} {each.path}" for package in ("serving", "explorer") for each in addresses(package)}
+    page = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+    for address in re.findall(r"`((?:GET|POST) /[^`]*)`", page):
+        assert address in known, address
+
+
+def test_every_error_is_documented_with_what_it_means() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    names = [kind.__name__ for kind in error_classes()]
+    assert len(names) >= 5
+    assert all(f"## {name}\n" in page for name in names if name != "RegardError")
+    tree = re.findall(r"[├└]── \w+Error .*", (ROOT / "src/regard/errors.py").read_text(encoding="utf-8"))
+    assert tree
+    assert all(line in page for line in tree)
+
+
+def test_every_file_of_a_model_folder_and_every_format_is_documented() -> None:
+    written = (ROOT / "docs" / "model-folder.md").read_text(encoding="utf-8")
+    for name in (folder.SETTINGS, folder.WEIGHTS, folder.TOKENIZER, folder.CARD, folder.CONFIDENCE, folder.MEMORY):
+        assert f"`{name}`" in written
+    for name in (folder.LOG, folder.HISTORY, folder.TRAINING, folder.NATIVE):
+        assert f"`{name}" in written
+    written = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    for suffix in {**files.PAIRED, **files.ALONE}:
+        assert f"`{suffix}`" in written or f"`*{suffix}`" in written, suffix
+
+
+def test_a_translated_page_has_the_code_of_its_twin() -> None:
+    """Blocks, quotations and claims are the same, in the same order; figures have captions of their own."""
+    found = list((ROOT / "docs" / "zh").rglob("*.md"))
+    assert len(found) >= 6
+    for page in found:
+        twin = ROOT / "docs" / page.relative_to(ROOT / "docs" / "zh")
+        assert code_in(page) == code_in(twin), page
+
+
+def code_in(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^```.*?^```$|^<!-- .*? -->$|(?:quote|claim)\([^\n]*?\) ?\}\}", text, re.MULTILINE | re.DOTALL)

@@ -72,13 +72,11 @@ def test_what_would_be_fetched_from_elsewhere_is_found(text: str, tmp_path: Path
 
 
 def test_a_page_that_nobody_has_placed_stands_under_how_to() -> None:
-    tree = navigation(
-        ["index.md", "zebra.md", "train.md", "zh/readme.md"], {"zebra.md": "Z", "train.md": "T", "zh/readme.md": "读"}
-    )
-    assert tree == [
+    titles = {"zebra.md": "Z", "train.md": "T", "zh/readme.md": "读", "zh/train.md": "训"}
+    assert navigation(["index.md", *titles], titles) == [
         {"Regard": "index.md"},
         {"How-to": [{"T": "train.md"}, {"Z": "zebra.md"}]},
-        {"简体中文": [{"读": "zh/readme.md"}]},
+        {"简体中文": [{"读": "zh/readme.md"}, {"训": "zh/train.md"}]},
     ]
     assert title("text\n# `regard` *look*\n", "x") == "regard look"
 

@@ -3,7 +3,7 @@
 from docs.book.computing import claim
 from docs.book.figures import bars, heatmap
 from docs.book.quoting import quote
-from docs.book.reference import commands, http
+from docs.book.reference import commands
 from docs.book.traps import damages, sentence
 
-__all__ = ["bars", "claim", "commands", "damages", "heatmap", "http", "quote", "sentence"]
+__all__ = ["bars", "claim", "commands", "damages", "heatmap", "quote", "sentence"]

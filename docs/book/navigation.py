@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def navigation(pages: Iterable[str], titles: Mapping[str, str]) -> list[dict[str
     left = set(pages) - {"index.md"}
     placed: dict[str, list[str]] = {}
     for section, patterns in SECTIONS.items():
-        placed[section] = [page for pattern in patterns for page in sorted(left) if Path(page).match(pattern)]
+        placed[section] = [page for pattern in patterns for page in sorted(left) if fnmatch(page, pattern)]
         left -= set(placed[section])
     placed["Project"] = [page for page in BROUGHT if page in left and not page.startswith("zh/")]
     placed["简体中文"] = sorted((page for page in left if page.startswith("zh/")), key=chinese_order)

@@ -1,4 +1,4 @@
-"""Reference pages as the source has them: the verbs and their flags, the addresses of the servers, the errors."""
+"""What reference pages are made from or checked against: verbs and flags, addresses of the servers, errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from regard import errors
 from regard.cli import build_parser
-from regard.serving.specification import specification
 
 SOURCE = Path(errors.__file__).parent
 
@@ -93,25 +92,6 @@ def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
             yield node
-
-
-def http(package: str) -> str:
-    """The addresses of a server as a table, each with what its handler, or the OpenAPI document, says of it."""
-    described = specification(["en", "fr"])["paths"] if package == "serving" else {}
-    rows = ["| address | what |", "|---|---|"]
-    for address in addresses(package):
-        method = address.methods[0]
-        told = described.get(address.path, {}).get(method.lower(), {}).get("summary") or docstring(address)
-        rows.append(f"| `{method} {address.path}` | {plain(told)} |")
-    return "\n".join(rows)
-
-
-def docstring(address: Address) -> str:
-    """The first sentence of what answers."""
-    for node in ast.walk(ast.parse(address.file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == address.handler:
-            return (ast.get_docstring(node) or "").split("\n\n")[0]
-    return ""
 
 
 def error_classes() -> list[type[errors.RegardError]]:

@@ -18,13 +18,19 @@ from pathlib import Path
 class RegardError(Exception):
     """A mistake that the user can mend."""
 
+    page = ""  # of the documentation that helps to mend it
+
 
 class SettingsError(RegardError):
     """A setting is unknown, of the wrong type, or contradicts another."""
 
+    page = "settings.md"
+
 
 class DataError(RegardError):
     """A corpus file is missing, damaged or empty."""
+
+    page = "formats.md"
 
     def __init__(self, message: str, path: Path | str | None = None, line: int | None = None) -> None:
         where = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
@@ -34,6 +40,8 @@ class DataError(RegardError):
 
 class ModelError(RegardError):
     """A model folder is missing, damaged, foreign, or in the way."""
+
+    page = "model-folder.md"
 
 
 class InputError(RegardError):

@@ -33,6 +33,7 @@ VERBS = [
     "quantize",
     "info",
     "demo",
+    "completion",
 ]
 
 
@@ -66,11 +67,13 @@ def test_help_is_there_at_once(arguments: list[str]) -> None:
     assert runs[0][0]
 
 
-def test_without_a_verb_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
-    bare = call(capsys)
-    assert (bare.code, bare.err) == (0, "")
-    assert [line.split()[0] for line in bare.out.splitlines() if line[:4].isspace() and line[4:5].strip()] == VERBS
-    assert "first steps:" in bare.out
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        call(capsys, "--help")
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line[:4].isspace() and line[4:5].strip()] == VERBS
+    assert "first steps:" in lines
 
 
 @pytest.mark.parametrize("verb", VERBS)

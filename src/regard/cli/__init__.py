@@ -14,6 +14,7 @@ import regard
 from regard.cli import (
     bench,
     check,
+    completion,
     demo,
     distill,
     evaluate,
@@ -25,6 +26,7 @@ from regard.cli import (
     read,
     serve,
     shortlist,
+    start,
     train,
     translate,
     write,
@@ -39,7 +41,6 @@ EPILOG = """first steps:
   regard serve runs/en-de                                use it in the browser, and from other programs
   regard evaluate runs/en-de test.en test.de             measure it
   regard look runs/en-de                                 look inside, in the browser
-  regard serve runs/en-de                                serve it over HTTP, to Weblate and others
   regard train book.txt --task write -o runs/gpt         train a GPT; then regard write runs/gpt "Once upon a time"
 
 regard VERB --help says more about each verb."""
@@ -55,12 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if rest:
             raise unknown_flag(known.verb, rest[0])
         if known.verb is None:
-            parser.print_help()
+            print(start.tell())
             return 0
         code: int = known.run(known)
         sys.stdout.flush()
     except RegardError as error:
         print(f"regard: {' '.join(str(error).split())}", file=sys.stderr)
+        if error.page and sys.stderr.isatty():  # for a person; a log has enough in one line
+            print(f"  more about this: docs/{error.page}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has gone, as in `regard translate ... | head`
         _discard_output()
@@ -115,6 +118,7 @@ def build_parser() -> argparse.ArgumentParser:
         bench,
         info,
         demo,
+        completion,
     ):
         module.add(verbs)
     return parser
