@@ -18,7 +18,7 @@ SCHEME = re.compile(r"(?:[a-z][\w+.-]*::)*([a-z][\w+.-]+):/+", re.IGNORECASE)
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "http", "https": "http"}
 """Which extra brings what reads a protocol."""
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub", "http": "aiohttp"}
-REFUSED = re.compile(r"credential|denied|forbidden|unauthori[sz]ed|\b40[13]\b|gated|permission|token", re.IGNORECASE)
+REFUSED = re.compile(r"credential|denied|forbidden|unauthori[sz]ed|\b40[13]\b|gated|permission", re.IGNORECASE)
 
 T = TypeVar("T")
 

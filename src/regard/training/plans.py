@@ -48,7 +48,7 @@ class Plan(Sequence[Rows]):
 
     @property
     def ends(self) -> list[int]:
-        """How many batches there are up to the end of each window; counted once, in a second per 16 million pairs."""
+        """How many batches there are up to the end of each window; counted once."""
         if self._ends is None:
             self._ends = list(accumulate(self._count(number) for number in range(len(self.windows))))
         return self._ends
