@@ -29,6 +29,7 @@ from regard.weights import read_folder
 from tests.interop.toys import SHAPES, SOURCES, settings_of, write_model
 
 SPEEDS = {"native-float32": 500, "ct2-float32": 400, "native-int8": 900, "ct2-int8": 450, "torch": 200, "hf": 100}
+SPEEDS |= {"native-float32-short": 600, "native-int8-short": 1000}
 BLEUS = {"native-int8": 34.9, "ct2-int8": 34.6}
 
 

@@ -95,7 +95,8 @@ class Regard(Base):
         from regard.decoding.translator import Translator
 
         load_as: Any = engine.load_as
-        native = {"engine": "native", "precision": self.precision, "threads": self.job.threads}
+        short = self.job.engine.endswith("-short")
+        native = {"engine": "native", "precision": self.precision, "threads": self.job.threads, "shortlist": short}
         how = native if self.native else {"engine": "torch"}
         self.translator = load_as(Translator, self.job.folder, device="cpu", **how)
         search = self.translator.search
@@ -220,6 +221,8 @@ ENGINES = {
     "ct2-float32": Engine("CTranslate2", "float32", "ctranslate2-float32", CTranslate2),
     "native-int8": Engine("Regard, native", "int8", "regard", Regard),
     "ct2-int8": Engine("CTranslate2", "int8", "ctranslate2-int8", CTranslate2),
+    "native-float32-short": Engine("Regard, native, shortlist", "float32", "regard", Regard),
+    "native-int8-short": Engine("Regard, native, shortlist", "int8", "regard", Regard),
     "torch": Engine("Regard, PyTorch", "float32", "regard", Regard),
     "hf": Engine("Hugging Face generate", "float32", "huggingface", HuggingFace, rounds=1, every=5),
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -336,6 +337,12 @@ def with_options(decoding: DecodingSettings, options: dict[str, Any]) -> Decodin
 
     A search that shall give alternatives is at least so wide.
     """
+    known = all(isinstance(value, Hashable) for value in options.values())
+    return (_settled if known else _settled.__wrapped__)(decoding, **options)
+
+
+@lru_cache(256, typed=True)  # who translates sentence by sentence gives the same options each time
+def _settled(decoding: DecodingSettings, /, **options: Any) -> DecodingSettings:
     known = build(Settings, {"decoding": options}).decoding
     settings = replace(decoding, **{name: getattr(known, name) for name in options})
     if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
