@@ -93,7 +93,7 @@ def killed_alone(bench: Bench, count: int) -> Iterator[Outcome]:
     bench.end("one")
     done, longest = 0, 1.5
     while done < count:
-        folder, moments = bench.new(), list[float]()
+        folder, moments = bench.new(), list[str]()
         while done + len(moments) < count:
             process = start(folder, bench.corpus)
             moment = bench.dice.uniform(0.02, longest)
@@ -104,14 +104,22 @@ def killed_alone(bench: Bench, count: int) -> Iterator[Outcome]:
                 break
             process.kill()
             process.join()
-            moments.append(moment)
+            moments.append(f"after {moment:.2f} s, {stage(folder)}")
         if not moments:
             continue
         done += len(moments)
         last = bench.finished(folder, "SIGKILL, one process", "", "one")
         for moment in moments:
-            yield Outcome(last.fault, f"after {moment:.2f} s", last.continued, last.lost, 0.0)
+            yield Outcome(last.fault, moment, last.continued, last.lost, 0.0)
         shutil.rmtree(folder)
+
+
+def stage(folder: Path) -> str:
+    """How far a run had come, by what is on disk."""
+    states = sorted((folder / "training").glob("state-*"))
+    if states:
+        return f"past step {int(states[-1].name[6:14])}"
+    return "before the first state" if (folder / "training").exists() else "preparing"
 
 
 def killed_together(bench: Bench, count: int) -> Iterator[Outcome]:
@@ -119,7 +127,7 @@ def killed_together(bench: Bench, count: int) -> Iterator[Outcome]:
     bench.end("two")
     done, longest = 0, 4.0
     while done < count:
-        folder, moments = bench.prepared(2), list[tuple[float, float]]()
+        folder, moments = bench.prepared(2), list[tuple[str, float]]()
         while done + len(moments) < count:
             processes = together.start(folder, 2)
             moment = bench.dice.uniform(0.05, longest)
@@ -131,14 +139,13 @@ def killed_together(bench: Bench, count: int) -> Iterator[Outcome]:
             bench.dice.choice(processes).kill()
             killed = time.monotonic()
             together.finish(processes, 120)
-            moments.append((moment, time.monotonic() - killed))
+            moments.append((f"after {moment:.2f} s, {stage(folder)}", time.monotonic() - killed))
         if not moments:
             continue
         done += len(moments)
         codes = together.finish(together.start(folder, 2))
         lost = bench.lost(folder, "two")
-        for moment, seconds in moments:
-            when = f"after {moment:.2f} s"
+        for when, seconds in moments:
             yield Outcome("SIGKILL, one of two processes", when, codes == [0, 0], lost, round(seconds, 2))
         shutil.rmtree(folder)
 

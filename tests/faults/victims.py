@@ -13,7 +13,7 @@ from typing import Any
 from tests.training.corpora import SMALL
 from tests.training.together import CONTEXT
 
-GIVEN: dict[str, Any] = {**SMALL, "training.ema": 0.9, "model.dropout": 0.1}
+GIVEN: dict[str, Any] = {**SMALL, "training.ema": 0.9, "model.dropout": 0.1, "training.timeout": 20}
 """A run of a second: 24 updates, three evaluations, each with a state and a checkpoint."""
 
 PLAIN = {**GIVEN, "model.dropout": 0.0}

@@ -73,7 +73,7 @@ def start(folder: Path, size: int, **overrides: Any) -> list[BaseProcess]:
     return processes
 
 
-def finish(processes: list[BaseProcess], seconds: float = 120) -> list[int | None]:
+def finish(processes: list[BaseProcess], seconds: float = 600) -> list[int | None]:
     """The exit codes, once all have ended; who has not ended in time is killed."""
     for process in processes:
         process.join(seconds)
