@@ -21,6 +21,7 @@ from regard.training.samples import (
     sample_pairs,
     sample_texts,
 )
+from regard.training.trainer import Trainer
 
 from .corpora import SMALL, write_reversals
 
@@ -75,7 +76,7 @@ def test_real_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     given = gather(None, {**SMALL, "training.ema": 0.9})
     found = measure(sample, given, tmp_path / "run", 0.01, told.append)
     assert (found.steps, found.device, found.threads) == (3, "cpu", 1)
-    trainer = module.Trainer(tmp_path / "run")
+    trainer = Trainer(tmp_path / "run")
     assert found.parameters == sum(p.numel() for p in trainer.model.parameters())
     assert found.tables == 32 * found.vocabulary
     lengths = trainer.task.train.lengths  # type: ignore[attr-defined]
@@ -94,7 +95,7 @@ def test_operations_are_those_of_the_matrices(tmp_path: Path) -> None:
     sample = sample_pairs(write_reversals(tmp_path, 60, longest=3), DataSettings(), tmp_path)
     given = gather(None, {**SMALL, "model.dropout": 0.0, "training.batch_tokens": 100_000})
     found = measure(sample, given, tmp_path / "run", 0.01, lambda _: None)
-    trainer = module.Trainer(tmp_path / "run")
+    trainer = Trainer(tmp_path / "run")
     batch = trainer.task.batch(np.asarray(trainer.task.plan(0)[0]), 0)
     source, target = batch.source.numel(), batch.labels.numel()  # type: ignore[attr-defined]
     sizes = {name: p.numel() for name, p in trainer.model.named_parameters() if p.dim() == 2}
