@@ -109,8 +109,8 @@ def killed_alone(bench: Bench, count: int) -> Iterator[Outcome]:
             continue
         done += len(moments)
         last = bench.finished(folder, "SIGKILL, one process", "", "one")
-        for moment in moments:
-            yield Outcome(last.fault, moment, last.continued, last.lost, 0.0)
+        for when in moments:
+            yield Outcome(last.fault, when, last.continued, last.lost, 0.0)
         shutil.rmtree(folder)
 
 
