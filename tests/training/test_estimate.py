@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regard.configuration import gather, resolve
 from regard.errors import DataError
-from regard.settings import DataSettings, gather, resolve
+from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
 from regard.text.doctor import Report
 from regard.training import estimate as module
 from regard.training.estimate import Estimate, Measured, Memory, estimate, measure
+from regard.training.loop import Trainer
 from regard.training.samples import (
     Sample,
     invented_pairs,
@@ -21,7 +23,6 @@ from regard.training.samples import (
     sample_pairs,
     sample_texts,
 )
-from regard.training.trainer import Trainer
 
 from .corpora import SMALL, write_reversals
 

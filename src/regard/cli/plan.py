@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.flags import Verbs, add_settings, dotted
+from regard.configuration import gather, resolve
 from regard.errors import InputError
-from regard.settings import Settings, gather, resolve
+from regard.settings import Settings
 from regard.text.remote import located
 from regard.text.sources import expand
 

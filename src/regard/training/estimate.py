@@ -21,14 +21,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.model.layers import TABLES
 from regard.presets import choose_preset
-from regard.settings import Settings, resolve
+from regard.settings import Settings
 from regard.text.directions import directions_of
 from regard.training.events import Event, Stage
+from regard.training.loop import Trainer
 from regard.training.pairs import Translating
 from regard.training.prepare import prepare
 from regard.training.samples import Sample
 from regard.training.task import Request
-from regard.training.trainer import Trainer
 from regard.weights import choose_device
 
 FEWEST, MOST = 10, 400
@@ -195,10 +195,10 @@ def _evaluate(trainer: Trainer, sample: Sample, speed: float) -> tuple[float, fl
     pairs = trainer.task.held_out("dev")[:DECODED]
     trainer.model.eval()
     began = time.perf_counter()
-    made = trainer.task.translate(trainer.contents(), directions_of(settings.data)[0], pairs, beam=1)
+    made = trainer.task.translate(trainer.contents(trainer.model), directions_of(settings.data)[0], pairs, beam=1)
     took = time.perf_counter() - began
     trainer.task.translate(
-        trainer.contents(), directions_of(settings.data)[0], trainer.task.held_out("dev"), max_ratio=1.0
+        trainer.contents(trainer.model), directions_of(settings.data)[0], trainer.task.held_out("dev"), max_ratio=1.0
     )
     trainer.model.train()
     target = trainer.vocabularies.target
