@@ -19,6 +19,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from regard.configuration import resolve
 from regard.model.layers import TABLES
 from regard.presets import choose_preset
 from regard.settings import Settings

@@ -25,7 +25,7 @@ from regard.text.corpus import read_pairs
 from regard.text.doctor import Report
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples
-from regard.training.pairs import encode_pairs
+from regard.training.encoding import encode_pairs
 
 COMMON, EACH = 100, 100
 """Tokens that are on every list, and those of each source token."""
