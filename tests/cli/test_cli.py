@@ -18,6 +18,7 @@ from .running import call, process, tree
 
 VERBS = [
     "train",
+    "plan",
     "distill",
     "check",
     "translate",
@@ -31,6 +32,8 @@ VERBS = [
     "import",
     "export",
     "quantize",
+    "shortlist",
+    "bench",
     "info",
     "demo",
     "completion",

@@ -99,7 +99,7 @@ class Runner:
             finally:
                 for process in self.running:
                     process.terminate()
-                    process.wait(20)
+                    process.communicate(timeout=20)
         return len(found)
 
     def block(self, block: Block, page: str) -> None:

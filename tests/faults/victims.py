@@ -84,6 +84,8 @@ def no_rights(_: float) -> None:
     """Nothing can be written."""
     import encodings.utf_8_sig  # noqa: F401 (what is imported later may be somewhere that nobody else may read)
 
+    import torch._dynamo  # noqa: F401
+
     if os.geteuid() == 0:
         os.setgroups([])
         os.setegid(65534)
