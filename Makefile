@@ -78,14 +78,14 @@ clean:           ## remove what the other targets made
 
 .venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/regard/decoding/native/*.h src/regard/decoding/native/*.cpp)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch setuptools
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch setuptools
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable .
 	touch $@
 
 .venv/dev: .venv/installed
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,docs]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[dev,docs]'
 	touch $@
 
 .venv/docs: .venv/installed
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[docs]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[docs]'
 	touch $@
