@@ -96,6 +96,8 @@ def test_what_needs_whole_matrices_is_refused_in_parts(wrong: dict[str, str], pr
     told = (folder / "error-0.txt").read_text()
     assert told.startswith("SettingsError: training.")
     assert "ddp" in told or "needs a GPU" in told
+    if "ddp" in told:
+        assert (folder / "error-1.txt").read_text().startswith("ToldElsewhereError")
 
 
 def test_a_loss_that_is_no_number_in_one_process_stops_all_and_one_tells(prepared: Path, tmp_path: Path) -> None:

@@ -154,8 +154,8 @@ def join(seconds: int) -> Group:
     return Group(dist.get_rank(), size, int(os.environ.get("LOCAL_WORLD_SIZE", 1)), restart)
 
 
-def require_shardable(settings: TrainingSettings) -> None:
-    """Refuses what needs whole matrices, or a whole model, where each process holds a part."""
+def require_shardable(settings: TrainingSettings, group: Group) -> None:
+    """Refuses what needs whole matrices, or a whole model, where each process holds a part; one process tells."""
     wrong = {
         "training.optimizer = muon works on whole matrices": settings.optimizer == "muon",
         "training.adapters leave little to share out": settings.adapters > 0,
@@ -163,7 +163,8 @@ def require_shardable(settings: TrainingSettings) -> None:
     }
     for reason, there in wrong.items():
         if settings.parallel == "fsdp" and there:
-            raise SettingsError(f"{reason}: with several processes use training.parallel = ddp")
+            text = f"{reason}: with several processes use training.parallel = ddp"
+            raise SettingsError(text) if group.first else ToldElsewhereError(text)
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class Trainer:
         for stack in stacks:
             stack.recomputes = training.recompute
         if self.group.size > 1:
-            require_shardable(training)
+            require_shardable(training, self.group)
         layers = [layer for stack in stacks for layer in stack.layers]
         idle = isinstance(self.model, Encoder) and self.model.pooler is not None
         return self.group.wrap(Objective(self.model, self.task), layers, self.device, training.parallel, idle)
