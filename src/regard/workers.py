@@ -85,7 +85,10 @@ class Workers:
         """The process of this thread, a new one where it has died."""
         key = threading.get_ident()
         found = self.processes.get(key)
-        if found is None or found.poll() is not None:
+        if found is not None and found.poll() is not None:  # killed between two jobs
+            end(found)
+            found = None
+        if found is None:
             found = self.processes[key] = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
                 [sys.executable, "-m", self.module],
                 stdin=subprocess.PIPE,

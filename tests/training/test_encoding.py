@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,21 @@ def test_a_process_that_is_killed_is_replaced(vocabulary: Path, tmp_path: Path) 
     answers = list(workers.run(jobs()))
     assert sorted(answer.about["number"] for answer in answers) == list(range(7))
     assert json.loads((tmp_path / "00002.json").read_text())["shard"]["pairs"] == 40
+
+
+def test_a_process_that_died_between_two_jobs_leaves_nothing_open() -> None:
+    workers = Workers("regard.training.encoding", {}, 1)
+    with closing(workers):
+        first = workers.process()
+        first.kill()
+        first.wait()
+        second = workers.process()
+        assert second is not first
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stdin.closed
+        assert first.stdout.closed
+        assert second.poll() is None
 
 
 def test_a_job_that_no_process_survives_is_named() -> None:
