@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo glass test quick check fix fuzz faults distributed sanitize bench browser screenshots docs tutorials clean help
+.PHONY: demo glass test quick check fix fuzz faults distributed sanitize claims bench browser screenshots docs tutorials clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -58,9 +58,9 @@ SANITIZER ?= address,undefined
 WATCHED = -fsanitize=$(SANITIZER) -fno-sanitize-recover=all -fno-wrapv -fno-omit-frame-pointer -g
 RUNTIME = $(if $(findstring thread,$(SANITIZER)),libtsan,libasan)
 # other libraries' threads are not watched, which is taken for a fault of theirs: tests that use none
-WATCHED_TESTS = $(if $(findstring thread,$(SANITIZER)),$(patsubst %,tests/decoding/native/test_%.py,threads parity hostile),tests/decoding/native)
+WATCHED_TESTS = $(if $(findstring thread,$(SANITIZER)),$(patsubst %,tests/decoding/native/test_%.py,threads parity hostile),tests/decoding/native tests/model/test_fused.py)
 
-sanitize: .venv/dev ## the native engine's tests with memory and arithmetic watched, or, with SANITIZER=thread, its threads
+sanitize: .venv/dev ## the tests of what is written in C++ with memory and arithmetic watched, or, with SANITIZER=thread, its threads
 	rm -rf build/sanitize
 	CFLAGS="$(WATCHED)" CXXFLAGS="$(WATCHED)" LDFLAGS="$(WATCHED)" \
 	$(BIN)/python setup.py --quiet build --build-base build/sanitize --build-lib build/sanitize/lib
@@ -69,14 +69,20 @@ sanitize: .venv/dev ## the native engine's tests with memory and arithmetic watc
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 OMP_NUM_THREADS=1 PYTHONPATH=build/sanitize/lib \
 	$(BIN)/pytest -m "not slow" $(WATCHED_TESTS)
 
-bench: .venv/dev ## training and decoding speed beside the peers (DATA=folder with Multi30k; some hours)
+claims: .venv/dev ## what is said of the Transformer, measured, and docs/claims.md from it (some minutes of one core)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/claims.py $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+bench: .venv/dev ## speed and memory beside the peers, and docs/benchmarks.md from it (DATA=folder with Multi30k; some hours)
 	$(BIN)/python benchmarks/training.py --variants shipped,malloc $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/decoding.py --train $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/serving.py .bench/decoding/small .bench/decoding/base $(if $(DATA),--texts $(DATA)/test_2016_flickr.lc.norm.tok.en)
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/page.py
 
 clean:           ## remove what the other targets made
 	rm -rf .venv .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
-.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/regard/decoding/native/*.h src/regard/decoding/native/*.cpp)
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard $(foreach place,model decoding/native,src/regard/$(place)/*.h src/regard/$(place)/*.cpp))
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch setuptools
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable .

@@ -1,50 +1,75 @@
-"""Builds the native engine where a C++17 compiler is; without one Regard installs too, and decodes in PyTorch."""
+"""Builds the native engine and the training kernels where a C++17 compiler is; without one PyTorch does all of it."""
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-HERE = "src/regard/decoding/native"
-FLAGS = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fvisibility-inlines-hidden", "-Wno-psabi", "-pthread"]
+HERE = "src/regard"
+FLAGS = ["-O3", "-std=c++17", "-ffp-contract=fast", "-fvisibility-inlines-hidden", "-Wno-psabi"]
+if "-fsanitize" not in os.environ.get("CFLAGS", ""):
+    FLAGS.append("-g0")  # Python's own flags ask for what a debugger needs, which is three quarters of the size
 INSTRUCTIONS = {"portable": []}
 if platform.machine().lower() in ("x86_64", "amd64"):
     INSTRUCTIONS |= {
         "avx2": ["-mavx2", "-mfma"],
         "avx512": [
-            *("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mfma"),
+            *("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma"),
             *("-Wno-uninitialized", "-Wno-maybe-uninitialized"),  # which GCC says of its own header
         ],
     }
 
 
+@dataclass(frozen=True)
+class Library:
+    """`kernels` are compiled once for each set of instructions, named REGARD_KERNELS, and what is `plain` once."""
+
+    kernels: str
+    plain: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    further: dict[str, list[str]] = field(default_factory=dict)  # flags of a set of instructions
+
+
+THREADS = ["-fopenmp"] if sys.platform == "linux" else []  # those of PyTorch, which has them loaded before
+LIBRARIES = {
+    "regard.decoding.native.core": Library(
+        "decoding/native/kernels.cpp", ["decoding/native/core.cpp"], ["-pthread"], {"avx512": ["-mavx512vnni"]}
+    ),
+    "regard.model.fused_core": Library("model/fused.cpp", flags=THREADS),
+}
+HEADERS = sorted(str(header) for place in ("model", "decoding/native") for header in Path(HERE, place).glob("*.h"))
+
+
 class BuildNative(build_ext):
-    """Compiles kernels.cpp once for each set of instructions; the library is no module of Python, ctypes loads it."""
+    """Builds libraries that are no modules of Python: ctypes loads them."""
 
     def build_extension(self, extension: Extension) -> None:
-        place = Path(self.build_temp)
-        objects = self.compiler.compile([f"{HERE}/core.cpp"], str(place / "core"), extra_postargs=FLAGS)
-        for name, flags in INSTRUCTIONS.items():
-            objects += self.compiler.compile(
-                [f"{HERE}/kernels.cpp"], str(place / name), [("REGARD_KERNELS", name)], extra_postargs=FLAGS + flags
-            )
+        library, place = LIBRARIES[extension.name], Path(self.build_temp) / extension.name
+        flags = [*FLAGS, *library.flags]
+        plain = [f"{HERE}/{file}" for file in library.plain]
+        objects = self.compiler.compile(plain, str(place), extra_postargs=flags) if plain else []
+        for name, own in INSTRUCTIONS.items():
+            wanted = [*flags, *own, *library.further.get(name, [])]
+            kernels, told = [f"{HERE}/{library.kernels}"], [("REGARD_KERNELS", name)]
+            objects += self.compiler.compile(kernels, str(place / name), told, extra_postargs=wanted)
         target = self.get_ext_fullpath(extension.name)
         Path(target).parent.mkdir(parents=True, exist_ok=True)
-        self.compiler.link_shared_object(objects, target, extra_postargs=["-pthread"], target_lang="c++")
+        self.compiler.link_shared_object(objects, target, extra_postargs=library.flags, target_lang="c++")
+
+
+def extension(name: str, library: Library) -> Extension:
+    files = [f"{HERE}/{file}" for file in (library.kernels, *library.plain)]
+    return Extension(name, files, depends=HEADERS, optional=True)  # headers belong to a source distribution
 
 
 setup(
-    ext_modules=[
-        Extension(
-            "regard.decoding.native.core",
-            [f"{HERE}/core.cpp", f"{HERE}/kernels.cpp"],
-            depends=sorted(str(header) for header in Path(HERE).glob("*.h")),  # which belong to a source distribution
-            optional=True,
-        )
-    ],
+    ext_modules=[extension(name, library) for name, library in LIBRARIES.items()],
     cmdclass={"build_ext": BuildNative},
     exclude_package_data={"": ["*.cpp", "*.h"]},
 )

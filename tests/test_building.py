@@ -48,9 +48,10 @@ def wheel(source: Path, place: Path, **environment: str) -> Path:
 
 
 def engine(wheel: Path) -> list[str]:
-    """What a fresh Python says of the engine in a wheel: the instructions it uses, and why there is none."""
+    """What a fresh Python says of the engine in a wheel: its instructions, why there is none; and training's."""
     program = (
-        "from regard.decoding.native.library import instructions, missing; print(instructions(), missing(), sep=';')"
+        "from regard.decoding.native.library import instructions, missing; from regard.model.fused import library\n"
+        "print(instructions(), missing(), getattr(library(), 'instructions', ''), sep=';')"
     )
     return run(sys.executable, "-c", program, folder=wheel, PYTHONPATH=str(wheel)).strip().split(";")
 
@@ -61,8 +62,11 @@ def test_a_wheel_carries_the_engine(source: Path, tmp_path: Path) -> None:
     made = wheel(source, tmp_path)
     names = sorted(path.name.split(".")[0] + path.suffix for path in (made / NATIVE).iterdir() if path.is_file())
     assert [name for name in names if not name.endswith(".py")] == ["core.so"]
-    used, why = engine(made)
+    assert [path.name.split(".")[0] for path in (made / "regard" / "model").glob("*.so")] == ["fused_core"]
+    assert not [path for path in (made / "regard" / "model").iterdir() if path.suffix in (".cpp", ".h")]
+    used, why, training = engine(made)
     assert used in ("portable", "avx2", "avx512")
+    assert training in ("portable", "avx2", "avx512")
     assert why == "None"
 
 
@@ -72,14 +76,14 @@ def test_without_a_compiler_it_installs_all_the_same(source: Path, tmp_path: Pat
     made = wheel(source, tmp_path, CC=compiler, CXX=compiler)
     assert not list(made.rglob("*.so"))
     assert (made / NATIVE / "library.py").is_file()
-    assert engine(made) == ["", "it was not built: no C++17 compiler was there when Regard was installed"]
+    assert engine(made) == ["", "it was not built: no C++17 compiler was there when Regard was installed", ""]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("file", ["core.cpp", "kernels.cpp"])
+@pytest.mark.parametrize("file", [f"{NATIVE}core.cpp", f"{NATIVE}kernels.cpp", "regard/model/fused.cpp"])
 def test_the_sources_are_plain_cpp(compiler: str, file: str) -> None:
     """For any 64-bit machine, without a warning."""
     baseline = ["-march=x86-64"] if os.uname().machine == "x86_64" else []
     options = ["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-DREGARD_KERNELS=portable"]
-    run(compiler, *options, *baseline, ROOT / "src" / NATIVE / file, folder=ROOT)
+    run(compiler, *options, *baseline, ROOT / "src" / file, folder=ROOT)

@@ -89,6 +89,11 @@ def any_settings(draw: st.DrawFn) -> Settings:
         flat["model.width"] = 2 * heads * draw(st.integers(1, 100))
     if flat["model.pooler"] == "none":
         flat["model.next_sentence"] = False
+    if flat["model.kind"] == "transformer":
+        flat["model.attends"] = True
+    else:
+        flat["model.width"] = 2 * heads * draw(st.integers(1, 100))
+        flat |= {"task": "translate", "training.recompute": False, "training.adapters": 0, "training.parallel": "ddp"}
     flat["data.directions"] = draw(st.sampled_from([(), ("en-de",), ("en-pt_BR", "pt_BR-en")]))
     if not flat["tokenizer.joint"]:
         flat["model.tie"] = draw(st.sampled_from(["output", "none"]))

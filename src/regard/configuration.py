@@ -23,14 +23,16 @@ else:
     import tomli as tomllib
 
 
-def load(path: Path | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None) -> Settings:
+def load(
+    path: Path | str | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None
+) -> Settings:
     """Settings from the defaults, the preset, the TOML file and dotted overrides: later wins."""
     return resolve(gather(path, overrides), preset)
 
 
-def gather(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def gather(path: Path | str | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What the user says, as nested tables: the TOML file, and dotted overrides on top."""
-    given = {} if path is None else read_toml(path)
+    given = {} if path is None else read_toml(Path(path))
     for dotted, value in (overrides or {}).items():
         *parents, leaf = dotted.split(".")
         node = given

@@ -116,6 +116,13 @@ class ModelSettings(Section):
     embedding_dropout: Annotated[float | None, "dropout of embeddings; none: as dropout", CHANCE] = None
     attention_dropout: Annotated[float, "dropout of attention weights", CHANCE] = 0.0
     activation_dropout: Annotated[float, "dropout inside the feed-forward layer", CHANCE] = 0.0
+    kind: Annotated[
+        Literal["transformer", "lstm", "gru"],
+        "the Transformer, or a recurrent network to compare it with, which has no feed-forward, norms and positions",
+    ] = "transformer"
+    attends: Annotated[
+        bool, "a recurrent decoder looks at the source; false: all it knows is how the encoder ended"
+    ] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,10 +139,21 @@ class ModelSettings(Section):
             raise SettingsError(
                 f"rotary positions turn pairs of numbers: a head's key width must be even, not {self.head_width}"
             )
+        if self.kind == "transformer" and not self.attends:
+            raise SettingsError("model.attends = false is for a recurrent network: set model.kind to lstm or gru")
+        if self.recurrent and self.width % 2:
+            raise SettingsError(
+                f"a recurrent encoder reads in two directions: model.width must be even, not {self.width}"
+            )
         if self.next_sentence and self.pooler == "none":
             raise SettingsError("model.next_sentence judges whole texts: set model.pooler to tanh")
         if self.positions.startswith("sinusoidal") and self.width % 2:
             raise SettingsError(f"sinusoidal positions come in pairs: model.width must be even, not {self.width}")
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether it reads one token after the other, and not all at once."""
+        return self.kind != "transformer"
 
     @property
     def head_width(self) -> int:
@@ -306,6 +324,15 @@ class Settings(Section):
         encoder, decoder = self.model.encoder_layers, self.model.decoder_layers
         return {"translate": f"{encoder} + {decoder}", "write": str(decoder)}.get(self.task, str(encoder))
 
+    @property
+    def shape(self) -> str:
+        """The size of the model in a few words."""
+        model = self.model
+        if model.recurrent:
+            attends = f"attention of {model.heads} heads" if model.attends else "no attention"
+            return f"{self.layers} layers of {model.kind.upper()}, width {model.width}, {attends}"
+        return f"{self.layers} layers, width {model.width}, feed-forward {model.hidden}, {model.heads} heads"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model.tie in ("all", "inputs") and not self.tokenizer.joint:
@@ -313,5 +340,23 @@ class Settings(Section):
                 f"model.tie = {self.model.tie} shares the source and target tables, which needs "
                 "tokenizer.joint = true: set model.tie to output or none"
             )
+        if self.model.recurrent:
+            require_possible(self)
         if self.data.directions and not self.tokenizer.joint:
             raise SettingsError("data.directions need one vocabulary for all languages: set tokenizer.joint to true")
+
+
+def require_possible(settings: Settings) -> None:
+    """Refuses what a recurrent network cannot do."""
+    training = settings.training
+    wrong = {
+        f"to {settings.task}": settings.task != "translate",
+        "training.recompute": training.recompute,
+        "training.adapters": training.adapters > 0,
+        "training.parallel = fsdp": training.parallel == "fsdp",
+    }
+    for what, asked in wrong.items():
+        if asked:
+            raise SettingsError(
+                f"model.kind = {settings.model.kind} is there to compare translators: {what} is for Transformers"
+            )

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 
 from regard.errors import InputError, ModelError
 from regard.folder import SCALE, TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
+from regard.model.recurrent import Recurrent
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
 
-Model = EncoderDecoder | Decoder | Encoder
+Transformer = EncoderDecoder | Decoder | Encoder
+Model = Transformer | Recurrent
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,9 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def read_folder(path: Path, device: torch.device | str = "cpu") -> Contents:
+def read_folder(path: Path | str, device: torch.device | str = "cpu") -> Contents:
     """The model in a folder, ready to use."""
+    path = Path(path)
     check_folder(path)
     settings = read_settings(path)
     vocabularies = Vocabularies.load(path / TOKENIZER)
@@ -57,7 +60,7 @@ def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
     shape, size = settings.model, vocabularies.target.size
     match settings.task:
         case "translate":
-            return EncoderDecoder(shape, vocabularies.source.size, size)
+            return (Recurrent if shape.recurrent else EncoderDecoder)(shape, vocabularies.source.size, size)
         case "write":
             return Decoder(shape, size)
         case "fill":
@@ -66,6 +69,15 @@ def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
             return Encoder(shape, size, labels=len(settings.data.labels))
         case "embed":
             return Encoder(shape, size)
+
+
+def transformer_of(contents: Contents, who: str) -> Transformer:
+    """The model, if it is a Transformer; `who` is what takes no other."""
+    if isinstance(contents.model, Recurrent):
+        raise InputError(
+            f"{who} takes a Transformer, and this model is not one (model.kind = {contents.settings.model.kind})"
+        )
+    return contents.model
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:

@@ -48,8 +48,8 @@ def describe_model(path: Path) -> None:
     what = f"{arrows(settings.data, '->')}, " if settings.task == "translate" else ""
     print(f"{path}: {settings.task} {what}preset {settings.preset}".replace(" preset auto", " no preset"))
     print(
-        f"{settings.layers} layers, width {shape.width}, feed-forward {shape.hidden}, "
-        f"{shape.heads} heads, {shape.norm}-norm, {shape.positions} positions, at most {shape.max_length} tokens"
+        f"{settings.shape}, {'' if shape.recurrent else f'{shape.norm}-norm, {shape.positions} positions, '}"
+        f"at most {shape.max_length} tokens"
     )
     weights = path / "weights.safetensors"
     if not weights.is_file():
@@ -84,6 +84,7 @@ def describe_system() -> None:
     import torch
 
     from regard.decoding.native.library import instructions, missing
+    from regard.model import fused
 
     print(f"CPU: {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
     print(f"CUDA: {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
@@ -91,4 +92,8 @@ def describe_system() -> None:
     why = missing()
     print(
         f"decoding engine: {f'PyTorch; the native one cannot be used: {why}' if why else f'native, {instructions()}'}"
+    )
+    library = fused.library()
+    print(
+        f"training on the CPU: {f'fused, {library.instructions}' if library else 'PyTorch alone: nothing was compiled'}"
     )

@@ -18,8 +18,10 @@ from regard.decoding.shortlist import Shortlist
 from regard.decoding.step import NextToken, TranslationStep, WritingStep, lucky
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
+from regard.errors import InputError
 from regard.model.observe import observe
-from regard.model.transformer import Decoder, EncoderDecoder
+from regard.model.recurrent import Recurrent, SequenceToSequence
+from regard.model.transformer import Decoder
 from regard.settings import DecodingSettings
 from regard.text.tokenizer import Specials
 from regard.weights import Contents
@@ -29,7 +31,7 @@ def translator_of(
     contents: Contents, confidence: Confidence | None = None, shortlist: Shortlist | None = None
 ) -> Translator:
     """A translator that searches with PyTorch, on the device that the model is on."""
-    assert isinstance(contents.model, EncoderDecoder)
+    assert isinstance(contents.model, SequenceToSequence)
     if shortlist is not None:
         shortlist.check(contents.vocabularies.source.size, contents.vocabularies.target.size)
     search = TorchSearch(contents.model, contents.vocabularies.target.specials, shortlist)
@@ -46,7 +48,9 @@ def writer_of(contents: Contents) -> Writer:
 class TorchSearch:
     """Searches with one model, an encoder-decoder or a decoder, in batches of sources of similar length."""
 
-    def __init__(self, model: EncoderDecoder | Decoder, specials: Specials, shortlist: Shortlist | None = None) -> None:
+    def __init__(
+        self, model: SequenceToSequence | Decoder, specials: Specials, shortlist: Shortlist | None = None
+    ) -> None:
         self.model, self.specials, self.shortlist = model, specials, shortlist
 
     def search(
@@ -70,7 +74,7 @@ class TorchSearch:
             ends = partial(ask, enough, batch) if enough else None
             results = self._search_batch([sources[i] for i in batch], [limits[i] for i in batch], settings, ends)
             found.update(zip(batch, results, strict=True))
-        if settings.alignment and isinstance(self.model, EncoderDecoder):
+        if settings.alignment and isinstance(self.model, SequenceToSequence):
             return [self._aligned(self.model, ids, found[i]) for i, ids in enumerate(sources)]
         return [found[i] for i in range(len(sources))]
 
@@ -153,16 +157,18 @@ class TorchSearch:
         return [(value, list(zip(*pair, strict=True))) for value, *pair in zip(values, ids, best, strict=True)]
 
     @torch.inference_mode()
-    def _aligned(self, model: EncoderDecoder, source: Sequence[int], found: Sequence[Hypothesis]) -> list[Hypothesis]:
+    def _aligned(
+        self, model: SequenceToSequence, source: Sequence[int], found: Sequence[Hypothesis]
+    ) -> list[Hypothesis]:
         """Hypotheses with what each of their tokens, and their end, has looked at: they are read once more."""
-        device = next(model.parameters()).device
+        device, attention = next(model.parameters()).device, f"{last_attention(model)}.weights"
         before = [[self.specials.begin, *each.tokens][: len(each.log_probabilities)] for each in found]
         longest = max(map(len, before))  # nothing looks at what comes later, so that it does not matter what that is
         rows = [[*row, *[self.specials.pad] * (longest - len(row))] for row in before]
         sources = torch.tensor([[*source, self.specials.end]] * len(found), device=device)
         with observe(model) as trace:
             model.states(sources, torch.tensor(rows, device=device), None)
-        weights = trace[f"decoder.layers.{model.settings.decoder_layers - 1}.cross_attention.weights"].tensor
+        weights = trace[attention].tensor
         looks = [look[: len(row)] for look, row in zip(weights.mean(1).tolist(), before, strict=True)]
         return [replace(h, alignment=tuple(map(tuple, look))) for h, look in zip(found, looks, strict=True)]
 
@@ -170,7 +176,7 @@ class TorchSearch:
         self, sources: Sequence[Sequence[int]], settings: DecodingSettings, wanted: Sequence[Constraints] = ()
     ) -> TranslationStep | WritingStep:
         after = NextToken(self.specials, settings.repetition_penalty, self._listed(sources, wanted))
-        if isinstance(self.model, EncoderDecoder):
+        if isinstance(self.model, SequenceToSequence):
             return TranslationStep(self.model, sources, self.specials, after)
         longest = self.model.settings.max_length
         return WritingStep(self.model, [row[-longest + 1 :] for row in sources], after)
@@ -186,3 +192,12 @@ class TorchSearch:
             phrases = [*each.drafts, *(phrase for item in each.required for phrase in item)]
             keep[row, [token for phrase in phrases for token in phrase]] = True
         return keep.to(next(self.model.parameters()).device)
+
+
+def last_attention(model: SequenceToSequence) -> str:
+    """The name of the module that looks at the source last before a token is told."""
+    if not isinstance(model, Recurrent):
+        return f"decoder.layers.{model.settings.decoder_layers - 1}.cross_attention"
+    if model.attention is None:
+        raise InputError("decoding.alignment: this model does not look at the source (model.attends = false)")
+    return "attention"

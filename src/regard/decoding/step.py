@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.decoding.ahead import end_if_unwanted
 from regard.decoding.search import Choose, draw
-from regard.model.transformer import Decoder, EncoderDecoder
+from regard.model.recurrent import SequenceToSequence
+from regard.model.transformer import Decoder
 from regard.settings import DecodingSettings
 from regard.text.tokenizer import Specials
 
@@ -50,7 +52,7 @@ class TranslationStep:
     """Steps an encoder-decoder through a batch of sources."""
 
     def __init__(
-        self, model: EncoderDecoder, sources: Sequence[Sequence[int]], specials: Specials, after: NextToken
+        self, model: SequenceToSequence, sources: Sequence[Sequence[int]], specials: Specials, after: NextToken
     ) -> None:
         self.model, self.after, self.begin = model, after, specials.begin
         self.device = next(model.parameters()).device
@@ -60,7 +62,7 @@ class TranslationStep:
         keep = torch.arange(longest, device=self.device) < lengths[:, None]
         self.keep: Tensor | None = None if bool(keep.all()) else keep
         self.memory = model.encode(torch.tensor(rows, device=self.device), self.keep)
-        self.cache = model.new_cache()
+        self.cache: Any = model.new_cache()  # of the kind that this model takes
 
     def start(self) -> Tensor:
         """[B, V] log-probabilities of the first token."""

@@ -13,7 +13,7 @@ from regard.explorer.texts import Lexicon
 from regard.model.attention import Attention
 from regard.model.layers import Layer
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
-from regard.weights import Contents, parameters
+from regard.weights import Contents, parameters, transformer_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Anatomy:
     """A model and the names of its parts."""
 
     def __init__(self, contents: Contents) -> None:
-        self.settings, self.model, self.vocabularies = contents.settings, contents.model, contents.vocabularies
+        self.settings, self.vocabularies = contents.settings, contents.vocabularies
+        self.model = transformer_of(contents, "regard look")
         self.shape = contents.settings.model
         self.task = contents.settings.task
         model, shape = self.model, self.shape

@@ -22,7 +22,7 @@ from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder
 from regard.settings import ModelSettings
 from regard.text.directions import arrows, targets_of
 from regard.text.tokenizer import Tokenizer, Vocabularies
-from regard.weights import Contents, Model, read_folder
+from regard.weights import Contents, Transformer, read_folder, transformer_of
 
 FILES = (
     "model.bin",
@@ -35,8 +35,9 @@ SINUSOIDS = 1024
 """Positions written at least where they are sines, which have no end; CTranslate2 stops where its table does."""
 
 
-def export_model(folder: Path, output: Path, *, overwrite: bool = False) -> list[str]:
+def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
     """Writes the model of a Regard folder as a folder of CTranslate2; returns what the user should know of it."""
+    folder, output = Path(folder), Path(output)
     specs = require("ctranslate2", "ctranslate2").specs
     contents = read_folder(folder)
     with whole_folder(output, folder, FILES, overwrite=overwrite) as place:
@@ -69,7 +70,7 @@ def notes(contents: Contents) -> list[str]:
 
 def build_spec(specs: Any, contents: Contents) -> Any:
     """The specification of this model with its weights, its vocabulary and its special tokens."""
-    model, settings = contents.model, contents.settings.model
+    model, settings = transformer_of(contents, "regard export"), contents.settings.model
     spec = build_model(specs, model, settings)
     tokens = vocabulary(contents.vocabularies.target)
     specials = contents.vocabularies.target.specials
@@ -103,7 +104,7 @@ def source_vocabulary(vocabularies: Vocabularies, end: str) -> list[str]:
     return pieces
 
 
-def build_model(specs: Any, model: Model, settings: ModelSettings) -> Any:
+def build_model(specs: Any, model: Transformer, settings: ModelSettings) -> Any:
     """The layers of a model in CTranslate2's order."""
     if isinstance(model, EncoderDecoder):
         encoder = build_encoder(specs, model.source_embedding, model.encoder, settings)

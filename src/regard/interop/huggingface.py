@@ -22,15 +22,16 @@ from regard.interop.vocabularies import ABOUT, SPECIAL, TARGET, read_vocabularie
 from regard.options import dump
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
-from regard.weights import build_model, parameters, read_folder, write_tensors
+from regard.weights import build_model, parameters, read_folder, transformer_of, write_tensors
 
 OURS = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, MEMORY, LOG, TRAINING)
 MODULES, POOLING, NORMALIZE = "modules.json", "1_Pooling", "2_Normalize"
 THEIRS = (CONFIG, SAFE, GENERATION, "tokenizer.json", ABOUT, SPECIAL, TARGET, MODULES, POOLING, NORMALIZE, "README.md")
 
 
-def import_model(source: Path, output: Path, *, overwrite: bool = False) -> list[str]:
+def import_model(source: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
     """Writes the model in a Hugging Face folder as a Regard folder; returns what the user should know of it."""
+    source, output = Path(source), Path(output)
     if not source.is_dir():
         raise ModelError(f"{source}: no such folder")
     if not (source / CONFIG).is_file():
@@ -133,12 +134,14 @@ def _pooling(source: Path, config: Config) -> Tables:
     return {"pooling": modes[names[0]], "normalize": "Normalize" in steps}
 
 
-def export_model(folder: Path, output: Path, *, overwrite: bool = False) -> list[str]:
+def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
     """Writes the model of a Regard folder as a Hugging Face folder; returns what the user should know of it."""
+    folder, output = Path(folder), Path(output)
     contents = read_folder(folder)
     settings, vocabularies = contents.settings, contents.vocabularies
+    model = transformer_of(contents, "regard export")
     form = describe(settings, vocabularies)
-    weights = form.adapt(give(form.table, form.turn(parameters(contents.model))))
+    weights = form.adapt(give(form.table, form.turn(parameters(model))))
     with whole_folder(output, folder, THEIRS, overwrite=overwrite) as place:
         write_tensors(place / SAFE, weights, {"format": "pt"})
         for name, content in form.files.items():

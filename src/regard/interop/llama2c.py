@@ -69,13 +69,16 @@ class Header:
             yield "lm_head.weight", (-self.vocabulary, width)
 
 
-def import_model(source: Path, tokenizer: Path | None, output: Path, *, overwrite: bool = False) -> list[str]:
+def import_model(
+    source: Path | str, tokenizer: Path | str | None, output: Path | str, *, overwrite: bool = False
+) -> list[str]:
     """Writes a .bin file of llama2.c as a Regard folder; returns what the user should know of it."""
     if tokenizer is None:
         raise InputError(f"{source}: a model of llama2.c has its vocabulary in another file: give it with --tokenizer")
+    source, output = Path(source), Path(output)
     header, tensors = read_weights(source)
     settings = read_settings(source, header)
-    shared = read_tokenizer(tokenizer, abs(header.vocabulary))
+    shared = read_tokenizer(Path(tokenizer), abs(header.vocabulary))
     vocabularies = Vocabularies(shared, shared)
     with torch.device("meta"):
         model = build_model(settings, vocabularies)

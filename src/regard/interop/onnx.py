@@ -25,14 +25,15 @@ from regard.interop.output import README, TOKENIZERS, layers_of, require, tag_no
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings, Settings
 from regard.text.directions import arrows, targets_of
-from regard.weights import Contents, read_folder
+from regard.weights import Contents, read_folder, transformer_of
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")
 FILES = (*GRAPHS, *(f"{name}.data" for name in GRAPHS), *TOKENIZERS, README)
 
 
-def export_model(folder: Path, output: Path, *, overwrite: bool = False) -> list[str]:
+def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
     """Writes the model of a Regard folder as ONNX graphs; returns what the user should know of them."""
+    folder, output = Path(folder), Path(output)
     onnx = require("onnx", "onnx")
     contents = read_folder(folder)
     with whole_folder(output, folder, FILES, overwrite=overwrite) as place, torch.no_grad():
@@ -45,7 +46,7 @@ def export_model(folder: Path, output: Path, *, overwrite: bool = False) -> list
 
 def build_graphs(contents: Contents) -> dict[str, Graph]:
     """The graphs of a model by the name of their file."""
-    model, settings = contents.model, contents.settings
+    model, settings = transformer_of(contents, "regard export"), contents.settings
     if isinstance(model, EncoderDecoder):
         return {"encoder.onnx": source_graph(model), "decoder.onnx": target_graph(model)}
     if isinstance(model, Decoder):

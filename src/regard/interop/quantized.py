@@ -32,8 +32,9 @@ from regard.weights import read_tensors
 NOTE = "\nThe matrices of this copy are int8 (`regard quantize`); the scores above are those of the original.\n"
 
 
-def quantize_folder(folder: Path, output: Path, *, overwrite: bool = False) -> None:
+def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> None:
     """Writes the copy; tables of positions and vectors stay as they are."""
+    folder, output = Path(folder), Path(output)
     check_folder(folder)
     read_settings(folder)
     tensors, _ = read_tensors(folder / WEIGHTS)

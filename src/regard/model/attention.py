@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.model import fused
 from regard.model.dropout import drop
 from regard.model.linear import Linear
 from regard.model.observe import edited, see, watching
@@ -38,6 +39,11 @@ class Attention(nn.Module):
 
         `bias` (see `Bias`) says who may look at whom; `cache` holds keys and values computed before.
         """
+        if cache is None and (library := self.in_one_pass(x, memory, bias)):
+            query, key, value = self.query(x), self.key(memory), self.value(memory)
+            angles = None if self.rotary is None else self.rotary.angles(0, max(x.shape[1], memory.shape[1]), x)
+            causal, padding = isinstance(bias, str), None if bias is None or isinstance(bias, str) else bias[:, 0, 0]
+            return self.output(fused.attend(library, query, key, value, self.heads, padding, causal, angles))
         query = split_heads(self.query(x), self.heads)  # [B, H, T, K]
         if self.rotary is not None:
             query = self.rotary(query, cache.length if cache else 0)
@@ -57,6 +63,15 @@ class Attention(nn.Module):
         if watching():
             see("contributions", self.contributions(context), "batch head query width")
         return see("output", self.output(join_heads(context)), "batch query width")
+
+    def in_one_pass(self, x: Tensor, memory: Tensor, bias: Bias) -> fused.Library | None:
+        """What does all between the projections at once while training, if it can and nobody looks."""
+        short = max(x.shape[1], memory.shape[1]) <= fused.LONGEST
+        plain = self.groups == self.heads and self.key.out_features == self.value.out_features and not self.dropout
+        simple = bias is None or isinstance(bias, str) or bias.shape == (len(x), 1, 1, memory.shape[1])
+        if not (self.training and torch.is_grad_enabled() and short and plain and simple) or watching():
+            return None
+        return fused.usable(x, memory)
 
     def keys_values(self, memory: Tensor, cache: KeyValues | None) -> tuple[Tensor, Tensor]:
         """[B, S, D] -> keys [B, G, S, K] and values, those of earlier steps included."""

@@ -1,33 +1,45 @@
 """Dropout with masks from a counter-based generator: cheap, and the same for the same seed on every machine.
 
 PyTorch draws a number for each element one after the other, which costs a small model a sixth of its training time on
-a CPU (docs/log.md). Here sixteen bits of Philox (Salmon et al., 2011) decide on an element.
+a CPU (docs/log.md). Here sixteen bits of Philox (Salmon et al., 2011) decide on an element, so that any part of a
+mask can be made at any time, by any number of threads, and none has to be kept for the backward pass.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_here = threading.local()  # the generator of each thread, while there is one
+from regard.model import fused
+
+_here = threading.local()  # the masks of each thread, while there are any
+
+
+class Masks:
+    """A stream of masks: a key of 64 bits, and how many blocks of 128 random bits have been used."""
+
+    def __init__(self, key: tuple[int, int], used: int = 0) -> None:
+        self.key, self.used = key, used
+
+    def next(self, count: int, rate: float) -> tuple[int, int, int, int, float]:
+        """The key, first block, threshold and scale of the next mask, of so many elements."""
+        start, self.used = self.used, self.used + -(-count // GROUP) * BLOCKS
+        dropped = min(max(round(rate * 2**16), 1), 2**16 - 1)  # of 65,536 equally likely numbers
+        return *self.key, start, dropped, 2**16 / (2**16 - dropped)
 
 
 @contextmanager
 def masks_from(*key: int) -> Iterator[None]:
     """Within it, this thread draws its masks from the stream of these numbers; outside, PyTorch draws them."""
-    before = getattr(_here, "bits", None)
-    _here.bits = np.random.Philox(np.random.SeedSequence([len(key), *key]))  # (1, 0) is not (1,)
-    try:
+    first, second = np.random.SeedSequence([len(key), *key]).generate_state(2)  # (1, 0) is not (1,)
+    with _masks(Masks((int(first), int(second)))):
         yield
-    finally:
-        _here.bits = before
 
 
 def same_masks() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
@@ -35,19 +47,18 @@ def same_masks() -> tuple[AbstractContextManager[None], AbstractContextManager[N
 
     The second draws the masks of the first, wherever the stream has come to since and whichever thread it is in.
     """
-    bits: np.random.Philox | None = getattr(_here, "bits", None)
-    return nullcontext(), nullcontext() if bits is None else _masks_again(bits.state)
+    masks: Masks | None = getattr(_here, "masks", None)
+    return nullcontext(), nullcontext() if masks is None else _masks(Masks(masks.key, masks.used))
 
 
 @contextmanager
-def _masks_again(state: Mapping[str, Any]) -> Iterator[None]:
-    before = getattr(_here, "bits", None)
-    _here.bits = np.random.Philox()
-    _here.bits.state = state
+def _masks(masks: Masks) -> Iterator[None]:
+    before = getattr(_here, "masks", None)
+    _here.masks = masks
     try:
         yield
     finally:
-        _here.bits = before
+        _here.masks = before
 
 
 class Dropout(nn.Module):
@@ -57,21 +68,47 @@ class Dropout(nn.Module):
         super().__init__()
         self.rate = rate
 
-    def forward(self, x: Tensor) -> Tensor:
-        return drop(x, self.rate) if self.training else x
+    def forward(self, y: Tensor, onto: Tensor | None = None) -> Tensor:
+        """y with dropout while training, added to what it goes `onto`, if there is anything."""
+        if self.training:
+            return drop(y, self.rate, onto)
+        return y if onto is None else onto + y
 
 
-def drop(x: Tensor, rate: float) -> Tensor:
-    """x with this share of its elements dropped, and the others scaled up."""
-    bits: np.random.Philox | None = getattr(_here, "bits", None)
-    if bits is None or x.device.type != "cpu" or not 0 < rate < 1:
-        return F.dropout(x, rate)
-    return x * mask(x, rate, bits)
+def drop(y: Tensor, rate: float, onto: Tensor | None = None) -> Tensor:
+    """y with this share of its elements dropped, and the others scaled up; added to `onto` if there is one."""
+    masks: Masks | None = getattr(_here, "masks", None)
+    if masks is None or y.device.type != "cpu" or not 0 < rate < 1:
+        dropped = F.dropout(y, rate)
+    else:
+        mask = masks.next(y.numel(), rate)
+        if library := fused.usable(y, y if onto is None else onto):
+            return fused.drop(library, onto, y, mask)
+        dropped = y * spelt_out(mask, y)
+    return dropped if onto is None else onto + dropped
 
 
-def mask(x: Tensor, rate: float, bits: np.random.Philox) -> Tensor:
-    """A tensor of x's shape: 0 with the chance of `rate`, to 1 / 65,536, and else what makes its mean 1."""
-    dropped = min(max(round(rate * 2**16), 1), 2**16 - 1)  # of 65,536 equally likely numbers
-    drawn = torch.from_numpy(bits.random_raw(-(-x.numel() // 4))).view(torch.int16)[: x.numel()]
-    kept = torch.ge(drawn, dropped - 2**15, out=torch.empty(x.numel(), dtype=torch.float32))
-    return kept.mul_(2**16 / (2**16 - dropped)).view(x.shape).to(x.dtype)
+def spelt_out(mask: tuple[int, int, int, int, float], x: Tensor) -> Tensor:
+    """A mask as a tensor of x's shape: 0 with the chance of its rate, to 1 / 65,536, and else what makes its mean 1."""
+    first, second, start, dropped, scale = mask
+    words = philox(np.arange(start, start + -(-x.numel() // GROUP) * BLOCKS, dtype=np.uint64), first, second)
+    halves = words.astype("<u4").view("<u2").reshape(-1, BLOCKS, 4, 2)  # [group, block, word, half]
+    kept = halves.transpose(0, 2, 3, 1).reshape(-1)[: x.numel()] >= dropped
+    return torch.from_numpy(kept.astype(np.float32) * np.float32(scale)).view(x.shape).to(x.dtype)
+
+
+def philox(blocks: np.ndarray, first: int, second: int) -> np.ndarray:
+    """Numbers of blocks [N] -> [N, 4] words of 32 random bits: Philox4x32 with ten rounds."""
+    low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a, b = blocks & low, blocks >> high
+    c = d = np.zeros_like(blocks)
+    for number in range(10):
+        one = np.uint64((first + number * 0x9E3779B9) & 0xFFFFFFFF)
+        two = np.uint64((second + number * 0xBB67AE85) & 0xFFFFFFFF)
+        left, right = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        a, b, c, d = (right >> high) ^ b ^ one, right & low, (left >> high) ^ d ^ two, left & low
+    return np.stack([a, b, c, d], -1)
+
+
+BLOCKS, GROUP = 16, 128
+"""So many blocks together decide on so many elements (see `fused.cpp`)."""

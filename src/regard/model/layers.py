@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from regard.model import fused
 from regard.model.attention import Attention, Bias, KeyValues
 from regard.model.dropout import Dropout, same_masks
 from regard.model.linear import Linear, products_as, rounds_products
@@ -84,8 +85,8 @@ class Residual(nn.Module):
         """[B, T, D] -> [B, T, D]"""
         axes = "batch position width"
         if self.pre:
-            return see("sum", x + self.dropout(sublayer(see("norm", self.norm(x), axes))), axes)
-        return see("norm", self.norm(see("sum", x + self.dropout(sublayer(x)), axes)), axes)
+            return see("sum", self.dropout(sublayer(see("norm", self.norm(x), axes)), onto=x), axes)
+        return see("norm", self.norm(see("sum", self.dropout(sublayer(x), onto=x), axes)), axes)
 
 
 class FeedForward(nn.Module):
@@ -109,8 +110,15 @@ class FeedForward(nn.Module):
         if self.gate is None:
             active = self.activation(rise)
         else:
-            active = self.activation(see("gate", self.gate(x), axes)) * rise
+            active = gated(see("gate", self.gate(x), axes), rise)
         return see("output", self.fall(self.dropout(see("active", active, axes))), "batch position width")
+
+
+def gated(gate: Tensor, rise: Tensor) -> Tensor:
+    """silu(gate) * rise."""
+    if torch.is_grad_enabled() and (library := fused.usable(gate, rise)):
+        return fused.gate(library, gate, rise)
+    return F.silu(gate) * rise
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -124,8 +132,18 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def build_norm(settings: ModelSettings) -> nn.Module:
     """LayerNorm (Ba et al., 2016), or RMSNorm, which leaves out the mean (Zhang & Sennrich, 2019)."""
-    kind = nn.LayerNorm if settings.norm_kind == "layer" else nn.RMSNorm
+    kind = nn.LayerNorm if settings.norm_kind == "layer" else RMSNorm
     return kind(settings.width, eps=settings.norm_epsilon)
+
+
+class RMSNorm(nn.RMSNorm):
+    """x / sqrt(mean of x²), times a factor for each number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]"""
+        if torch.is_grad_enabled() and self.eps is not None and (library := fused.usable(x, self.weight)):
+            return fused.norm(library, x, self.weight, self.eps)
+        return super().forward(x)
 
 
 TABLES = ("tokens.weight", "segments.weight", "positions.table", "logits.weight")

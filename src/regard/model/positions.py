@@ -63,11 +63,15 @@ class RotaryPositions(nn.Module):
 
     def forward(self, x: Tensor, start: int) -> Tensor:
         """[B, H, T, K] -> [B, H, T, K], the first at position `start`."""
-        speeds = self.base ** (-torch.arange(0, self.width, 2, device=x.device).float() / self.width)
-        angles = torch.arange(start, start + x.shape[2], device=x.device)[:, None] * speeds  # [T, K / 2]
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        cos, sin = self.angles(start, x.shape[2], x)
         left, right = x.chunk(2, -1)
         return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
+
+    def angles(self, start: int, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """[T, K / 2], twice: cosines and sines of the angles at positions start ... start + length - 1."""
+        speeds = self.base ** (-torch.arange(0, self.width, 2, device=like.device).float() / self.width)
+        angles = torch.arange(start, start + length, device=like.device)[:, None] * speeds
+        return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
 def sinusoids(length: int, width: int, halves: bool = False) -> Tensor:

@@ -34,11 +34,7 @@ class EncoderDecoder(nn.Module):
         self.encoder = Stack(settings, settings.encoder_layers)
         self.decoder = Stack(settings, settings.decoder_layers, cross=True)
         self.logits = Linear(settings.width, target_vocabulary, settings.output_bias)
-        if settings.tie in ("all", "inputs"):
-            assert source_vocabulary == target_vocabulary, "one table needs one vocabulary"
-            self.target_embedding.tokens = self.source_embedding.tokens
-        if settings.tie in ("all", "output"):
-            self.logits.weight = self.target_embedding.tokens.weight
+        tie_tables(settings, self.source_embedding, self.target_embedding, self.logits)
         initialize(self, settings)
 
     def forward(self, source: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
@@ -178,6 +174,15 @@ class Embedding(nn.Module):
             x = x + see("segments", self.segments(torch.zeros_like(tokens) if segments is None else segments), axes)
         x = see("sum", x, axes)
         return self.dropout(x if isinstance(self.norm, nn.Identity) else see("norm", self.norm(x), axes))
+
+
+def tie_tables(settings: ModelSettings, source: Embedding, target: Embedding, output: nn.Linear) -> None:
+    """Makes one of the tables of tokens that the settings want to be one."""
+    if settings.tie in ("all", "inputs"):
+        assert source.tokens.weight.shape == target.tokens.weight.shape, "one table needs one vocabulary"
+        target.tokens = source.tokens
+    if settings.tie in ("all", "output"):
+        output.weight = target.tokens.weight
 
 
 def padding_bias(keep: Tensor | None, x: Tensor) -> Tensor | None:

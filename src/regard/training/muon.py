@@ -33,28 +33,29 @@ class Muon(torch.optim.AdamW):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         assert closure is None
         group = self.param_groups[-1]
-        alike: dict[torch.Size, list[Parameter]] = defaultdict(list)
+        alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for parameter in group["params"]:
             if parameter.grad is not None:
                 alike[parameter.shape].append(parameter)
         for shape, parameters in alike.items():  # one batch of products for all matrices of a shape
-            directions = orthogonalize(
-                torch.stack([self._momentum(parameter) for parameter in parameters]), self.products
-            )
+            directions = orthogonalize(torch.stack(self._momenta(parameters)), self.products)
             length = group["lr"] * SIZE * max(shape) ** 0.5
-            for parameter, direction in zip(parameters, directions, strict=True):
-                parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(direction, alpha=length)
+            if group["weight_decay"]:
+                torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_sub_(parameters, list(directions.unbind()), alpha=length)
+            for parameter in parameters:
                 parameter.grad = None  # done: Adam leaves it alone
         super().step()
 
-    def _momentum(self, parameter: Parameter) -> Tensor:
-        """The running mean of the gradients, one step ahead (Nesterov)."""
-        assert parameter.grad is not None
-        state = self.state[parameter]
-        if "exp_avg" not in state:
-            state["exp_avg"] = torch.zeros_like(parameter)
-        mean: Tensor = state["exp_avg"].lerp_(parameter.grad, 1 - MOMENTUM)
-        return parameter.grad.lerp(mean, MOMENTUM)
+    def _momenta(self, parameters: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The running means of the gradients, one step ahead (Nesterov)."""
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        for parameter in parameters:
+            if "exp_avg" not in self.state[parameter]:
+                self.state[parameter]["exp_avg"] = torch.zeros_like(parameter)
+        means = [self.state[parameter]["exp_avg"] for parameter in parameters]
+        torch._foreach_lerp_(means, gradients, 1 - MOMENTUM)
+        return torch._foreach_lerp(gradients, means, MOMENTUM)
 
 
 def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -68,5 +69,7 @@ def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tenso
     x = (x if wide else x.mT).to(dtype)
     for _ in range(5):
         square = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+        factor = torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315)
+        factor.diagonal(dim1=-2, dim2=-1).add_(3.4445)
+        x = factor @ x
     return (x if wide else x.mT).to(matrices.dtype)

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.model import fused
 from regard.model.linear import rounded_rows, rounds_products
-from regard.model.transformer import EncoderDecoder
+from regard.model.recurrent import SequenceToSequence
 from regard.training.batches import IGNORE, PairBatch
 from regard.training.task import Loss
 
 
-def translation_loss(model: EncoderDecoder, batch: PairBatch, smoothing: float, agreement: float = 0.0) -> Loss:
+def translation_loss(model: SequenceToSequence, batch: PairBatch, smoothing: float, agreement: float = 0.0) -> Loss:
     """How badly `model` predicts each target token from the source and the target tokens before it.
 
     With `agreement` every pair is read twice, under two dropout masks, and the two predictions are to be alike (R-Drop;
@@ -97,18 +98,10 @@ class _FusedCrossEntropy(torch.autograd.Function):
             torch.mm(rows, weight.T, out=logits)
             if bias is not None:
                 logits += bias
-            torch.log_softmax(logits, -1, out=logits)
-            chunk_surprise = -logits.gather(1, right).sum(dtype=torch.float64)
-            surprise = surprise + chunk_surprise
-            total = total + (1 - smoothing) * chunk_surprise
-            total = total - smoothing / vocabulary * logits.sum(1).sum(dtype=torch.float64)
-            if agreement:
-                apart, gradient = _disagreement(logits)
-                total = total + agreement / 2 * apart
-                gradient = logits.exp_().add_(gradient, alpha=agreement / 2)
-            else:
-                gradient = logits.exp_()
-            gradient.scatter_add_(1, right, logits.new_full(right.shape, smoothing - 1))
+            surprises, smooths, aparts = _become_gradients(logits, right, smoothing, agreement)
+            surprise = surprise + surprises
+            total = total + (1 - smoothing) * surprises - smoothing / vocabulary * smooths + agreement / 2 * aparts
+            gradient = logits
             if rounds:  # the logits themselves are not: they would lose too much
                 rounded = rounded_rows(gradient)
                 states_gradient[chunk] = (rounded @ table)[: len(rows)].float()
@@ -147,6 +140,43 @@ def _chunks(count: int, agreement: float) -> Iterator[Tensor | slice]:
     for start in range(0, count // 2, CHUNK // 2):
         first = torch.arange(start, min(start + CHUNK // 2, count // 2))
         yield torch.cat([first, first + count // 2])
+
+
+def _become_gradients(
+    logits: Tensor, labels: Tensor, smoothing: float, agreement: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits [N, V] become the gradient by them, but for the constant of smoothing, where they lie.
+
+    Returns the sums of the surprise, of all log-probabilities, and of how far the two readings are apart.
+    """
+    library = fused.usable(logits)
+    if library is None or not logits.is_contiguous():
+        return _become_gradients_readably(logits, labels, smoothing, agreement)
+    labels, rows = labels.flatten(), len(logits)
+    sums = torch.zeros(3, rows, dtype=torch.float64)
+    places = [each.data_ptr() for each in sums]
+    if agreement:
+        library.tell_both(logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing, agreement, *places)
+    else:
+        library.tell(logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing, *places[:2])
+    surprise, smooth, apart = sums.sum(1)
+    return surprise, smooth, apart
+
+
+def _become_gradients_readably(
+    logits: Tensor, labels: Tensor, smoothing: float, agreement: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same by PyTorch, for labels [N, 1]."""
+    torch.log_softmax(logits, -1, out=logits)
+    surprise = -logits.gather(1, labels).sum(dtype=torch.float64)
+    smooth, apart = logits.sum(1).sum(dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    if agreement:
+        apart, gradient = _disagreement(logits)
+        logits.exp_().add_(gradient, alpha=agreement / 2)
+    else:
+        logits.exp_()
+    logits.scatter_add_(1, labels, logits.new_full(labels.shape, smoothing - 1))
+    return surprise, smooth, apart
 
 
 def _disagreement(logs: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,8 @@ def unfit(settings: Settings) -> str | None:
     """Why the native engine cannot be used for this model here; none if it can."""
     if settings.task not in ("translate", "write"):
         return f"it has no models to {settings.task}"
+    if settings.model.recurrent:
+        return f"it has no layers of {settings.model.kind.upper()}"
     return "it has no segments" if settings.model.segments else missing()
 
 
