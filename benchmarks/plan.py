@@ -15,6 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
+from benchmarks import records
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -23,20 +27,27 @@ def main() -> None:
     parser.add_argument("--seconds", default="12", help="that the plan measures")
     parser.add_argument("--threads", default="2")
     parser.add_argument("--limit", type=float, default=0.2, help="how far an estimate may be off")
+    records.add_keep(parser)
     options = parser.parse_args()
-    wrong = []
+    wrong, rows = [], []
     for each in options.presets.split(","):
         preset, steps = each.split(":")
         flags = ["--preset", preset, "--training.steps", steps, "--training.evaluate_every", steps]
         flags += ["--training.threads", options.threads, "--training.patience", "0"]
         planned = plan([*options.files, *flags, "--seconds", options.seconds])
         real = train([*options.files, *flags])
+        row: dict[str, object] = {"preset, steps": f"{preset}, {steps}"}
         for what, said in planned.items():
             ratio = said / real[what]
+            row |= {what: f"{said:.1f} for {real[what]:.1f}", f"{what}, ratio": round(ratio, 2)}
             wrong += [f"{preset}: {what}"] if abs(ratio - 1) > options.limit else []
             print(
                 f"{preset:>6}  {what:<22} estimated {said:9.2f}  real {real[what]:9.2f}  ratio {ratio:.3f}", flush=True
             )
+        rows.append(row)
+    if options.keep:
+        title = f"{Path(options.files[0]).name}, estimated for measured"
+        records.keep("plan", [records.table(title, rows)], settings={"threads": int(options.threads)})
     if wrong:
         sys.exit(f"off by more than {options.limit:.0%}: {', '.join(wrong)}")
 

@@ -91,13 +91,14 @@ def test_muon_and_bfloat16_are_the_same_in_two_processes(prepared: Path, tmp_pat
 @pytest.mark.parametrize("wrong", [{"optimizer": "muon"}, {"precision": "float16"}])
 def test_what_needs_whole_matrices_is_refused_in_parts(wrong: dict[str, str], prepared: Path, tmp_path: Path) -> None:
     folder = copied(prepared, tmp_path / "run")
+    before = (folder / "model.toml").read_bytes()
     given = {f"training__{name}": value for name, value in wrong.items()}
     assert finish(start(folder, 2, training__parallel="fsdp", **given)) == [2, 2]
     told = (folder / "error-0.txt").read_text()
     assert told.startswith("SettingsError: training.")
     assert "ddp" in told or "needs a GPU" in told
-    if "ddp" in told:
-        assert (folder / "error-1.txt").read_text().startswith("ToldElsewhereError")
+    assert (folder / "error-1.txt").read_text().startswith("ToldElsewhereError")
+    assert (folder / "model.toml").read_bytes() == before
 
 
 def test_a_loss_that_is_no_number_in_one_process_stops_all_and_one_tells(prepared: Path, tmp_path: Path) -> None:

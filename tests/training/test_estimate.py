@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from regard.configuration import gather, resolve
+from regard.decoding.step import TranslationStep
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
@@ -91,6 +93,47 @@ def test_real_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert told
 
 
+def test_memory_is_that_of_evaluations_that_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How soon a model ends depends on what it has learnt; room is taken up to the limit, in a full batch."""
+    sample = sample_pairs(write_reversals(tmp_path, 400), DataSettings(), tmp_path)
+    given = gather(None, {**SMALL, "training.evaluate_pairs": 500, "data.dev_pairs": 390, "decoding.batch_tokens": 900})
+    rows: list[int] = []
+
+    def counted(step: TranslationStep, tokens: Tensor) -> Tensor:
+        rows.append(len(tokens))
+        return real(step, tokens)
+
+    measure(sample, given, tmp_path / "run", 0.01, lambda _: None)
+    trainer = Trainer(tmp_path / "run")
+    real = TranslationStep._next
+    monkeypatch.setattr(TranslationStep, "_next", counted)
+    module._translate_endlessly(trainer, sample)
+    longest = max(
+        map(len, trainer.vocabularies.source.encode_batch([p["source"] for p in trainer.task.held_out("dev")]))
+    )
+    assert rows == [900 // (longest + 1)] * min(2 * longest + 20, 32)
+    assert trainer.model.training
+
+
+def test_what_subword_sampling_holds_grows_with_the_corpus(tmp_path: Path) -> None:
+    sample = sample_pairs(write_reversals(tmp_path, 400), DataSettings(), tmp_path)
+    one, none = (
+        measure(
+            sample,
+            gather(None, {**SMALL, "training.subword_sampling": rate}),
+            tmp_path / f"{rate}",
+            0.01,
+            lambda _: None,
+        )
+        for rate in (0.1, 0.0)
+    )
+    assert none.memory.unit == 0
+    assert 50 < one.memory.unit < 500  # bytes of a pair of 4.5 words a side
+    larger = replace(sample, whole=sample.size + 1000)
+    reckoned = estimate(one, SETTINGS, larger, devices=1, efficiency=1.0, speed=1.0)
+    assert reckoned.memory == one.memory.peak + int(1000 * one.memory.unit)
+
+
 def test_operations_are_those_of_the_matrices(tmp_path: Path) -> None:
     """Six for each weight of a matrix and token: two forward, four backward; and attention's two products."""
     sample = sample_pairs(write_reversals(tmp_path, 60, longest=3), DataSettings(), tmp_path)
@@ -107,6 +150,16 @@ def test_operations_are_those_of_the_matrices(tmp_path: Path) -> None:
     logits = 32 * found.vocabulary
     linear = 6 * (source * (encoder + cross) + target * decoder + batch.tokens * logits)  # of what has a label
     assert 0.95 * linear <= found.flops_per_token * batch.seen <= 1.15 * linear
+
+
+def test_operations_of_a_recurrent_network_are_counted_too(tmp_path: Path) -> None:
+    sample = sample_pairs(write_reversals(tmp_path, 60, longest=3), DataSettings(), tmp_path)
+    layers = {"model.dropout": 0.0, "model.encoder_layers": 1, "model.decoder_layers": 1}
+    found = {}
+    for kind in ("lstm", "gru"):
+        given = gather(None, {**SMALL, **layers, "model.kind": kind, "training.batch_tokens": 100_000})
+        found[kind] = measure(sample, given, tmp_path / kind, 0.01, lambda _: None).flops_per_token
+    assert found["lstm"] > found["gru"] > 6 * 2 * 32 * 32  # four gates, three, and at least a matrix and a half each
 
 
 def test_a_sample_is_spread_over_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

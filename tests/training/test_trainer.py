@@ -13,6 +13,7 @@ import torch
 
 import regard
 from regard.errors import DataError, ModelError, SettingsError
+from regard.folder import read_settings
 from regard.training.checkpoint import State, average, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
 from regard.training.gradients import Share
@@ -185,6 +186,44 @@ def test_resuming_may_change_training_settings_only(corpus: list[Path], tmp_path
         list(resume(tmp_path / "run", overrides={"model.width": 64}))
     events = list(resume(tmp_path / "run", overrides={"training.steps": 26}))
     assert [e.step for e in events if isinstance(e, Progress)] == [25, 26]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "several", "told"),
+    [
+        ({"parallel": "fsdp", "optimizer": "muon"}, True, "works on whole matrices"),
+        ({"precision": "float16", "device": "cpu"}, False, "needs a GPU"),
+        ({"metric": "accuracy"}, False, "is not measured"),
+        ({"steps": 0}, False, "training.steps"),
+    ],
+)
+def test_what_is_refused_when_resuming_is_not_kept(
+    wrong: dict[str, Any], several: bool, told: str, corpus: list[Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    list(train(corpus, folder, overrides=SMALL, prepare_only=True))
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    given = {f"training.{name}": value for name, value in wrong.items()}
+    with pytest.raises(SettingsError, match=told):
+        list(resume(folder, overrides=given, prepare_only=several))
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_very_many_pairs_are_not_sampled_from_unless_asked(
+    corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Subword sampling holds all words in memory."""
+    monkeypatch.setattr("regard.training.pairs.WHOLE", 10)
+    given = {**SMALL, "preset": "tiny"}
+    notes = [e.text for e in train(corpus, tmp_path / "a", overrides=given, prepare_only=True) if isinstance(e, Note)]
+    assert sum("without training.subword_sampling" in note for note in notes) == 1
+    assert read_settings(tmp_path / "a").training.subword_sampling == 0
+    assert read_settings(tmp_path / "a").training.ema  # the rest of the preset stays
+    list(train(corpus, tmp_path / "b", overrides={**given, "training.subword_sampling": 0.2}, prepare_only=True))
+    assert read_settings(tmp_path / "b").training.subword_sampling == 0.2
+    monkeypatch.undo()
+    list(train(corpus, tmp_path / "c", overrides=given, prepare_only=True))
+    assert read_settings(tmp_path / "c").training.subword_sampling == 0.05
 
 
 def test_a_failed_preparation_leaves_no_trace_and_no_harm(corpus: list[Path], tmp_path: Path) -> None:

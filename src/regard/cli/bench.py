@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -45,6 +46,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="how long (30)")
     parser.add_argument("--from", dest="source", metavar="LANGUAGE", help="direction, if there are several")
     parser.add_argument("--to", dest="target", metavar="LANGUAGE", help="the same")
+    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     parser.add_argument("--key", help="key that the server at an address asks for")
     add_engine(parser)
     parser.set_defaults(run=run)
@@ -84,10 +86,24 @@ def run(arguments: argparse.Namespace) -> int:
         many = load(address, questions, clients=arguments.clients, seconds=arguments.seconds)
         end = memory(process)
     after = measured(translators, ways, texts)
-    report({"one client": alone, f"{arguments.clients} clients": many}, max(before.rate, after.rate))
-    if start and end:
-        print(f"memory       {start / MIB:.0f} MiB before, {end / MIB:.0f} MiB after")
+    every, offline = {"one client": alone, f"{arguments.clients} clients": many}, max(before.rate, after.rate)
+    if arguments.json:
+        print(json.dumps(figures(every, offline, start, end)))
+    else:
+        report(every, offline)
+        if start and end:
+            print(f"memory       {start / MIB:.0f} MiB before, {end / MIB:.0f} MiB after")
     return int(any(seen.wrong or seen.errors or seen.refused for seen in (alone, many)))
+
+
+def figures(every: Mapping[str, Seen], offline: float, start: int, end: int) -> dict[str, Any]:
+    """The same as an object for programs: rates are sentences a second, times milliseconds, memory bytes."""
+    found: dict[str, Any] = {"offline": offline, "memory_before": start, "memory_after": end}
+    for name, (title, seen) in zip(("one", "many"), every.items(), strict=True):
+        times = {key: seen.quantile(share) if seen.seconds else None for key, share in (("p50", 0.5), ("p99", 0.99))}
+        failed = {"errors": seen.errors.total() + seen.refused, "differ": seen.wrong}
+        found[name] = {"who": title, "rate": seen.rate, "answers": len(seen.seconds), **times, **failed}
+    return found
 
 
 def report(every: Mapping[str, Seen], offline: float) -> None:

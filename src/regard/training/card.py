@@ -18,7 +18,6 @@ def write_card(
     name: str, settings: Settings, about: dict[str, Any], unit: str, model: nn.Module, finished: Finished
 ) -> str:
     """The card as Markdown."""
-    shape = settings.model
     today = datetime.datetime.now(datetime.timezone.utc).date()
     count = sum(p.numel() for p in model.parameters())
     report = Report.from_dict(about["report"])
@@ -39,8 +38,7 @@ def write_card(
         *(f"- label {label}: {count:,}" for label, count in sorted(about.get("balance", {}).items())),
         "",
         "## Model",
-        f"Preset {about['preset']} ({about['reason']}). {count:,} parameters: {settings.layers} layers, "
-        f"width {shape.width}, feed-forward {shape.hidden}, {shape.heads} heads.",
+        f"Preset {about['preset']} ({about['reason']}). {count:,} parameters: {settings.shape}.",
         "",
         "## Training",
         f"{finished.step:,} steps in {finished.seconds / 60:.1f} minutes; ended because {finished.reason}.",

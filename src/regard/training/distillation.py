@@ -27,7 +27,7 @@ def distill(
     *,
     dev: Sequence[Path | str] = (),
     test: Sequence[Path | str] = (),
-    settings_file: Path | None = None,
+    settings_file: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     stop: threading.Event | None = None,

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 import resource
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +23,21 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.configuration import resolve
+from regard.decoding.search import generate, highest
+from regard.decoding.step import NextToken, TranslationStep
+from regard.model.fused import nothing_fused
 from regard.model.layers import TABLES
+from regard.model.transformer import EncoderDecoder
 from regard.presets import choose_preset
 from regard.settings import Settings
 from regard.text.directions import directions_of
+from regard.training.batches import Recut
 from regard.training.events import Event, Stage
 from regard.training.loop import Trainer
-from regard.training.pairs import Translating
-from regard.training.prepare import prepare
+from regard.training.pairs import Translating, without_sampling
 from regard.training.samples import Sample
 from regard.training.task import Request
+from regard.training.trainer import prepared
 from regard.weights import choose_device
 
 FEWEST, MOST = 10, 400
@@ -72,6 +80,7 @@ class Memory:
     mean: int  # of the weights, that training.ema asks for
     rest: int  # activations, tokens, and on a CPU the program itself
     peak: int
+    unit: float = 0.0  # of each further pair: what subword sampling holds of it
 
     @property
     def state(self) -> int:
@@ -101,7 +110,7 @@ class Estimate:
 def settle(given: dict[str, Any], size: int, device: str) -> Settings:
     """The settings that a training on a corpus of this size would have."""
     task = str(given.get("task", "translate"))
-    return resolve(given, choose_preset(task, size, device)[0])
+    return resolve(without_sampling(given, size), choose_preset(task, size, device)[0])
 
 
 def measure(
@@ -110,17 +119,19 @@ def measure(
     """Prepares the sample and trains on it for about so many seconds."""
     device = choose_device(str(given.get("training", {}).get("device", "auto")))
     settings = settle(given, sample.whole, device.type)
-    given = {**given, "preset": settings.preset}
+    given = {**without_sampling(given, sample.whole), "preset": settings.preset}
     began = time.perf_counter()
     files, dev = [str(path) for path in sample.train], [str(path) for path in sample.dev]
     tell("preparing a sample")
-    prepare(folder, Request(files, given, device.type, dev), lambda event: _stage(event, tell))
+    for event in prepared(folder, Request(files, given, device.type, dev), threading.Event()):  # in a thread, whose
+        _stage(event, tell)  # memory the steps do not use again, as in training
     preparing = (time.perf_counter() - began) / sample.size
     trainer = Trainer(folder)
     tell(f"training {sum(p.numel() for p in trainer.model.parameters()):,} parameters for about {seconds:.0f} s")
     steps, spent, seen = _train(trainer, seconds)
     _largest(trainer)
     evaluating, finishing = _evaluate(trainer, sample, seen / spent)
+    _translate_endlessly(trainer, sample)
     peak = _peak(trainer.device)
     tables = sum(p.numel() for name, p in trainer.model.named_parameters() if name.endswith(TABLES))
     return Measured(
@@ -137,7 +148,7 @@ def measure(
         preparing=preparing,
         evaluating=evaluating,
         finishing=finishing,
-        memory=_memory(trainer, peak),
+        memory=_memory(trainer, peak, sample.size),
     )
 
 
@@ -175,11 +186,21 @@ def _flops(trainer: Trainer) -> float:
     """Of a token of a batch in the middle: what PyTorch counts of a forward and a backward pass."""
     plan = trainer.task.plan(0)
     batch = trainer.task.batch(plan[len(plan) // 2], 0)
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with nothing_fused(), sdpa_kernel(SDPBackend.MATH), _in_pieces(), FlopCounterMode(display=False) as counter:
         loss = trainer.task.loss(trainer.model, batch, 0.1)
         loss.total.backward()
     trainer.optimizer.zero_grad()
     return float(counter.get_total_flops()) / batch.seen
+
+
+@contextmanager
+def _in_pieces() -> Iterator[None]:
+    """Without oneDNN, whose LSTM is one piece that PyTorch counts nothing of."""
+    enabled, *_ = torch.backends.mkldnn.set_flags(False)
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.set_flags(enabled)
 
 
 def _evaluate(trainer: Trainer, sample: Sample, speed: float) -> tuple[float, float]:
@@ -210,6 +231,29 @@ def _evaluate(trainer: Trainer, sample: Sample, speed: float) -> tuple[float, fl
     return forward + greedy * evaluated, forward + greedy * (evaluated + dev * math.sqrt(settings.decoding.beam))
 
 
+@torch.inference_mode()
+def _translate_endlessly(trainer: Trainer, sample: Sample) -> None:
+    """Fills the largest batch of an evaluation and goes on to the longest output that is allowed.
+
+    That is what takes the most room in evaluations: rows stay until the last of a batch has ended. How soon a model
+    ends depends on what it has learnt, and a few steps do not tell.
+    """
+    settings, task, model = trainer.settings, trainer.task, trainer.model
+    if not isinstance(task, Translating) or not isinstance(model, EncoderDecoder):
+        return
+    evaluated = min(_dev_size(settings, sample), settings.training.evaluate_pairs)
+    sources = trainer.vocabularies.source.encode_batch([pair["source"] for pair in task.held_out("dev")])
+    sources = sorted(islice(cycle(sources), evaluated), key=len, reverse=True)
+    sources = sources[: max(1, settings.decoding.batch_tokens // (len(sources[0]) + 1))]
+    limit = int(min(settings.decoding.max_ratio * len(sources[0]) + 20, settings.model.max_length))
+    specials = trainer.vocabularies.target.specials
+    model.eval()
+    step = TranslationStep(model, sources, specials, NextToken(specials))
+    for _ in islice(generate(step, 1, highest), limit):
+        pass
+    model.train()
+
+
 def _dev_size(settings: Settings, sample: Sample) -> int:
     """Pairs or characters that are split off as dev set, as `text/corpus.py` and `training/texts.py` do it."""
     if settings.task != "translate":
@@ -234,7 +278,7 @@ def _peak(device: torch.device) -> int:
     return used if sys.platform == "darwin" else used * 1024
 
 
-def _memory(trainer: Trainer, peak: int) -> Memory:
+def _memory(trainer: Trainer, peak: int, size: int) -> Memory:
     weights = sum(p.numel() * p.element_size() for p in trainer.model.parameters())
     learning = sum(p.numel() * p.element_size() for p in trainer.model.parameters() if p.requires_grad)
     moments = sum(
@@ -244,7 +288,18 @@ def _memory(trainer: Trainer, peak: int) -> Memory:
         if isinstance(value, torch.Tensor)
     )
     mean = sum(value.numel() * value.element_size() for value in trainer.mean.values.values())
-    return Memory(weights, learning, moments, mean, max(0, peak - weights - learning - moments - mean), peak)
+    rest = max(0, peak - weights - learning - moments - mean)
+    return Memory(weights, learning, moments, mean, rest, peak, _sampled(trainer) / size)
+
+
+def _sampled(trainer: Trainer) -> int:
+    """Bytes that subword sampling holds: the words of all pairs, and the pieces of an epoch and of the one before."""
+    task = trainer.task
+    if not isinstance(task, Translating) or not isinstance(task.current, Recut):
+        return 0
+    words = sum(table.rows.nbytes + table.starts.nbytes for _, table in task.words)
+    pieces = sum(part.nbytes for side in (task.current.source, task.current.target) for part in side)
+    return words + 2 * (pieces + task.current.cut.nbytes)
 
 
 def estimate(
@@ -256,6 +311,7 @@ def estimate(
     tokens = units * measured.tokens_per_unit
     rate = measured.tokens_per_second * speed * devices * (efficiency if devices > 1 else 1.0)
     steps, memory = settings.training.steps, measured.memory
+    more = int(max(0, sample.whole - sample.size) * memory.unit)
     evaluations = max(1, steps // settings.training.evaluate_every)
     evaluating = (evaluations * measured.evaluating + measured.finishing) / speed
     preparing = measured.preparing * sample.whole
@@ -271,8 +327,8 @@ def estimate(
         preparing_seconds=preparing,
         evaluating_seconds=evaluating,
         seconds=preparing + learnt / rate + evaluating,
-        memory=memory.peak,
-        memory_sharded=memory.state // devices + memory.rest,
+        memory=memory.peak + more,
+        memory_sharded=memory.state // devices + memory.rest + more,
         disk=int(tokens) * (2 if measured.vocabulary <= 2**16 else 4)
         + (8 * units if settings.task == "translate" else 0),
     )

@@ -54,9 +54,15 @@ class Learnt:
 
 
 def learn_shortlist(
-    folder: Path, files: Sequence[Path] = (), *, common: int = COMMON, each: int = EACH, tell: Tell | None = None
+    folder: Path | str,
+    files: Sequence[Path | str] = (),
+    *,
+    common: int = COMMON,
+    each: int = EACH,
+    tell: Tell | None = None,
 ) -> Learnt:
     """Writes the shortlist of a model folder, learnt from the pairs it was trained on, or from these files."""
+    folder, named = Path(folder), [Path(file) for file in files]
     check_folder(folder)
     settings = read_settings(folder)
     if settings.task != "translate":
@@ -64,7 +70,7 @@ def learn_shortlist(
     if common < 0 or each < 1:
         raise InputError("a shortlist needs one token at least of each source token, and no less than none in common")
     vocabularies = Vocabularies.load(folder / TOKENIZER)
-    train, dev = (_encoded(files, settings, vocabularies), None) if files else _trained(folder)
+    train, dev = (_encoded(named, settings, vocabularies), None) if named else _trained(folder)
     if not len(train.lengths):
         raise DataError("there are no pairs to learn a shortlist from")
     lists = _lists(train, vocabularies, common, each, tell or (lambda _done, _all: None))

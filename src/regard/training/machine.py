@@ -35,10 +35,15 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     return bool(able.get("avx512_bf16")) and not able.get("amx_tile")
 
 
-def set_up_machine(training: TrainingSettings, device: torch.device, processes: int = 1) -> None:
-    """Threads, which so many processes share, and what the precision asks of the device."""
+def require_precision(training: TrainingSettings, device: torch.device) -> None:
+    """Refuses what the device cannot do."""
     if training.precision == "float16" and device.type == "cpu":
         raise SettingsError("training.precision = float16 needs a GPU: use bfloat16 or float32")
+
+
+def set_up_machine(training: TrainingSettings, device: torch.device, processes: int = 1) -> None:
+    """Threads, which so many processes share, and what the precision asks of the device."""
+    require_precision(training, device)
     if training.threads is not None or processes > 1:
         torch.set_num_threads(max(1, (training.threads or os.cpu_count() or 1) // processes))
     if sys.platform == "linux":

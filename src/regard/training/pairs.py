@@ -19,7 +19,7 @@ from regard.decoding.translator import Translation
 from regard.errors import DataError
 from regard.evaluation.scores import each_chrf, quick, score
 from regard.folder import MEMORY, TOKENIZER
-from regard.model.transformer import EncoderDecoder
+from regard.model.recurrent import SequenceToSequence
 from regard.settings import DataSettings, Settings
 from regard.text import memory
 from regard.text.checks import Notices
@@ -46,6 +46,7 @@ from regard.training.directions import (
 from regard.training.encoding import Cutting, encode_corpus
 from regard.training.events import Note, Stage
 from regard.training.objectives import translation_loss
+from regard.training.shards import WHOLE
 from regard.training.synthetic import PAIRS, SYNTHETIC, State, is_text
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
 from regard.weights import Contents, Model
@@ -122,6 +123,16 @@ class PairPreparation(Preparation):
         for name, kept in held_out.items():
             write_held_out(self.new / f"{name}.jsonl", map(record_of, kept))
         self.write_about(pairs, report, {name: len(kept) for name, kept in held_out.items()}, **about)
+
+    def choose(self, size: int, **data: Any) -> Settings:
+        """The settings for so many pairs; it is told where a preset's subword sampling is left out for their number."""
+        settings = super().choose(size, **data)
+        given = without_sampling(self.request.given, size)
+        if not settings.training.subword_sampling or given is self.request.given:
+            return settings
+        self.tell(Note(f"train: without training.subword_sampling, which would hold all words of {size:,} pairs"))
+        self.request = replace(self.request, given=given)
+        return super().choose(size, **data)
 
     def read_held_out(self) -> dict[str, list[Pair]]:
         """The dev and test sets that were given; they fit into memory."""
@@ -262,6 +273,17 @@ class PairPreparation(Preparation):
         return made.pairs
 
 
+def without_sampling(given: dict[str, Any], size: int) -> dict[str, Any]:
+    """What the user set and, of more pairs than are planned together, no subword sampling that nobody asked for.
+
+    It holds the words and the pieces of all pairs in memory.
+    """
+    training = given.get("training", {})
+    if size <= WHOLE or "subword_sampling" in training:
+        return given
+    return {**given, "training": {**training, "subword_sampling": 0.0}}
+
+
 MOST_SYNTHETIC = 4
 """Synthetic pairs beside a real one; where there are more, the real ones are repeated, as Edunov et al. (2018) do."""
 
@@ -309,7 +331,7 @@ class Translating(Task):
             yield self.dev.batch(rows, self.specials).to(self.device)
 
     def loss(self, model: Model, batch: PairBatch, smoothing: float) -> Loss:
-        assert isinstance(model, EncoderDecoder)
+        assert isinstance(model, SequenceToSequence)
         agreement = self.settings.training.r_drop if model.training else 0.0
         return translation_loss(model, batch, smoothing, agreement)
 

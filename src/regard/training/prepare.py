@@ -35,14 +35,17 @@ from regard.folder import (
 )
 from regard.options import dump
 from regard.text.tokenizer import Vocabularies
+from regard.training.distributed import Group, require_shardable
 from regard.training.events import Event
 from regard.training.filling import Filling
 from regard.training.labels import Classifying, LabelPreparation
+from regard.training.machine import require_precision
 from regard.training.pairs import PairPreparation, Translating
 from regard.training.synthetic import SYNTHETIC
-from regard.training.task import Preparation, Request, Task, Tell
+from regard.training.task import Preparation, Request, Task, Tell, require_metric
 from regard.training.texts import TextPreparation
 from regard.training.writing import Writing
+from regard.weights import choose_device
 
 NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
 SHARDS = "train"
@@ -187,10 +190,18 @@ def told(work: Callable[[Tell], None], stop: threading.Event) -> Iterator[Event]
         yield event
 
 
-def change_training(folder: Path, overrides: Mapping[str, Any]) -> None:
-    """Records other training settings in a folder; what the weights depend on cannot be changed."""
+def change_training(folder: Path, overrides: Mapping[str, Any], several: bool) -> None:
+    """Records other training settings in a folder; what the weights depend on cannot be changed.
+
+    What training, in `several` processes or in one, would refuse is refused first, and the folder stays as it was.
+    """
     fixed = [name for name in overrides if not name.startswith("training.")]
     if fixed:
         raise SettingsError(f"{fixed[0]} cannot be changed when resuming: only training settings can")
-    changed = resolve(gather(folder / SETTINGS, overrides))
-    write_text(folder / SETTINGS, dump(replace(read_settings(folder), training=changed.training)))
+    training = resolve(gather(folder / SETTINGS, overrides)).training
+    settings = replace(read_settings(folder), training=training)
+    require_metric(settings)
+    require_precision(training, choose_device(training.device))
+    if several:
+        require_shardable(training, Group())
+    write_text(folder / SETTINGS, dump(settings))

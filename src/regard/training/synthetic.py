@@ -21,7 +21,7 @@ from regard.folder import write_text
 from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
 from regard.text.doctor import CONTROL, Report, clean, tidy
-from regard.text.formats import Pair, Place, plain
+from regard.text.formats import Pair, plain
 from regard.text.formats.files import PAIRED, suffix
 from regard.text.remote import located
 from regard.training.events import Event, Stage
@@ -167,11 +167,8 @@ def holds_pairs(path: Path) -> bool:
 
 def _lines(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
     for path in files:
-        for number, line in enumerate(plain.lines(path), 1):
-            report.read += 1
-            where = Place(str(path), number)
-            text = plain.decode(line, path, number, data, report)
-            if text is not None and not text.strip():
-                report.drop("blank", where)
-            elif text is not None:
+        for text, where in plain.texts(path, data, report):
+            if text.strip():
                 yield Pair(text, text, where)
+            else:
+                report.drop("blank", where)

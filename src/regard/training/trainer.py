@@ -30,7 +30,7 @@ def train(
     *,
     dev: Sequence[Path | str] = (),
     test: Sequence[Path | str] = (),
-    settings_file: Path | None = None,
+    settings_file: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     start: Path | str | None = None,
     back_translate: Sequence[Path | str] = (),
@@ -77,7 +77,7 @@ def resume(
     """Goes on with a run that was interrupted, as if it had not been; `overrides` may change [training] only."""
     folder = Path(output)
 
-    def begin(_: Group) -> Request | None:
+    def begin(group: Group) -> Request | None:
         request = reopen(folder)
         if request is None and not (folder / TRAINING / ABOUT).exists():
             raise ModelError(f"{folder}: there is no training to resume here")
@@ -86,7 +86,7 @@ def resume(
                 f"{folder}: was stopped while preparing: resume it as it was, or train with --overwrite"
             )
         if overrides:
-            change_training(folder, overrides)
+            change_training(folder, overrides, several=group.size > 1 or prepare_only)  # which is for several
         return request
 
     given = gather(folder / SETTINGS if (folder / SETTINGS).exists() else None, overrides)

@@ -73,8 +73,9 @@ def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> 
         yield Pair(left.source, right.source, left.where)
 
 
-def open_document(path: Path, source: str = "", target: str = "") -> Document:
+def open_document(path: Path | str, source: str = "", target: str = "") -> Document:
     """A file as units that can be filled in; the languages are those that are wanted, of a file that has several."""
+    path = Path(path)
     found = plain if suffix(path) in PLAIN else module(path)
     if found is None or not hasattr(found, "open_document"):
         raise DataError("is in no format that translations are put back into", path)

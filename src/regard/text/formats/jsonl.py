@@ -20,12 +20,7 @@ MEND = "mend the file, or leave such lines out with --data.undecodable drop"
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of a file; a blank line is an empty pair."""
-    for number, line in enumerate(plain.lines(path), 1):
-        report.read += 1
-        where = Place(str(path), number)
-        text = plain.decode(line, path, number, data, report)
-        if text is None:
-            continue
+    for text, where in plain.texts(path, data, report):
         source, target = _texts(text, data, where) if text.strip() else ("", "")
         if legible(source + target, where, data):
             yield Pair(source, target, where)

@@ -37,6 +37,15 @@ def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iter
             yield Pair(source_text, target_text, Place(str(source), number))
 
 
+def texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str, Place]]:
+    """The lines of a file as text, each counted as read; what is not UTF-8 is left out where the settings say so."""
+    for number, line in enumerate(lines(path), 1):
+        report.read += 1
+        text = decode(line, path, number, data, report)
+        if text is not None:
+            yield text, Place(str(path), number)
+
+
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, cut at line feeds only, without line ends and byte-order mark."""
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Document, Pair, Place, State, plain
+from regard.text.formats import Document, Pair, State, plain
 from regard.text.formats.spliced import Spliced, one_line
 from regard.text.formats.table import columns
 
@@ -18,16 +18,11 @@ SEVERAL = "; for more languages, name those of the columns in this line and give
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of a file; a blank line is an empty pair, and quotation marks are text."""
-    for number, line in enumerate(plain.lines(path), 1):
-        report.read += 1
-        where = Place(str(path), number)
-        text = plain.decode(line, path, number, data, report)
-        if text is None:
-            continue
+    for text, where in plain.texts(path, data, report):
         columns = text.split("\t") if text.strip() else ["", ""]
         if len(columns) != 2:
-            hint = SEVERAL if number == 1 and len(columns) > 2 else ""
-            raise DataError(f"{len(columns)} columns, where source, tab, target are needed{hint}", path, number)
+            hint = SEVERAL if where.line == 1 and len(columns) > 2 else ""
+            raise DataError(f"{len(columns)} columns, where source, tab, target are needed{hint}", path, where.line)
         yield Pair(columns[0], columns[1], where)
 
 
