@@ -17,7 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
 import regard
+from benchmarks import records
 from regard.demo.glass import glass_splits
 
 MODEL = Path(regard.__file__).parent / "demo" / "glass_model"
@@ -29,6 +32,7 @@ def main() -> None:
     parser.add_argument("--shard-lines", type=int, default=2000)
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--ways", default="alone,local,auto", help="which to measure")
+    records.add_keep(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -36,7 +40,7 @@ def main() -> None:
         write_lines(folder / "in.txt", options.lines)
         command = [sys.executable, "-m", "regard", "translate", str(model), str(folder / "in.txt")]
         command += ["--beam", str(options.beam), "--threads", "1"]
-        outputs = []
+        outputs, rows = [], []
         for way in options.ways.split(","):
             output = folder / f"{way}.txt"
             flags = ["--cluster", way, "--workers", "2", "--shard-lines", str(options.shard_lines)]
@@ -44,11 +48,16 @@ def main() -> None:
             seconds, killed = run([*command, "-o", str(output), *(flags if way != "alone" else [])], output, way, half)
             outputs.append(output.read_bytes())
             same = "the same" if outputs[-1] == outputs[0] else "DIFFERENT"
+            speed = {"seconds": round(seconds, 1), "lines/s": round(options.lines / seconds)}
+            rows.append({"way": way, **speed, "output": same, "workers killed": killed})
             print(
                 f"{way:>6}: {seconds:.1f} s, {options.lines / seconds:,.0f} lines/s, "
                 f"{outputs[-1].count(bytes([10])):,} lines, {same}, killed: {killed}",
                 flush=True,
             )
+    if options.keep:
+        bars = {"names": ["way"], "values": ["lines/s"], "unit": "lines a second: longer is better"}
+        records.keep("bulk", [records.table(f"{options.lines:,} sentences", rows, "", bars)])
     if any(output != outputs[0] for output in outputs):
         sys.exit("the outputs differ")
 

@@ -25,11 +25,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
+from benchmarks import records
 from benchmarks.decoders.adapters import ENGINES, REFERENCE, Job
 from benchmarks.decoders.child import Child, serve
 from benchmarks.decoders.figures import WORKLOADS, Workload, median_milliseconds, missing, sentences_per_second
 from benchmarks.decoders.limits import BYTES, MEMORY_MIB, Shape, cpu_flags, measure_bandwidth
-from benchmarks.decoders.page import show, write_page
+from benchmarks.decoders.page import kept_log, kept_tables, show, write_page
 from benchmarks.decoders.tuning import Way, batch_ways, single_ways, tune
 from benchmarks.training import (
     BENCH,
@@ -84,6 +85,8 @@ def main(words: Sequence[str] | None = None) -> int:
             measure_model(bench, model)
         show(bench.report)
         print(f"written to {arguments.output}")
+        if arguments.keep:
+            keep(bench)
         if arguments.write:
             publish(bench.report, arguments.write)
     except KeyboardInterrupt:
@@ -92,6 +95,20 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def keep(bench: Bench) -> None:
+    """The figures, for the page."""
+    names, report = ("rounds", "sentences", "single", "tuning", "threads"), bench.report
+    settings = {name: getattr(bench.arguments, name) for name in names}
+    records.keep(
+        "decoding",
+        kept_tables(report),
+        versions=report["versions"],
+        machine=report["machine"],
+        settings=settings,
+        log=kept_log(report),
+    )
 
 
 def publish(report: Report, page: Path) -> None:
@@ -116,7 +133,8 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--train", action="store_true", help="train the models that are not there yet")
     parser.add_argument("--checkpoints", type=Path, default=BENCH / "decoding", help="default: .bench/decoding")
     parser.add_argument("--output", type=Path, default=BENCH / "decoding.json")
-    parser.add_argument("--write", type=Path, help="page to write about a whole run, e.g. docs/decoding.md")
+    records.add_keep(parser)
+    parser.add_argument("--write", type=Path, help="page with every detail to write about a whole run")
     return parser.parse_args(words)
 
 

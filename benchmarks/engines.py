@@ -21,6 +21,9 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
+from benchmarks import records
 from regard.decoding.reader import Embedder, Row
 from regard.decoding.reference import translator_of, writer_of
 from regard.decoding.translator import Translator
@@ -36,6 +39,7 @@ PATIENCE = 1000  # CTranslate2 stops when it has found so many times BEAM; Regar
 CONTINUATION = 32  # tokens that are written after a prompt
 CLOSE = 1e-3  # states that are further apart are different
 Array = NDArray[Any]
+FOUND: list[dict[str, object]] = []  # what is told
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="a model folder")
     parser.add_argument("texts", type=Path, help="a text file, one text a line")
     parser.add_argument("--count", type=int, default=200, help="lines that are taken")
+    records.add_keep(parser)
     options = parser.parse_args()
     contents = read_folder(options.folder)
     with options.texts.open(encoding="utf-8") as lines, tempfile.TemporaryDirectory() as place:
@@ -63,7 +68,12 @@ def main() -> None:
         compare = compare_readers if isinstance(model, Encoder) else compare_writers
         if isinstance(model, EncoderDecoder):
             compare = compare_translators
-        sys.exit(0 if compare(contents, texts, *exports) else 1)
+        good = compare(contents, texts, *exports)
+    if options.keep:
+        versions = {"CTranslate2": ctranslate2.__version__, "onnxruntime": onnxruntime.__version__}
+        title = f"{options.folder.name}, {len(texts)} lines of {options.texts.name}"
+        records.keep("engines", [records.table(title, FOUND)], versions=versions)
+    sys.exit(0 if good else 1)
 
 
 def report(name: str, expected: Sequence[Output], found: Sequence[Output]) -> bool:
@@ -75,6 +85,7 @@ def report(name: str, expected: Sequence[Output], found: Sequence[Output]) -> bo
             pairs = zip(ours.log_probabilities, theirs.log_probabilities, strict=False)
             apart = max([apart, *(abs(a - b) for a, b in pairs)])
     equal = f"{len(expected) - len(different)} of {len(expected)} outputs are equal"
+    FOUND.append({"engine": name, "outputs": equal, "log-probabilities of tokens differ by at most": f"{apart:.1e}"})
     print(f"{name}: {equal}; log-probabilities of tokens differ by at most {apart:.1e}")
     for ours, theirs in different[:5]:
         print(f"    Regard  {sum(ours.log_probabilities):9.4f}  {''.join(ours.tokens)}")
@@ -271,6 +282,7 @@ def compare_readers(contents: Contents, texts: Sequence[str], first: Path, secon
             preferred = [preferred[0] + int(same.sum()), preferred[1] + same.size]
     for name, distance in apart.items():
         print(f"{name}: states differ by at most {distance:.1e}")
+        FOUND.append({"engine": name, "states differ by at most": f"{distance:.1e}"})
     print(f"onnxruntime: {preferred[0]:,} of {preferred[1]:,} preferences of the heads are equal")
     return max(apart.values()) < CLOSE and preferred[0] == preferred[1]
 

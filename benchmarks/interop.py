@@ -18,6 +18,9 @@ import numpy as np
 import tokenizers
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
+from benchmarks import records
 from regard.decoding.engine import load_as
 from regard.decoding.reader import Embedder
 from regard.decoding.writer import Writer
@@ -58,12 +61,19 @@ Check = tuple[str, bool, str]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with stories260K and vocab")
+    records.add_keep(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = [*check_vocabularies(options.data / "vocab"), *check_stories(options.data / "stories260K"), *check_minilm()]
     width = max(len(name) for name, _, _ in found)
     for name, passed, figure in found:
         print(f"{'ok  ' if passed else 'FAIL'}  {name:<{width}}  {figure}")
+    if options.keep:
+        rows = [
+            {"what": name, "found": figure, "as it should": "yes" if passed else "**no**"}
+            for name, passed, figure in found
+        ]
+        records.keep("interop", [records.table("", rows)])
     sys.exit(0 if all(passed for _, passed, _ in found) else 1)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,10 @@ import torch
 import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
 import regard
+from benchmarks import records
 from regard.cli.look import listen
 from regard.configuration import resolve
 from regard.explorer.ablation import ablate
@@ -30,6 +34,7 @@ from regard.weights import Contents, build_model, read_folder
 TEXT = "The animal didn't cross the street because it was too tired and the old man was very sad."
 REQUESTS = """performance.getEntriesByType("resource").filter(e => e.name.includes("/api/run"))
   .map(e => [e.startTime, e.responseEnd, e.transferSize])"""
+FOUND: list[dict[str, object]] = []  # what is told
 HOVER = """async (grid) => {
   const box = grid.getBoundingClientRect(), times = [];
   for (let i = 1; i < 100; i++) {
@@ -47,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--chromium", default="/usr/bin/chromium")
+    records.add_keep(parser)
     options = parser.parse_args()
     small = Explorer.open(options.model, "cpu")
     weigh_page()
@@ -69,7 +75,10 @@ def main() -> None:
         tell("atlas of 144 heads drawn, ms", drawn, 100, 300)
         run = base.run({"text": TEXT, "decode": {"beam": 1, "max_tokens": 24}})
         tell("ablation of 144 heads, s", timed(lambda: ablate(run.passed, "heads", "zero")), 3, 15)
+        chromium = browser.version
         browser.close()
+    if options.keep:
+        records.keep("look", [records.table("", FOUND)], versions={"Chromium": chromium})
 
 
 def weigh_page() -> None:
@@ -125,6 +134,7 @@ def timed(work: Callable[[], object]) -> float:
 
 def tell(what: str, found: float, target: float, limit: float) -> None:
     verdict = "within the target" if found <= target else "within the limit" if found <= limit else "OVER THE LIMIT"
+    FOUND.append({"what": what, "measured": round(found, 1), "aim": target, "limit": limit})
     print(f"{what:32} {found:10.1f}   target {target:g}, limit {limit:g}: {verdict}", flush=True)
 
 

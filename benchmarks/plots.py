@@ -27,12 +27,25 @@ class Line:
     dashed: bool = False
 
 
-def draw(title: str, across: str, up: str, lines: Sequence[Line], level: tuple[str, float] | None = None) -> str:
-    """The plot of some lines; `level` is a value to compare with, drawn from side to side."""
+def draw(
+    title: str,
+    across: str,
+    up: str,
+    lines: Sequence[Line],
+    level: tuple[str, float] | None = None,
+    *,
+    logarithmic: str = "",
+    corner: str = "lower right",
+) -> str:
+    """The plot of some lines; `level` is a value to compare with, drawn from side to side.
+
+    `logarithmic` names axes, x, y or xy; such an x has a tick at every point. `corner` is where lines leave room.
+    """
     points = [point for line in lines for point in line.points]
     heights = [y for _, y in points] + ([level[1]] if level else [])
-    x_ticks, y_ticks = ticks(0.0, max(x for x, _ in points)), ticks(min(heights), max(heights))
-    frame = Frame(x_ticks[0], x_ticks[-1], y_ticks[0], y_ticks[-1])
+    x_ticks = sorted({x for x, _ in points}) if "x" in logarithmic else ticks(0.0, max(x for x, _ in points))
+    y_ticks = (powers if "y" in logarithmic else ticks)(min(heights), max(heights))
+    frame = Frame(x_ticks[0], x_ticks[-1], y_ticks[0], y_ticks[-1], logarithmic)
     parts = [
         *opening(title, HEIGHT, LEFT),
         *(f'<path d="M{LEFT} {frame.y(y):.1f}H{WIDTH - RIGHT}" {stroke(GREY, 1)} opacity="0.25"/>' for y in y_ticks),
@@ -48,7 +61,7 @@ def draw(title: str, across: str, up: str, lines: Sequence[Line], level: tuple[s
         parts.append(text(LEFT + 6, height - 6 if height > TOP + 16 else height + 17, level[0]))
     for line in lines:
         parts += series(line, frame)
-    return "\n".join([*parts, *legend(lines), "</svg>"]) + "\n"
+    return "\n".join([*parts, *legend(lines, corner), "</svg>"]) + "\n"
 
 
 def opening(title: str, height: float, left: float) -> list[str]:
@@ -62,18 +75,32 @@ def opening(title: str, height: float, left: float) -> list[str]:
 
 @dataclass(frozen=True)
 class Frame:
-    """The values at the edges of the plot."""
+    """The values at the edges of the plot, and the axes that are logarithmic."""
 
     left: float
     right: float
     low: float
     high: float
+    logarithmic: str = ""
 
     def x(self, value: float) -> float:
-        return LEFT + (value - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT)
+        return LEFT + self.share(value, self.left, self.right, "x") * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        return HEIGHT - BOTTOM - (value - self.low) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - self.share(value, self.low, self.high, "y") * (HEIGHT - TOP - BOTTOM)
+
+    def share(self, value: float, first: float, last: float, axis: str) -> float:
+        """How far a value lies between two others, from 0 to 1."""
+        if axis in self.logarithmic:
+            value, first, last = (math.log(each) for each in (value, first, last))
+        return (value - first) / (last - first)
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Powers of ten from at most `low` to at least `high`; where these are far apart, every other one or fewer."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    step = max(1, math.ceil((last - first) / 6))
+    return [10.0**number for number in range(first, max(last, first + 1) + step, step)]
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
@@ -93,13 +120,15 @@ def series(line: Line, frame: Frame) -> list[str]:
     return [f'<path d="{path}" {stroke(colour, 2, line.dashed)}/>', *([] if line.dashed else dots)]
 
 
-def legend(lines: Sequence[Line]) -> list[str]:
-    """What the lines are, in the lower right corner: there a curve that rises leaves room."""
+def legend(lines: Sequence[Line], corner: str = "lower right") -> list[str]:
+    """What the lines are, in the corner where they leave room."""
     parts = []
-    for number, line in enumerate(reversed(lines)):
-        x, y = WIDTH - RIGHT - 12, HEIGHT - BOTTOM - 16 - 19 * number
-        parts.append(f'<path d="M{x - 26} {y - 4}h26" {stroke(COLOURS[line.colour % len(COLOURS)], 2, line.dashed)}/>')
-        parts.append(text(x - 34, y, line.label, anchor="end"))
+    top = HEIGHT - BOTTOM - 16 - 19 * (len(lines) - 1) if corner.startswith("lower") else TOP + 16
+    x, side, anchor = (LEFT + 14, 34, "start") if corner.endswith("left") else (WIDTH - RIGHT - 38, -8, "end")
+    for number, line in enumerate(lines):
+        y = top + 19 * number
+        parts.append(f'<path d="M{x} {y - 4}h26" {stroke(COLOURS[line.colour % len(COLOURS)], 2, line.dashed)}/>')
+        parts.append(text(x + side, y, line.label, anchor=anchor))
     return parts
 
 
@@ -124,23 +153,28 @@ class Bars:
     title: str
     values: Sequence[tuple[str, float]]
     colour: int = 0
+    ours: str = ""  # how the names of the bars begin that stand out; the others are paler
 
 
-def draw_bars(title: str, across: str, groups: Sequence[Bars]) -> str:
-    """Horizontal bars, group below group, each group with a scale of its own, since beams are slower than greed."""
+def draw_bars(title: str, across: str, groups: Sequence[Bars], longest: float | None = None) -> str:
+    """Horizontal bars, group below group; the longest bar stands for this value, or for the largest of its group."""
     height = TOP + BOTTOM + sum(GAP + BAR * len(group.values) for group in groups)
+    left = max([NAMES, *(16 + 7 * len(name) for group in groups for name, _ in group.values)])
     parts, y = opening(title, height, 12), float(TOP)
     for group in groups:
-        most, colour = max(value for _, value in group.values), COLOURS[group.colour % len(COLOURS)]
+        most, colour = longest or max(value for _, value in group.values), COLOURS[group.colour % len(COLOURS)]
         parts.append(text(12, y + 20, group.title))
         y += GAP
         for name, value in group.values:
-            length = max(1.0, value / most * (WIDTH - NAMES - RIGHT - 60))
-            parts.append(text(NAMES - 8, y + 12, name, anchor="end"))
-            parts.append(f'<rect x="{NAMES}" y="{y:.1f}" width="{length:.1f}" height="{BAR - 6}" fill="{colour}"/>')
-            parts.append(text(NAMES + length + 6, y + 12, short(value)))
+            length = max(1.0, value / most * (WIDTH - left - RIGHT - 60))
+            pale = "" if name.startswith(group.ours) else ' opacity="0.5"'
+            parts.append(text(left - 8, y + 12, name, anchor="end"))
+            parts.append(
+                f'<rect x="{left}" y="{y:.1f}" width="{length:.1f}" height="{BAR - 6}" fill="{colour}"{pale}/>'
+            )
+            parts.append(text(left + length + 6, y + 12, short(value)))
             y += BAR
-    parts.append(text((NAMES + WIDTH - RIGHT) / 2, height - 16, across, anchor="middle"))
+    parts.append(text((left + WIDTH - RIGHT) / 2, height - 16, across, anchor="middle"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plots import Line, draw
+from benchmarks.records import ROOT
 from regard.errors import InputError
 
 PUBLISHED = {"multi30k-en-de": 41.02, "multi30k-en-fr": 61.80}
@@ -66,15 +67,13 @@ def write_report(kept: Path, base: Path) -> Path:
 
     What it says of a run stays in BASE/, in git: runs of other days and other machines stand beside those in `kept`.
     """
-    groups: Groups = {}
     base.mkdir(parents=True, exist_ok=True)
     for path in kept.glob("*/scores.json"):
         shutil.copyfile(path, base / f"{path.parent.name}.json")
     records = [json.loads(path.read_text(encoding="utf-8")) for path in base.glob("*.json")]
     if not records:
         raise InputError(f"{kept}: nothing is measured yet: give --data, without --report-only")
-    for record in sorted(records, key=lambda each: (each["recipe"], each["form"] == "raw", each["seed"], each["name"])):
-        groups.setdefault((record["recipe"], record["form"]), []).append(record)
+    groups = grouped(records)
     parts = [INTRODUCTION, summary(groups), runs(groups), times(groups), "## The course of training\n"]
     for (recipe, form), its in groups.items():
         picture = base.parent / "images" / f"{base.name}-{recipe}-{form}.svg"
@@ -89,7 +88,19 @@ def write_report(kept: Path, base: Path) -> Path:
     ]
     page = base.with_name(f"{base.name}.md")
     page.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+    if page.parent == ROOT / "docs":
+        from benchmarks.page import write_page
+
+        write_page()  # which has a summary of it
     return page
+
+
+def grouped(records: Iterable[Record]) -> Groups:
+    """The runs by recipe and form, in the order of the page."""
+    groups: Groups = {}
+    for record in sorted(records, key=lambda each: (each["recipe"], each["form"] == "raw", each["seed"], each["name"])):
+        groups.setdefault((record["recipe"], record["form"]), []).append(record)
+    return groups
 
 
 def summary(groups: Groups) -> str:

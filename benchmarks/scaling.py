@@ -19,6 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
+from benchmarks import records
 from regard.training.trainer import train
 
 SHAPE: dict[str, Any] = {
@@ -53,6 +56,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40, help="updates that are timed (40)")
     parser.add_argument("--rounds", type=int, default=3, help="of each, in turns (3)")
     parser.add_argument("--curves", type=int, default=0, metavar="STEPS", help="compare losses instead")
+    records.add_keep(parser)
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -60,25 +64,30 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as root:
         if arguments.curves:
-            compare(Path(root), arguments.curves)
+            table = compare(Path(root), arguments.curves)
         else:
-            measure(Path(root), arguments.steps, arguments.rounds)
+            table = measure(Path(root), arguments.steps, arguments.rounds)
+    if arguments.keep:
+        records.keep("scaling", [table])
 
 
-def compare(root: Path, steps: int) -> None:
+def compare(root: Path, steps: int) -> records.Record:
     """How far the losses of several processes are from those of one."""
     given = {**TOY, "training.steps": steps, "training.evaluate_every": steps}
     prepared = prepare(root, given, 600, 9)
     one = [event["loss"] for event in go(prepared, root, 1, "ddp", 0)]
     print(f"one process: {len(one)} updates, loss {one[0]:.4f} at first and {one[-1]:.4f} at last")
+    rows = []
     for kind in ("ddp", "fsdp"):
         for processes in (2, 4):
             found = [event["loss"] for event in go(prepared, root, processes, kind, 0)]
             apart = max(abs(a - b) for a, b in zip(one, found, strict=True))
+            rows.append({"way": kind, "processes": processes, "at most apart": f"{apart:.1e}"})
             print(f"{kind}, {processes} processes: at most {apart:.1e} from one process over {len(found)} updates")
+    return records.table(f"Losses beside those of one process, {steps} updates", rows)
 
 
-def measure(root: Path, steps: int, rounds: int) -> None:
+def measure(root: Path, steps: int, rounds: int) -> records.Record:
     """Tokens a second of one process with two threads, of two with one each, and of one with one."""
     warmup = 5
     given = {**SHAPE, "training.steps": warmup + steps, "training.evaluate_every": warmup + steps}
@@ -101,6 +110,10 @@ def measure(root: Path, steps: int, rounds: int) -> None:
     print(f"two processes reach {two / one:.1%} of one process with as many threads")
     print(f"and {two / (2 * single):.1%} of twice one process of one thread, which has caches and memory to itself:")
     print(f"DDP and sharing the machine cost {1 - two / (2 * single):.1%}")
+    rows = [{"what": name, "target tokens/s": records.spread(found, 0)} for name, found in speeds.items()]
+    shares = f"{two / one:.1%} of one with as many threads, and {two / (2 * single):.1%} of twice one thread"
+    note = f"Two processes reach {shares}."
+    return records.table("Processes beside threads", rows, note)
 
 
 def prepare(root: Path, given: dict[str, Any], pairs: int, longest: int) -> Path:

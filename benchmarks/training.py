@@ -27,6 +27,10 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
+from benchmarks import records
+
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / ".bench"
 TORCH = "torch==2.13.0"  # with this pin pip finds a CPU build where one is provided
@@ -128,7 +132,59 @@ def main() -> int:
         return 2
     show(report)
     console.print(f"written to {arguments.output}")
+    if arguments.keep:
+        keep(report, arguments)
     return 0
+
+
+def keep(report: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """The figures, for the page."""
+    settings = {name: getattr(arguments, name) for name in ("threads", "rounds", "warmup", "steps")}
+    settings["steps"] = settings["steps"] or {model: STEPS[model] for model in arguments.models}
+    versions = {name: number for run in report["runs"] for name, number in run.get("versions", {}).items()}
+    log = {name: report[name] for name in ("gemm_gflops", "flops_per_token", "threads", "runs")}
+    records.keep("training", tables(log), versions=versions, machine=report["machine"], settings=settings, log=log)
+
+
+def tables(log: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a log of runs says, model by model: medians over the rounds, ratios within each."""
+    made = []
+    for model in dict.fromkeys(run["model"] for run in log["runs"]):
+        runs = [run for run in log["runs"] if run["model"] == model]
+        kinds = dict.fromkeys((run["system"], run["variant"]) for run in runs)
+        rows = [figures(name, variant, runs) for name, variant in kinds]
+        slowest, fastest = (limit(log["gemm_gflops"]) * 1e9 / log["flops_per_token"][model] for limit in (min, max))
+        note = (
+            f"Nothing but products would allow {slowest:,.0f} to {fastest:,.0f} tokens/s: the best float32 matrix "
+            f"product of each round reached {min(log['gemm_gflops']):.0f} to {max(log['gemm_gflops']):.0f} GFLOP/s. "
+            f"{max(run['round'] for run in runs)} rounds; medians, and in brackets the range."
+        )
+        bars = {"names": ["system", "variant"], "values": ["tokens/s"], "unit": "tokens a second: longer is better"}
+        made.append(records.table(model.upper(), rows, note, bars))
+    return made
+
+
+def figures(name: str, variant: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """A row of the page."""
+    its = [run for run in runs if (run["system"], run["variant"]) == (name, variant)]
+    measured = [run for run in its if "error" not in run]
+    title = SYSTEMS[name].title
+    if not measured:
+        return {"system": title, "variant": f"{variant}: failed"}
+    ours = [run for run in runs if (run["system"], run["variant"]) == (REGARD, SHIPPED.name) and "error" not in run]
+    steps = sum(run["steps"] for run in measured)
+    found = {
+        "system": f"{title[:1].upper()}{title[1:]} {next(iter(measured[0]['versions'].values()))}",
+        "variant": variant,
+        "tokens/s": records.spread([tokens_per_second(run) for run in measured], 0),
+        "padding %": round(
+            100 * sum(run["padding"] for run in measured) / sum(run["positions"] for run in measured), 1
+        ),
+        "target tokens a step": round(sum(run["target_tokens"] for run in measured) / steps),
+        "peak MiB": round(statistics.median(run["peak_rss_mib"] for run in measured)),
+    }
+    compared = records.spread(ratios(measured, ours), 2) if (name, variant) != (REGARD, SHIPPED.name) else None
+    return found | ({"Regard ÷ it": compared} if compared is not None else {})
 
 
 DATA = Path("data/multi30k")
@@ -155,6 +211,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=1200, help="seconds a run may take; default: 1200")
     parser.add_argument("--output", type=Path, default=BENCH / "training.json")
     parser.add_argument("--without-regard", action="store_true", help="run the peers only")
+    records.add_keep(parser)
     return parser.parse_args()
 
 
@@ -396,13 +453,17 @@ def row(name: str, variant: str, runs: list[dict[str, Any]]) -> list[str]:
 
 def ratio(measured: list[dict[str, Any]], ours: list[dict[str, Any]]) -> str:
     """regard's speed divided by theirs, round by round: the median, and the range."""
-    speeds = {run["round"]: tokens_per_second(run) for run in ours}
-    ratios = [speeds[run["round"]] / tokens_per_second(run) for run in measured if run["round"] in speeds]
-    if not ratios:
+    found = ratios(measured, ours)
+    if not found:
         return "–"
-    if len(ratios) == 1:
-        return f"{ratios[0]:.2f}"
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    if len(found) == 1:
+        return f"{found[0]:.2f}"
+    return f"{statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
+
+
+def ratios(measured: list[dict[str, Any]], ours: list[dict[str, Any]]) -> list[float]:
+    speeds = {run["round"]: tokens_per_second(run) for run in ours}
+    return [speeds[run["round"]] / tokens_per_second(run) for run in measured if run["round"] in speeds]
 
 
 def tokens_per_second(run: dict[str, Any]) -> float:

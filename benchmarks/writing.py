@@ -25,16 +25,15 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
+
+from benchmarks import records
+
 ROOT = Path(__file__).resolve().parent.parent
 SHAPES: dict[str, dict[str, int]] = {
     # nanoGPT's "baby GPT" for characters, and a small GPT for subwords
     "characters": {"layers": 6, "width": 384, "heads": 6, "length": 256, "vocabulary": 65, "rows": 8},
     "subwords": {"layers": 4, "width": 256, "heads": 4, "length": 256, "vocabulary": 10_000, "rows": 8},
-}
-KEEP_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-    "MALLOC_TOP_PAD_": str(256 << 20),
 }
 
 
@@ -72,7 +71,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    records.add_keep(parser)
     arguments = parser.parse_args()
+    tables = []
     pythons = {"regard": sys.executable, "nanogpt": sys.executable, "huggingface": str(arguments.huggingface)}
     for name in arguments.shapes.split(","):
         speeds: dict[str, list[float]] = {}
@@ -87,11 +88,20 @@ def main() -> int:
                 speed = measure(system, pythons[system], SHAPES[name], tuned, arguments)
                 speeds.setdefault(f"{system}{', malloc tuned' * tuned}", []).append(speed)
         ours = statistics.median(speeds["regard"])
+        rows: list[records.Row] = []
         print(f"{name}: {SHAPES[name]}")
         for system, values in speeds.items():
             middle = statistics.median(values)
             ratio, runs = ours / middle, ", ".join(f"{value:,.0f}" for value in values)
+            rows.append({"system": system, "tokens/s": records.spread(values, 0)})
+            rows[-1] |= {"Regard ÷ it": round(ratio, 2)} if system != "regard" else {}
             print(f"  {system:<28} {middle:8,.0f} tokens/s   regard is {ratio:.2f} times as fast   ({runs})")
+        shape = ", ".join(f"{what} {number:,}" for what, number in SHAPES[name].items())
+        bars = {"names": ["system"], "values": ["tokens/s"], "unit": "tokens a second: longer is better"}
+        tables.append(records.table(f"{name.capitalize()}: {shape}", rows, "", bars))
+    if arguments.keep:
+        settings = {key: getattr(arguments, key) for key in ("steps", "rounds", "threads")}
+        records.keep("writing", tables, settings=settings)
     return 0
 
 
@@ -112,7 +122,7 @@ def measure(system: str, python: str, shape: dict[str, int], tuned: bool, argume
             **os.environ,
             "OMP_NUM_THREADS": str(job.threads),
             "PYTHONPATH": str(ROOT),
-            **(KEEP_MEMORY if tuned else {}),
+            **(keep_memory() if tuned else {}),
         }
         done = subprocess.run(
             [python, "-c", f"from benchmarks.writing import run_{system} as run; run()", json.dumps(asdict(job))],
@@ -126,6 +136,14 @@ def measure(system: str, python: str, shape: dict[str, int], tuned: bool, argume
             raise SystemExit(f"{system} failed:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
         seconds = float(done.stdout.strip().splitlines()[-1])
         return job.steps * job.rows * job.length / seconds
+
+
+def keep_memory() -> dict[str, str]:
+    from benchmarks.training import (
+        KEEP_MEMORY,
+    )  # not at the top: peers' Pythons import this file, and lack what it needs
+
+    return KEEP_MEMORY
 
 
 def read_job() -> Job:

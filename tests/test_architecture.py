@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -147,6 +148,12 @@ def test_functions_and_files_stay_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert long_functions(ast.parse(text)) == []
     assert len(text.splitlines()) <= LONGEST_FILE
+
+
+def test_the_page_about_it_has_the_same_levels() -> None:
+    page = (SOURCE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| (.+?) \|", page, re.MULTILINE)
+    assert [re.findall(r"`(\w+)/?`", row) for row in rows] == LEVELS
 
 
 # The tests themselves

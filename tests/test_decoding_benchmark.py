@@ -379,7 +379,7 @@ def test_the_whole_script_on_a_toy(folder: Path, tmp_path: Path, capsys: pytest.
     record = tmp_path / "record.json"
     words = ["--data", str(tmp_path), "--models", "small", "--checkpoints", str(folder.parent), "--threads", "1"]
     words += ["--engines", "ct2-float32,torch", "--workloads", "greedy,one-greedy", "--rounds", "2", "--single", "2"]
-    words += ["--output", str(record), "--write", str(tmp_path / "page.md")]
+    words += ["--output", str(record), "--write", str(tmp_path / "page.md"), "--no-keep"]
     assert decoding.main(words) == 2
     assert "page.md is not written, since the run is not whole" in capsys.readouterr().err
     report = json.loads(record.read_text(encoding="utf-8"))

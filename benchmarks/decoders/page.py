@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks import records
 from benchmarks.decoders.adapters import ENGINES
 from benchmarks.decoders.figures import (
     BATCHES,
@@ -235,6 +236,93 @@ def write_page(report: Record, path: Path) -> None:
             note = f"{section.note}\n" if section.note else ""
             parts += [f"### {section.title}\n", note, markdown(section.heads, section.rows)]
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+
+
+# What is kept
+
+
+def kept_tables(report: Record) -> list[Record]:
+    """The figures of a run for docs/measured: batches, single sentences, and what the engines cost."""
+    processor, made = report["machine"]["processor"], []
+    for model in report["models"]:
+        title = f"{model.upper()} on {processor}"
+        made += [
+            records.table(f"{title}, all sentences at once", kept_batches(report, model), "", BATCH_BARS),
+            records.table(f"{title}, one sentence at a time", kept_singles(report, model), "", SINGLE_BARS),
+            records.table(f"{title}, load and memory", kept_costs(report, model)),
+        ]
+    return [table for table in made if table["rows"]]
+
+
+BATCH_BARS = {
+    "names": ["engine", "precision"],
+    "values": [f"{WORKLOADS[name].title}, sentences/s" for name in BATCHES],
+    "unit": "sentences a second: longer is better",
+}
+SINGLE_BARS = {
+    "names": ["engine", "precision"],
+    "values": [f"{WORKLOADS[name].title}, median ms" for name in SINGLES],
+    "unit": "milliseconds a sentence, median: shorter is better",
+}
+
+
+def kept_batches(report: Record, model: str) -> list[Record]:
+    rows = []
+    for engine in engines_of(report, model, BATCHES):
+        row: Record = dict(zip(("engine", "precision"), name_of(engine), strict=True))
+        for name in BATCHES:
+            title = WORKLOADS[name].title
+            speeds = by_round(report, sentences_per_second, model=model, engine=engine, workload=name)
+            row[f"{title}, sentences/s"] = records.spread(list(speeds.values()), 0)
+            row[f"{title} ÷ CTranslate2"] = compared(report, model, engine, name, sentences_per_second)
+            value = bleu(report, model, engine, name)
+            row[f"{title} BLEU"] = None if value is None else round(value, 2)
+        rows.append(filled(row))
+    return rows
+
+
+def kept_singles(report: Record, model: str) -> list[Record]:
+    rows = []
+    for engine in engines_of(report, model, SINGLES):
+        row: Record = dict(zip(("engine", "precision"), name_of(engine), strict=True))
+        for name in SINGLES:
+            for label, value in (("median", median_milliseconds), ("p95", p95_milliseconds)):
+                title = f"{WORKLOADS[name].title}, {label}"
+                found = by_round(report, value, model=model, engine=engine, workload=name)
+                row[f"{title} ms"] = records.spread(list(found.values()), 1)
+                row[f"{title}, CTranslate2 ÷ it"] = compared(report, model, engine, name, value)
+        rows.append(filled(row))
+    return rows
+
+
+def kept_costs(report: Record, model: str) -> list[Record]:
+    rows = []
+    for engine in engines_of(report, model, list(WORKLOADS)):
+        loads, most = found(report["loads"], model=model, engine=engine), peak(report, model, engine)
+        row: Record = dict(zip(("engine", "precision"), name_of(engine), strict=True))
+        row["load s, library included"] = records.spread([load_seconds(load) for load in loads], 2)
+        rows.append(filled(row | {"peak MiB": None if most is None else round(most)}))
+    return rows
+
+
+def compared(report: Record, model: str, engine: str, workload: str, value: Value) -> Any:
+    if engine == ENGINES[engine].rival:
+        return None
+    return records.spread(advantage(report, model, engine, workload, value), 2)
+
+
+def filled(row: Record) -> Record:
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def kept_log(report: Record) -> Record:
+    """The runs, without what is long: milliseconds to a hundredth, and no lengths of sentences."""
+    log = {name: report[name] for name in ("gemm_gflops", "bandwidth", "tuning", "loads", "same", "failures")}
+    log["runs"] = [
+        {**run, "latencies": [round(each, 5) for each in run["latencies"]]} if "latencies" in run else run
+        for run in report["runs"]
+    ]
+    return log
 
 
 def introduction(report: Record) -> str:

@@ -32,10 +32,13 @@ SECTIONS: dict[str, list[str]] = {
     ],
     "Explanation": [
         "transformer.md",
+        "claims.md",
+        "architecture.md",
         "decoding.md",
         "protect.md",
         "native.md",
         "engines.md",
+        "compared.md",
         "look-compared.md",
         "benchmarks.md",
         "quality.md",

@@ -27,8 +27,9 @@ FLAGS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Open for the tests of one file: its event loop goes on in this thread, in the way of other tests."""
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium, then the browser tests run")
     with sync_playwright() as playwright:

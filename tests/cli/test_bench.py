@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,14 @@ def test_a_model_is_served_and_its_answers_are_the_offline_ones(capsys: pytest.C
     assert done.out.count("0 errors, 0 answers that differ") == 2
     for word in ("offline ", "one client ", "3 clients ", "of offline, ", "p50 ", "p99 "):
         assert word in done.out
+
+
+def test_the_figures_come_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    done = call(capsys, "bench", "serve", str(GLASS), "--lines", "20", "--json", *QUICK)
+    found = json.loads(done.out)
+    assert (done.code, found["one"]["errors"], found["many"]["differ"], found["many"]["who"]) == (0, 0, 0, "3 clients")
+    assert found["offline"] > 0
+    assert 0 < found["many"]["p50"] <= found["many"]["p99"]
 
 
 def test_a_server_at_an_address_is_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

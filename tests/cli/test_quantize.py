@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from regard.decoding.native.library import instructions, missing
+from regard.model.fused import best_instructions
 from regard.weights import parameters, read_folder
 from tests.cli.running import call, process
 
@@ -61,7 +62,9 @@ def test_the_engine_is_chosen(capsys: pytest.CaptureFixture[str], model: str) ->
     assert (refused.code, refused.out) == (2, "")
     assert "int8, which only the native engine has" in refused.err
     assert call(capsys, "translate", model, "--threads", "0", stdin=LINES).code == 2
-    assert f"decoding engine: native, {instructions()}\n" in call(capsys, "info", "--system").out
+    told = call(capsys, "info", "--system").out
+    assert f"decoding engine: native, {instructions()}\n" in told
+    assert f"training on the CPU: fused, {best_instructions()}\n" in told
 
 
 @native

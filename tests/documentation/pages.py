@@ -41,6 +41,8 @@ PART = re.compile(
 TRAINING = "steps=3 warmup=1 evaluate_every=2 evaluate_pairs=4 batch_tokens=256 threads=1 device=cpu"
 MODEL = "model.width=16 model.hidden=16 model.heads=2 tokenizer.vocabulary=400"
 QUICK = [word for each in TRAINING.split() for word in ("--training." + each.split("=")[0], each.split("=")[1])]
+AT_LEAST_ENDING = ["--training.steps", "120", "--training.learning_rate", "0.01", "--training.evaluate_every", "120"]
+"""For a model whose translations are learnt from in turn: those that do not end are left out."""
 QUICK_MODEL = [word for each in MODEL.split() for word in ("--" + each.split("=")[0], each.split("=")[1])]
 
 
@@ -199,7 +201,8 @@ def quickly(words: list[str]) -> list[str]:
     if words[0] not in ("train", "distill") or "--resume" in words:
         return words
     anew = [] if "-o" in words else ["--overwrite"]
-    return [*words, *anew, *QUICK, *([] if "--from" in words else QUICK_MODEL)]
+    longer = AT_LEAST_ENDING if "--back-translate" in words else []
+    return [*words, *anew, *QUICK, *longer, *([] if "--from" in words else QUICK_MODEL)]
 
 
 @contextlib.contextmanager

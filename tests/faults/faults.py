@@ -199,7 +199,8 @@ def told_to_end(bench: Bench, count: int) -> Iterator[Outcome]:
         process.join(30)
         seconds = time.monotonic() - began
         in_time = process.exitcode in (0, 130, -signal.SIGTERM)  # the last: before it could be told anything
-        found = bench.finished(folder, "SIGTERM, 30 s of grace", f"after {moment:.2f} s", "one", seconds)
+        when = f"after {moment:.2f} s, {stage(folder)}"
+        found = bench.finished(folder, "SIGTERM, 30 s of grace", when, "one", seconds)
         yield Outcome(found.fault, found.when, found.continued and in_time, found.lost, found.seconds)
 
 
@@ -222,13 +223,14 @@ def read_only(bench: Bench, count: int) -> Iterator[Outcome]:
         process.kill()
         process.join()
         folder.mkdir(exist_ok=True)
+        when = f"after {moment:.2f} s, {stage(folder)}"
         modes = {path: path.stat().st_mode for path in (folder, *folder.rglob("*"))}
         for path, mode in modes.items():
             path.chmod(mode & ~0o222 | 0o055 * path.is_dir())
         code = run(folder, bench.corpus, "no rights")
         for path, mode in modes.items():
             path.chmod(mode)
-        found = bench.finished(folder, "read-only folder", f"after {moment:.2f} s", "one")
+        found = bench.finished(folder, "read-only folder", when, "one")
         yield Outcome(found.fault, found.when, found.continued and code == 2, found.lost, 0.0)
 
 

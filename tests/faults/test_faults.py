@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.faults.faults import KINDS, Bench, Outcome, read_log, table
 
 SHORT = {"killed_alone": 3, "killed_together": 1, "damaged_state": 2}
 WITH_LAUNCHER = ("replaced", "preempted")
+ENDED = ("killed_alone", "killed_together", "told_to_end", "read_only")
+MOMENT = re.compile(r"after \d+\.\d\d s, (preparing|before the first state|past step \d+)")
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +30,8 @@ def test_a_disturbed_run_ends_as_if_nothing_had_been(kind: str, bench: Bench) ->
     outcomes = list(KINDS[kind](bench, SHORT.get(kind, 1)))
     assert len(outcomes) == SHORT.get(kind, 1)
     assert [each for each in outcomes if not each.continued or each.lost] == []
+    if kind in ENDED:
+        assert [each.when for each in outcomes if not MOMENT.fullmatch(each.when)] == []
 
 
 @pytest.mark.slow

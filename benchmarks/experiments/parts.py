@@ -1,0 +1,240 @@
+"""The parts of the Transformer, one at a time: scale, residual sums, positions, states, and what attention costs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache, partial
+from random import Random
+from statistics import median
+from typing import Any, Literal
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.experiments.learning import VOCABULARY
+from benchmarks.experiments.log import Figures
+from regard.demo.glass import GLASS, glass_splits
+from regard.model.attention import attend
+from regard.model.layers import FeedForward, Residual
+from regard.model.observe import observe
+from regard.model.transformer import Encoder, EncoderDecoder
+from regard.settings import ModelSettings
+from regard.weights import Contents, read_folder
+
+KEY_WIDTHS = (1, 4, 16, 64, 256, 1024)
+KEYS, QUERIES = 64, 1000
+DEPTH = 24
+PLACES: tuple[Literal["none", "sinusoidal", "learned", "rotary"], ...] = ("none", "sinusoidal", "learned", "rotary")
+SENTENCES = 400
+LEVELS = {
+    "word vector": "source_embedding.tokens",
+    "with its position": "source_embedding.sum",
+    "after layer 1": "encoder.layers.0.feed_forward_residual.norm",
+    "after layer 2": "encoder.layers.1.feed_forward_residual.norm",
+}
+ATTENDED = (64, 128, 256, 512, 1024, 2048, 4096)
+
+
+def it(pieces: list[str]) -> int:
+    return pieces.index("▁it")
+
+
+def adjective(pieces: list[str]) -> int:
+    return len(pieces) - 3  # before the full stop and the end
+
+
+# Scale
+
+
+def measure_saturation(seed: int) -> Figures:
+    """Softmax over products of random queries and keys, by their width: the largest weight, and its slope."""
+    torch.manual_seed(seed)
+    found: Figures = {"keys": KEYS, "queries": QUERIES, "widths": list(KEY_WIDTHS)}
+    for name, power in (("divided", 0.5), ("plain", 0.0)):
+        weights = [
+            (torch.randn(QUERIES, width) @ torch.randn(KEYS, width).T / width**power).softmax(-1)
+            for width in KEY_WIDTHS
+        ]
+        largest = [float(each.max(-1).values.mean()) for each in weights]
+        slopes = [float((1 - each.square().sum(-1)).mean()) for each in weights]  # the trace of the softmax's Jacobian
+        found[name] = {"largest": rounded(largest), "slope": rounded(slopes)}
+    return found
+
+
+# Residual sums
+
+
+def measure_residuals(seed: int) -> Figures:
+    """How large the gradient is that reaches each layer of a deep new encoder, with residual sums and without.
+
+    Norms make up for much, so that they are left out too. `alike` is how far the positions have become one.
+    """
+    found: Figures = {"depth": DEPTH, "layers": list(range(DEPTH + 1))}
+    for name, norm, sums, norms in (
+        ("with residual sums, pre-norm", "pre", True, True),
+        ("with residual sums, post-norm", "post", True, True),
+        ("without residual sums", "post", False, True),
+        ("without residual sums and norms", "post", False, False),
+    ):
+        with nullcontext() if sums else without_residuals(norms=norms):
+            found[name] = gradients(seed, norm)
+    return found
+
+
+def gradients(seed: int, norm: str) -> Figures:
+    """Norms of the gradient of a random target by what goes into each layer, and by what comes out of the last."""
+    torch.manual_seed(seed)
+    shape: dict[str, Any] = {"width": 64, "heads": 4, "hidden": 256, "encoder_layers": DEPTH, "dropout": 0.0}
+    model = Encoder(ModelSettings(**shape, norm=norm), VOCABULARY)  # type: ignore[arg-type]
+    states: list[Tensor] = []
+
+    def keep(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        states.extend([inputs[0], output] if not states else [output])
+
+    for layer in model.encoder.layers:
+        layer.register_forward_hook(keep)
+    out = model(torch.randint(VOCABULARY, (8, 32)), None)
+    by_state = torch.autograd.grad((out * torch.randn_like(out)).sum(), states)
+    return {"gradient": rounded([float(each.norm()) for each in by_state]), "alike": rounded(map(alike, states))}
+
+
+def alike(states: Tensor) -> float:
+    """[B, T, D] -> the mean cosine of two positions."""
+    unit, count = nn.functional.normalize(states.detach(), dim=-1), states.shape[1]
+    return (float((unit @ unit.mT).mean()) * count - 1) / (count - 1)
+
+
+@contextmanager
+def without_residuals(*, norms: bool) -> Iterator[None]:
+    """Within it, a sublayer's output takes the place of its input instead of being added to it."""
+
+    def forward(self: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        made = self.dropout(sublayer(x))
+        return self.norm(made) if norms else made
+
+    with mock.patch.object(Residual, "forward", forward):
+        yield
+
+
+# Positions
+
+
+def measure_permutation(seed: int) -> Figures:
+    """How far the states of a permuted text are from the permuted states of the text, in a new encoder."""
+    torch.manual_seed(seed)
+    tokens, order = torch.randint(VOCABULARY, (64, 12)), torch.randperm(12)
+    found: Figures = {"length": 12, "texts": 64, "apart": {}}
+    for place in PLACES:
+        torch.manual_seed(seed)
+        shape: dict[str, Any] = {"width": 64, "heads": 4, "hidden": 256, "encoder_layers": 2, "dropout": 0.0}
+        model = Encoder(ModelSettings(**shape, positions=place), VOCABULARY).eval()
+        with torch.inference_mode():
+            moved, states = model(tokens[:, order], None), model(tokens, None)[:, order]
+        found["apart"][place] = float(f"{float((moved - states).norm() / states.norm()):.2g}")
+    return found
+
+
+# Context
+
+
+def measure_contexts(seed: int) -> Figures:
+    """A word of the model that comes with the package in two contexts, and what its vectors tell of the context.
+
+    By each vector of the word, a linear map that is fitted to half of the sentences tells in the other half whether
+    the French pronoun is il or elle.
+    """
+    pair = [f"The animal didn't cross the {thing} because it was too wide." for thing in ("street", "bridge")]
+    told = [each for each in glass_splits().train if each.pronoun in ("il", "elle")]
+    Random(seed).shuffle(told)
+    found: Figures = {"texts": pair, "levels": list(LEVELS), "sentences": SENTENCES, "words": {}}
+    found["different words"] = rounded(distances(vectors(pair[0], it), vectors(pair[0], adjective)))
+    is_he = torch.tensor([each.pronoun == "il" for each in told[:SENTENCES]])
+    found["he"] = round(float(is_he.float().mean()), 3)
+    for name, place in (("it", it), ("the adjective", adjective)):
+        apart = distances(*(vectors(text, place) for text in pair))
+        rows = torch.stack([vectors(each.source, place) for each in told[:SENTENCES]], 1)
+        found["words"][name] = {"apart": rounded(apart), "guessed": [round(guess(each, is_he), 3) for each in rows]}
+    return found
+
+
+@torch.inference_mode()
+def vectors(text: str, place: Callable[[list[str]], int]) -> Tensor:
+    """[4, D]: a word in the table, with its position, and after each of the two layers of the encoder."""
+    glass = opened_glass()
+    tokenizer, model = glass.vocabularies.source, glass.model
+    assert isinstance(model, EncoderDecoder)
+    ids = [*tokenizer.encode(text).ids, tokenizer.specials.end]
+    with observe(model) as trace:
+        model.encode(torch.tensor([ids]), None)
+    where = place(tokenizer.pieces(ids))
+    return torch.stack([trace[name].tensor[0, where] for name in LEVELS.values()])
+
+
+def distances(one: Tensor, other: Tensor) -> list[float]:
+    """[N, D] twice -> the cosine distance of each vector from its twin."""
+    return [max(0.0, 1 - value) for value in torch.cosine_similarity(one, other, -1).tolist()]
+
+
+@cache
+def opened_glass() -> Contents:
+    return read_folder(GLASS)
+
+
+def guess(x: Tensor, right: Tensor) -> float:
+    """[N, D] vectors -> how often the sign of a linear map, fitted to the first half, is right in the second."""
+    x = torch.cat([x, torch.ones(len(x), 1)], 1).double()
+    half, wanted = len(x) // 2, 2.0 * right.double() - 1
+    square = x[:half].T @ x[:half] + 1e-3 * torch.eye(x.shape[1], dtype=x.dtype)
+    weights = torch.linalg.solve(square, x[:half].T @ wanted[:half])
+    return float(((x[half:] @ weights > 0) == right[half:]).float().mean())
+
+
+# Cost
+
+
+def measure_cost(seed: int) -> Figures:
+    """Milliseconds of attention and of the feed-forward layer, by length, and the fit of the first."""
+    torch.manual_seed(seed)
+    settings = ModelSettings(width=128, heads=4, hidden=512, dropout=0.0)
+    forward = FeedForward(settings).eval()
+    attention, other = [], []
+    for length in ATTENDED:
+        query, key, value = (torch.randn(1, 4, length, 32) for _ in range(3))
+        x = torch.randn(1, length, 128)
+        with torch.inference_mode():
+            attention.append(milliseconds(partial(attend, query, key, value, None)))
+            other.append(milliseconds(partial(forward, x)))
+    lengths = np.array(ATTENDED, float)
+    terms = np.stack([np.ones_like(lengths), lengths, lengths**2], 1)
+    times = np.array(attention)
+    fit, *_ = np.linalg.lstsq(terms / times[:, None], np.ones_like(times), rcond=None)  # relative errors count
+    slope = math.log(attention[-1] / attention[-3]) / math.log(ATTENDED[-1] / ATTENDED[-3])
+    error = float(np.abs(terms @ fit / times - 1).max())
+    return {
+        "lengths": list(ATTENDED),
+        "attention": attention,
+        "feed-forward": other,
+        "fit": [float(f"{c:.3g}") for c in fit],
+        "exponent": round(slope, 2),
+        "error": round(error, 3),
+    }
+
+
+def milliseconds(call: Callable[[], Tensor]) -> float:
+    """The median time of some calls, of the processor."""
+    took: list[float] = []
+    while len(took) < 4 or (sum(took) < 0.25 and len(took) < 100):
+        began = time.process_time()
+        call()
+        took.append(time.process_time() - began)
+    return float(f"{1000 * median(took[1:]):.4g}")
+
+
+def rounded(values: Iterable[float]) -> list[float]:
+    """To four digits that count."""
+    return [float(f"{value:.4g}") for value in values]

@@ -1,0 +1,88 @@
+"""Transformer beside LSTM and GRU, with attention and without: how fast they train, and what they remember."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import torch
+
+from benchmarks.experiments.learning import KINDS, Batches, accuracy, build, copying, learn
+from benchmarks.experiments.log import Figures
+from regard.model.recurrent import SequenceToSequence
+from regard.training.batches import PairBatch
+from regard.training.objectives import translation_loss
+
+LENGTHS = (8, 16, 32, 64, 128, 256, 512)
+BATCH = 1024  # target tokens
+DISTANCES = (1, 2, 4, 8, 16, 32, 64, 128)
+LONGEST = 64  # that is trained on, of the distances; the last one was never seen
+HELD, UPDATES = 4, 600
+COPIED = (1, 2, 4, 8, 16, 32)
+
+
+def measure_speed(seed: int) -> Figures:
+    """Tokens a second of training, source and target, by the length of both."""
+    found: Figures = {"batch": BATCH, "lengths": list(LENGTHS), "models": {}}
+    for name, changes in KINDS.items():
+        model = build(seed, **{**changes, "width": 128, "hidden": 512})
+        found["models"][name] = {
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "one": [tokens_per_second(model, 1, length, seed) for length in LENGTHS],
+            "batch": [tokens_per_second(model, BATCH // length, length, seed) for length in LENGTHS],
+        }
+    return found
+
+
+def tokens_per_second(model: SequenceToSequence, rows: int, length: int, seed: int) -> float:
+    """The median of some forward and backward passes, in the processor's own time, which others do not take."""
+    batch, took = copying(rows, length, torch.Generator().manual_seed(seed)), list[float]()
+    while len(took) < 4 or (sum(took) < 0.1 and len(took) < 20):
+        began = time.process_time()
+        loss = translation_loss(model, batch, 0.0)
+        loss.total.backward()
+        took.append(time.process_time() - began)
+    model.zero_grad()
+    return round(batch.seen / median(took[1:]))
+
+
+def measure_recall(seed: int) -> Figures:
+    """Symbols that are found again after so many blanks; the number of symbols is always the same."""
+
+    def draw(dice: torch.Generator) -> PairBatch:
+        return copying(32, HELD, dice, DISTANCES[some(len(DISTANCES) - 1, dice)])
+
+    found: Figures = {"updates": UPDATES, "symbols": HELD, "distances": list(DISTANCES), "longest": LONGEST}
+    return found | {"models": by_kind(seed, draw, lambda d, dice: copying(250, HELD, dice, d), DISTANCES)}
+
+
+def measure_copying(seed: int) -> Figures:
+    """Texts of so many symbols that are written again: all of them have to be remembered."""
+
+    def draw(dice: torch.Generator) -> PairBatch:
+        length = COPIED[some(len(COPIED), dice)]
+        return copying(512 // length, length, dice)
+
+    found: Figures = {"updates": UPDATES, "lengths": list(COPIED)}
+    return found | {"models": by_kind(seed, draw, lambda n, dice: copying(2000 // n, n, dice), COPIED)}
+
+
+def by_kind(
+    seed: int, draw: Batches, test: Callable[[int, torch.Generator], PairBatch], sizes: Sequence[int]
+) -> Figures:
+    """Trains each kind of model and tests it on fresh texts of each size."""
+    found: Figures = {}
+    for name, changes in KINDS.items():
+        model = build(seed, **changes)
+        began = time.process_time()
+        learn(model, draw, seed, steps=UPDATES, learning_rate=3e-3)
+        took, fresh = time.process_time() - began, torch.Generator().manual_seed(seed + 1)
+        right = [round(accuracy(model, test(size, fresh)), 4) for size in sizes]
+        found[name] = {"accuracy": right, "seconds": round(took, 1)}
+    return found
+
+
+def some(count: int, dice: torch.Generator) -> int:
+    """A number below `count`."""
+    return int(torch.randint(count, (1,), generator=dice))

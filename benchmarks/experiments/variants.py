@@ -1,0 +1,81 @@
+"""Two ways to build the same model, trained alike on the sentences of the demo: heads, and the place of the norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from benchmarks.experiments.learning import Batches, accuracy, build, learn, pair_batch
+from benchmarks.experiments.log import Figures
+from regard.demo.glass import GLASS
+from regard.demo.grammar import Sentence, splits
+from regard.folder import TOKENIZER
+from regard.text.tokenizer import Vocabularies
+from regard.training.batches import IGNORE, PairBatch
+
+HEADS, SEEDS, WIDTH = (1, 2, 4, 8), 3, 64
+UPDATES, ROWS, LAYERS = 300, 32, 6
+NORMS = {
+    "post-norm": ("post", 50),
+    "post-norm, no warm-up": ("post", 0),
+    "pre-norm": ("pre", 50),
+    "pre-norm, no warm-up": ("pre", 0),
+}
+"""Where the norm is, and updates of warm-up."""
+
+
+def measure_heads(seed: int) -> Figures:
+    """Accuracy on sentences never seen, by the number of heads that share one width, for some seeds."""
+    demo = Demo(seed)
+    found: Figures = {"heads": list(HEADS), "width": WIDTH, "updates": UPDATES, "seeds": SEEDS, "sentences": ROWS}
+    right: list[list[float]] = []
+    for heads in HEADS:
+        right.append([])
+        for each in range(seed, seed + SEEDS):
+            model = build(each, vocabulary=demo.size, heads=heads, norm="pre")
+            learn(model, demo.draw, each, steps=UPDATES, learning_rate=3e-3)
+            right[-1].append(round(accuracy(model, demo.test), 4))
+    return found | {"accuracy": right, "mean": [round(fmean(each), 4) for each in right]}
+
+
+def measure_norms(seed: int) -> Figures:
+    """The loss over the updates of a deep translator, the norm after each residual sum or before each sublayer."""
+    demo = Demo(seed)
+    found: Figures = {"layers": LAYERS, "updates": UPDATES, "rate": 3e-3, "every": 10, "losses": {}, "accuracy": {}}
+    for name, (norm, warmup) in NORMS.items():
+        model = build(seed, vocabulary=demo.size, norm=norm, encoder_layers=LAYERS, decoder_layers=LAYERS)
+        losses = learn(model, demo.draw, seed, steps=UPDATES, learning_rate=3e-3, warmup=warmup)
+        found["losses"][name] = [round(fmean(losses[i : i + 10]), 4) for i in range(0, UPDATES, 10)]
+        found["accuracy"][name] = round(accuracy(model, demo.test), 4)
+    return found
+
+
+class Demo:
+    """Sentences of the demo's grammar in the tokens of the glass model, English and French."""
+
+    def __init__(self, seed: int) -> None:
+        both = Vocabularies.load(GLASS / TOKENIZER)
+        self.source, self.target, self.size = both.source, both.target, both.target.size
+        made = splits(train=8000, dev=10, test=400, seed=seed)
+        self.train, self.test = made.train, self.batch(made.test)
+
+    @property
+    def draw(self) -> Batches:
+        def some(dice: torch.Generator) -> PairBatch:
+            rows = torch.randint(len(self.train), (ROWS,), generator=dice).tolist()
+            return self.batch([self.train[row] for row in rows])
+
+        return some
+
+    def batch(self, sentences: Sequence[Sentence]) -> PairBatch:
+        specials = self.target.specials
+        sources = [torch.tensor([*self.source.encode(each.source).ids, specials.end]) for each in sentences]
+        texts = [self.target.encode(each.target).ids for each in sentences]
+        targets = [torch.tensor([specials.begin, *ids]) for ids in texts]
+        labels = [torch.tensor([*ids, specials.end]) for ids in texts]
+        keep = pad_sequence([torch.ones(len(ids), dtype=torch.bool) for ids in sources], True)
+        source, target = (pad_sequence(rows, True, specials.pad) for rows in (sources, targets))
+        return pair_batch(source, target, pad_sequence(labels, True, IGNORE), keep)
