@@ -41,15 +41,15 @@ from regard.training.filling import Filling
 from regard.training.labels import Classifying, LabelPreparation
 from regard.training.machine import require_precision
 from regard.training.pairs import PairPreparation, Translating
-from regard.training.synthetic import SYNTHETIC
-from regard.training.task import Preparation, Request, Task, Tell, require_metric
+from regard.training.synthetic import REVERSE, SYNTHETIC
+from regard.training.task import BOTH, Preparation, Request, Task, Tell, require_metric
 from regard.training.texts import TextPreparation
 from regard.training.writing import Writing
 from regard.weights import choose_device
 
-NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
+NEW, REQUEST, READY = "training.new", "request.json", "ready"
 SHARDS = "train"
-KEPT = (REVERSE, SYNTHETIC)
+KEPT = (REVERSE, BOTH, SYNTHETIC)
 """What takes long to make before a corpus can be prepared: no error removes it."""
 
 TASKS: dict[str, tuple[type[Preparation], type[Task]]] = {
