@@ -48,7 +48,7 @@ def test_shards_give_what_one_process_gives(
 
 def test_a_command_that_is_killed_goes_on_when_it_is_given_again(model: str, source: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.txt"
-    flags = ["translate", model, str(source), "-o", str(output), "--cluster", "local", "--shard-lines", "20"]
+    flags = ["translate", model, str(source), "-o", str(output), "--cluster", "local", "--shard-lines", "2"]
     running = subprocess.Popen([sys.executable, "-m", "regard", *flags])
     end = time.monotonic() + 300
     while len(list(tmp_path.glob("out.txt.shards/*.txt"))) < 3 and time.monotonic() < end:

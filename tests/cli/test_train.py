@@ -138,7 +138,10 @@ def test_ctrl_c_saves_and_resume_goes_on(capsys: pytest.CaptureFixture[str], tmp
         for line in running.stdout:
             if line.startswith("Training on"):
                 break
-        time.sleep(0.3)
+        while running.poll() is None and not (
+            (folder / "log.jsonl").exists() and (folder / "log.jsonl").stat().st_size
+        ):
+            time.sleep(0.01)  # until a step is done
         running.send_signal(signal.SIGINT)
         said, complained = running.communicate(timeout=60)
     assert (running.returncode, complained) == (130, "")
