@@ -12,7 +12,7 @@ import pytest
 # Some virtual machines say that they have AMX and then kill who uses it, as PyTorch's bfloat16 products do.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
-# Side by side, each has a core: threads of one would wait for those of the other. Processes that tests start take it over.
+# Side by side, each test has a core, and so have processes that it starts: threads would wait for those of the other.
 BESIDE_OTHERS = "PYTEST_XDIST_WORKER" in os.environ
 if BESIDE_OTHERS:
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -144,7 +144,7 @@ def test_a_request_is_given_up_when_more_is_typed(watched: Watched, server: str,
 
 
 def until(claim: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while not claim() and time.monotonic() < end:
         time.sleep(0.01)
     assert claim()
@@ -158,7 +158,7 @@ def test_errors_are_told_in_place_and_one_can_try_again(watched: Watched, server
     assert page.get_attribute("#text", "aria-invalid") == "true"
     queue.error = BusyError("too much", 1.0)
     write(watched, ENGLISH)
-    assert "asked again in 1 s" in message.inner_text()
+    expect(message).to_contain_text("asked again in 1 s")
     queue.error = None
     expect(page.locator("#made")).to_have_value(f"{ENGLISH.upper()}@de")  # of itself
     assert message.is_hidden()

@@ -30,7 +30,7 @@ from .running import running
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with running(create_app(FakeModels("en-de", "de-en", "en-fr"), Limits(reading=1.0), hosts=[])) as address:
+    with running(create_app(FakeModels("en-de", "de-en", "en-fr"), Limits(reading=2.0), hosts=[])) as address:
         yield address
 
 
@@ -82,7 +82,7 @@ def test_libretranslate_aio_with_many_at_once(address: str) -> None:
 
 
 def test_a_get_with_a_body_leaves_the_connection_in_order(address: str) -> None:
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
     for _ in range(3):
         connection.request("GET", "/languages", body=b"api_key=x", headers={"Content-Length": "9"})
         assert len(json.load(connection.getresponse())) == 3
@@ -126,7 +126,7 @@ def raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
     """What a server answers to these bytes, until it closes the connection."""
     place = urlsplit(address)
     assert place.hostname
-    with socket.create_connection((place.hostname, place.port or 80), timeout=10) as connection:
+    with socket.create_connection((place.hostname, place.port or 80), timeout=60) as connection:
         try:
             for part in parts:
                 connection.sendall(part)
@@ -188,7 +188,7 @@ def test_a_client_that_never_ends_its_head_is_left(address: str, monkeypatch: py
     started = time.monotonic()
     assert raw(address, b"GET / HT", b"TP/1.1\r\n", pause=0.05) == b""
     assert raw(address) == b""
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     with httpx.Client(base_url=address) as client:
         for _ in range(3):
             assert client.get("/health").status_code == 200

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -61,7 +62,7 @@ class Place:
         return socket.create_connection((place.hostname or "", place.port or 80), timeout=20)
 
     def nothing_is_left(self) -> None:
-        end = time.monotonic() + 15
+        end = time.monotonic() + 60
         while (now := self.in_hand()) != self.before and time.monotonic() < end:
             time.sleep(0.05)
         assert now == self.before
@@ -79,6 +80,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         place.client.close()
 
 
+def say(connection: socket.socket, data: bytes) -> None:
+    """A server that has waited for too long has hung up already."""
+    with suppress(ConnectionError):
+        connection.sendall(data)
+
+
 def body(text: str, count: int = 1) -> bytes:
     return json.dumps({"q": [text] * count, "source": "en", "target": "fr"}).encode()
 
@@ -88,14 +95,14 @@ def slow_heads(place: Place) -> list[socket.socket]:
     every = [place.connect() for _ in range(MANY)]
     for part in (b"POST /translate HTTP/1.1\r\n", b"Host: localhost\r\n", b"X-A: b\r\n"):
         for each in every:
-            each.sendall(part)
+            say(each, part)
     return every
 
 
 def slow_bodies(place: Place) -> list[socket.socket]:
     every = [place.connect() for _ in range(MANY)]
     for each in every:
-        each.sendall(HEAD.format(1000).encode() + b'{"q": "')
+        say(each, HEAD.format(1000).encode() + b'{"q": "')
     return every
 
 
@@ -123,10 +130,7 @@ def oversized(place: Place) -> list[socket.socket]:
     """They send more than is taken, or say that they will."""
     every = [place.connect() for _ in range(MANY)]
     for number, each in enumerate(every):
-        try:
-            each.sendall(HEAD.format(10**9 if number % 2 else 99_999).encode() + b"x" * 200_000)
-        except ConnectionError:
-            continue  # it was told so, and hung up on
+        say(each, HEAD.format(10**9 if number % 2 else 99_999).encode() + b"x" * 200_000)
     return every
 
 
@@ -134,7 +138,7 @@ def malformed(place: Place) -> list[socket.socket]:
     every = [place.connect() for _ in range(MANY)]
     kinds = [b"\x16\x03\x01\x02\x00\x01", b"\x00" * 500, b"GET /\xff HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nA\r\n\r\n"]
     for number, each in enumerate(every):
-        each.sendall(kinds[number % len(kinds)])
+        say(each, kinds[number % len(kinds)])
     return every
 
 
@@ -177,7 +181,7 @@ def test_others_are_served_and_nothing_is_left(
     monkeypatch.setattr(server, "HEADERS", 1.0)
     held = attack(place)
     waited = max(place.right() for _ in range(5))
-    assert waited < 10
+    assert waited < 25
     if attack in (slow_heads, slow_bodies, oversized, malformed, half_closed):  # the server hangs up by itself
         for each in held:
             try:

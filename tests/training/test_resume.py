@@ -14,7 +14,6 @@ import pytest
 
 from .corpora import SMALL, write_reversals
 
-pytestmark = pytest.mark.slow
 GIVEN = {
     **SMALL,
     "training.threads": 2,
@@ -91,13 +90,17 @@ def undisturbed(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) ->
     return finish(tmp_path_factory.mktemp("runs") / "undisturbed", corpus)
 
 
+MOMENTS = [
+    *(("step", step) for step in (1, 8, 9, 15, 23)),  # before, at and after evaluations; mid-epoch
+    *(("write", call) for call in (1, 2, 7, 15, 17, 18, 19, 21, 23, 26)),  # preparing, checkpoints, the end
+    *(("half a file", call) for call in (1, 2, 3, 5, 7)),
+]
+SOME = {("step", 9), ("write", 1), ("write", 7), ("write", 18), ("write", 26), ("half a file", 1), ("half a file", 5)}
+
+
 @pytest.mark.parametrize(
     ("kind", "moment"),
-    [
-        *(("step", step) for step in (1, 8, 9, 15, 23)),  # before, at and after evaluations; mid-epoch
-        *(("write", call) for call in (1, 2, 7, 15, 17, 18, 19, 21, 23, 26)),  # preparing, checkpoints, the end
-        *(("half a file", call) for call in (1, 2, 3, 5, 7)),
-    ],
+    [pytest.param(*each, marks=() if each in SOME else pytest.mark.slow) for each in MOMENTS],
 )
 def test_sigkill_and_resume_give_the_same_weights(
     kind: str, moment: int, corpus: list[Path], undisturbed: bytes, tmp_path: Path
