@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -101,18 +103,27 @@ def test_ray_gives_the_same_after_an_engine_was_killed(model: str, source: Path,
     source.write_text("\n".join(LINES * 150) + "\n")
     flags = ["translate", model, str(source), "-o", str(output), "--shard-lines", "20", "--beam", "8"]
     command = [sys.executable, "-m", "regard", *flags, "--cluster", "auto", "--workers", "2"]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE)
-    killed, end, found = 0, time.monotonic() + 300, list[int]()
-    while running.poll() is None and time.monotonic() < end and not killed:
-        found = found or engines(running.pid)
-        if found and len(list(tmp_path.glob("out.txt.shards/*.txt"))) >= 3:
-            os.kill(found[0], signal.SIGKILL)
-            killed = found[0]
-        time.sleep(0.01)
-    _, told = running.communicate(timeout=300)
+    killed, found = 0, list[int]()
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as running, ended(running):
+        while running.poll() is None and not killed:
+            found = found or engines(running.pid)
+            if found and len(list(tmp_path.glob("out.txt.shards/*.txt"))) >= 3:
+                os.kill(found[0], signal.SIGKILL)
+                killed = found[0]
+            time.sleep(0.01)
+        _, told = running.communicate(timeout=600)
     assert killed
     assert (running.returncode, told.decode().splitlines()[-1]) == (0, f"{output}: 1,800 lines")
     assert process("translate", model, str(source), "--beam", "8", "--threads", "1").out == output.read_text()
+
+
+@contextmanager
+def ended(running: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Whatever happens, no cluster is left behind."""
+    try:
+        yield
+    finally:
+        running.kill()
 
 
 def engines(root: int) -> list[int]:
