@@ -65,7 +65,7 @@ def test_a_server_that_was_killed_needs_no_repair(
     try:
         body = {"q": TEXTS, "source": "en", "target": "fr"}
         assert httpx.post(f"{again.address}/translate", json=body, timeout=60).json() == {"translatedText": answers}
-        fetched = httpx.get(sent.json()["translatedFileUrl"])
+        fetched = httpx.get(sent.json()["translatedFileUrl"], timeout=60)
         assert fetched.text.strip() == answers[0]  # what the first one had finished
     finally:
         code, _ = again.end(signal.SIGTERM)
