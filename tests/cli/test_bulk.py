@@ -19,13 +19,14 @@ import pytest
 from .running import call, process
 
 MODEL = Path(__file__).parents[2] / "src" / "regard" / "demo" / "glass_model"
+PACKED = shutil.ignore_patterns("native")  # which another test may write just now
 LINES = [f"{a} {b} {c}" for a in ("a cat", "the dog", "he") for b in ("sees", "likes") for c in ("me", "the bird")]
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    return str(shutil.copytree(MODEL, tmp_path / "glass"))
+    return str(shutil.copytree(MODEL, tmp_path / "glass", ignore=PACKED))
 
 
 @pytest.fixture

@@ -141,9 +141,10 @@ def test_ctrl_c_saves_and_resume_goes_on(capsys: pytest.CaptureFixture[str], tmp
         while running.poll() is None and not (folder / "log.jsonl").exists():
             time.sleep(0.01)  # until steps are done, which are noted ten times between two evaluations
         running.send_signal(signal.SIGINT)
-        said, complained = running.communicate(timeout=60)
+        said, complained = running.communicate(timeout=300)
     assert (running.returncode, complained) == (130, "")
-    stopped = re.fullmatch(rf"Stopped at step ([\d,]+), saved. Go on with: regard train --resume {folder}\n", said)
+    last = said.splitlines()[-1]  # on a busy machine it may have told how far it was before
+    stopped = re.fullmatch(rf"Stopped at step ([\d,]+), saved. Go on with: regard train --resume {folder}", last)
     assert stopped
     step = int(stopped[1].replace(",", ""))
     assert step > 0
