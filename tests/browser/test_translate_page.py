@@ -266,6 +266,7 @@ def test_a_file_is_dropped_refused_and_stopped(watched: Watched, server: str, mo
 
 def test_everything_is_done_by_keyboard(watched: Watched, server: str, tmp_path: Path) -> None:
     page = watched.open(server)
+    page.on("filechooser", lambda _: None)  # so that the browser knows long before that it opens none of its own
     expect(page.locator("#text")).to_be_focused()
     page.keyboard.type(ENGLISH)
     page.keyboard.press("Control+Enter")
@@ -283,6 +284,7 @@ def test_everything_is_done_by_keyboard(watched: Watched, server: str, tmp_path:
     assert page.is_hidden("#panel-text")
     page.focus("#target")
     page.keyboard.press("Tab")
+    expect(page.locator("#choose")).to_be_focused()
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Space")
     chooser.value.set_files({"name": "a.txt", "mimeType": "", "buffer": b"A dog and a cat."})
