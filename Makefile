@@ -1,8 +1,9 @@
 # Everything from a fresh clone: each target makes the environment and installs what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
+export PYTHONDONTWRITEBYTECODE =# where it is set, every process of the tests would compile PyTorch's Python anew, for seconds
 
-.PHONY: demo glass test quick check fix fuzz faults distributed sanitize claims bench browser screenshots docs tutorials clean help
+.PHONY: demo glass test slow quick check fix fuzz faults distributed sanitize claims bench browser screenshots docs tutorials clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -13,8 +14,10 @@ demo: .venv/installed  ## train a small translator in minutes and look at it
 glass: .venv/installed ## train the model anew that comes with the package (some minutes)
 	$(BIN)/python -m regard.demo.glass
 
-test: check browser ## the whole suite: first the quick tests side by side, then the slow ones, which use all cores
+test: check browser ## style, types and the tests, a learning one of every task among them (about ten minutes)
 	$(BIN)/pytest -n 2 -m "not slow"
+
+slow: browser    ## the tests that take long: the whole demo, long learning runs, every moment of a kill (some minutes)
 	$(BIN)/pytest -m slow
 
 browser: .venv/dev ## Chromium and gettext, which some tests need, where apt is at hand
@@ -33,7 +36,7 @@ docs: .venv/docs ## the documentation as a site in build/site; it asks no other 
 tutorials: .venv/dev ## types README, the how-to pages and the tutorials as a reader would (PAGES=gpt for some; some minutes)
 	$(BIN)/python -m tests.documentation $(PAGES)
 
-quick: .venv/dev ## the suite without its slow tests
+quick: .venv/dev ## the tests of `make test` without style and types
 	$(BIN)/pytest -n 2 -m "not slow"
 
 check: .venv/dev ## style and types

@@ -1,7 +1,7 @@
 """How large the package is, and how long its tests take: `python benchmarks/package.py --tests`.
 
 Builds the wheel of what is committed, in a folder of its own and with the libraries that are installed, and weighs it;
-with `--tests` it runs the quick tests as `make quick` does. Lines are counted, too.
+with `--tests` it runs the tests as `make quick` does. Lines are counted, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tests", action="store_true", help="run the quick tests, which takes minutes")
+    parser.add_argument("--tests", action="store_true", help="run the tests, which takes minutes")
     records.add_keep(parser)
     options = parser.parse_args()
     tables = [records.table("Wheel", [*weigh()]), records.table("Lines", [*lines()])]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +11,11 @@ import pytest
 
 # Some virtual machines say that they have AMX and then kill who uses it, as PyTorch's bfloat16 products do.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+# Side by side, each test has a core, and so have processes that it starts: threads would wait for those of the other.
+BESIDE_OTHERS = "PYTEST_XDIST_WORKER" in os.environ
+if BESIDE_OTHERS:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile(
     "regard",
@@ -19,6 +25,14 @@ hypothesis.settings.register_profile(
     phases=set(hypothesis.Phase) - {hypothesis.Phase.explain},  # which takes minutes through torch
 )
 hypothesis.settings.load_profile("regard")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """How many threads a training in this process has set is not for the next test."""
+    yield
+    if BESIDE_OTHERS and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -70,8 +70,7 @@ def test_a_wheel_carries_the_engine(source: Path, tmp_path: Path) -> None:
     assert why == "None"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["false", "/no/such/compiler"])
+@pytest.mark.parametrize("compiler", ["false", pytest.param("/no/such/compiler", marks=pytest.mark.slow)])
 def test_without_a_compiler_it_installs_all_the_same(source: Path, tmp_path: Path, compiler: str) -> None:
     made = wheel(source, tmp_path, CC=compiler, CXX=compiler)
     assert not list(made.rglob("*.so"))
@@ -79,7 +78,6 @@ def test_without_a_compiler_it_installs_all_the_same(source: Path, tmp_path: Pat
     assert engine(made) == ["", "it was not built: no C++17 compiler was there when Regard was installed", ""]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("file", [f"{NATIVE}core.cpp", f"{NATIVE}kernels.cpp", "regard/model/fused.cpp"])
 def test_the_sources_are_plain_cpp(compiler: str, file: str) -> None:

@@ -99,7 +99,6 @@ def here(run: quality.Run) -> None:
     quality.measure(run)
 
 
-@pytest.mark.slow
 def test_the_whole_script_from_files_to_the_report(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert quality.main(arguments(data, tmp_path, "--recipes", "gettext-en-de")) == 0
     monkeypatch.setattr(quality, "carry_out", here)  # a process of its own for one run is enough of them
@@ -132,7 +131,6 @@ def test_the_whole_script_from_files_to_the_report(data: Path, tmp_path: Path, m
     assert (tmp_path / "docs" / "quality.md").read_text(encoding="utf-8") == page
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_with_its_clock_is_used_again_and_can_be_adopted(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,9 +61,9 @@ def test_a_text_is_translated_when_one_stops_typing(watched: Watched, server: st
     expect(page.locator("#text")).to_be_focused()
     before = len(queue.calls)
     page.keyboard.type("The dog and the cat", delay=5)
+    expect(page.locator("#made")).to_have_value("THE DOG AND THE CAT@de")
     watched.settle()
-    assert page.input_value("#made") == "THE DOG AND THE CAT@de"
-    assert len(queue.calls) < before + 5  # not one for each key
+    assert len(queue.calls) < before + 10  # not one for each key: typing may be slow
     assert page.get_attribute("#made", "lang") == "de"
     assert re.fullmatch(r"Detected: English, \d+%", page.inner_text("#detected"))
     assert page.inner_text("#count") == "19 / 2,000"
@@ -144,7 +144,7 @@ def test_a_request_is_given_up_when_more_is_typed(watched: Watched, server: str,
 
 
 def until(claim: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while not claim() and time.monotonic() < end:
         time.sleep(0.01)
     assert claim()
@@ -158,7 +158,7 @@ def test_errors_are_told_in_place_and_one_can_try_again(watched: Watched, server
     assert page.get_attribute("#text", "aria-invalid") == "true"
     queue.error = BusyError("too much", 1.0)
     write(watched, ENGLISH)
-    assert "asked again in 1 s" in message.inner_text()
+    expect(message).to_contain_text("asked again in 1 s")
     queue.error = None
     expect(page.locator("#made")).to_have_value(f"{ENGLISH.upper()}@de")  # of itself
     assert message.is_hidden()
@@ -266,8 +266,11 @@ def test_a_file_is_dropped_refused_and_stopped(watched: Watched, server: str, mo
 
 def test_everything_is_done_by_keyboard(watched: Watched, server: str, tmp_path: Path) -> None:
     page = watched.open(server)
+    page.on("filechooser", lambda _: None)  # so that the browser knows long before that it opens none of its own
+    expect(page.locator("#text")).to_be_focused()
     page.keyboard.type(ENGLISH)
     page.keyboard.press("Control+Enter")
+    expect(page.locator("#made")).to_have_value(f"{ENGLISH.upper()}@de")
     watched.settle()
     reached = [page.evaluate("document.activeElement.id")]
     for _ in range(12):
@@ -281,16 +284,18 @@ def test_everything_is_done_by_keyboard(watched: Watched, server: str, tmp_path:
     assert page.is_hidden("#panel-text")
     page.focus("#target")
     page.keyboard.press("Tab")
+    expect(page.locator("#choose")).to_be_focused()
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Space")
     chooser.value.set_files({"name": "a.txt", "mimeType": "", "buffer": b"A dog and a cat."})
-    page.keyboard.press("Enter")  # on the button that has the focus by now
-    page.wait_for_selector("#result:not([hidden])")
+    expect(page.locator("#send")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#result")).to_be_focused()
     name = downloads(page, lambda: page.keyboard.press("Enter"), tmp_path).name
     assert name == "a_de.txt"
     page.focus("#target")
     page.keyboard.press("F")
-    assert page.input_value("#target") == "fr"
+    expect(page.locator("#target")).to_have_value("fr")
     expect(page.locator("#target")).to_be_focused()
     expect(page.locator("#send")).to_be_visible()  # for the other language
 

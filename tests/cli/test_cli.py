@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,9 @@ print(code, time.process_time(), "torch" in sys.modules, "numpy" in sys.modules,
 
 def measure(*arguments: str) -> tuple[str, float, list[str]]:
     """The output of a command, the seconds it computed, and whether it loaded torch and numpy."""
-    done = subprocess.run([sys.executable, "-c", MEASURE, *arguments], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as it is for a user, nothing is compiled twice
+    command = [sys.executable, "-c", MEASURE, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     code, seconds, *loaded = done.stderr.split()
     assert code == "0"
     return done.stdout, float(seconds), loaded

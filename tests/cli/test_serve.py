@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from .running import call
 from .serving import Process
 
 TIRED = "The animal didn't cross the street because it was too tired."
+TAKEN = "regard_scheduler_requests_total"
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,10 @@ def test_a_real_model_is_served_and_ended(server: Process) -> None:
     request = urllib.request.Request(f"{server.address}/health", headers={"Host": "evil.example"})  # noqa: S310
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(request, timeout=30)  # noqa: S310
-    many = {"q": [TIRED] * 300, "source": "en", "target": "fr"}
+    many, before = {"q": [TIRED] * 300, "source": "en", "target": "fr"}, server.count(TAKEN)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.post, "/translate", json=many)
-        time.sleep(0.1)
+        server.wait_for_more(TAKEN, before)
         code, log = server.end(signal.SIGTERM)
         assert len(waiting.result().json()["translatedText"]) == 300
     client.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,7 +34,7 @@ def under_load(server: Process, answers: list[str], how: signal.Signals) -> tupl
     questions = [question(server.address, *each) for each in zip(bodies, answers, strict=True)]
     with ThreadPoolExecutor(1) as pool:
         seen = pool.submit(load, server.address, questions, clients=CLIENTS, seconds=60)
-        time.sleep(1.0)
+        server.wait_for_more('regard_requests_total{path="/translate"', 2 * CLIENTS)
         code, _ = server.end(how)
         return seen.result(60), code
 
@@ -66,7 +65,7 @@ def test_a_server_that_was_killed_needs_no_repair(
     try:
         body = {"q": TEXTS, "source": "en", "target": "fr"}
         assert httpx.post(f"{again.address}/translate", json=body, timeout=60).json() == {"translatedText": answers}
-        fetched = httpx.get(sent.json()["translatedFileUrl"])
+        fetched = httpx.get(sent.json()["translatedFileUrl"], timeout=60)
         assert fetched.text.strip() == answers[0]  # what the first one had finished
     finally:
         code, _ = again.end(signal.SIGTERM)

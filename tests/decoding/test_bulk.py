@@ -13,6 +13,7 @@ from regard.errors import DataError, InputError, ModelError
 from regard.workers import Message, Workers
 
 MODEL = Path(__file__).parents[2] / "src" / "regard" / "demo" / "glass_model"
+PACKED = shutil.ignore_patterns("native")  # which another test may write just now
 LINES = ["a cat sees the red bird", "", "  the dog sleeps ", "x" * 5, "the man gives the woman a book", "ein Hund"] * 4
 ENGINE = {"device": "cpu", "engine": "auto", "precision": "auto", "threads": 1}
 OPTIONS = {"source": None, "target": None, "zero_shot": False, "beam": "1"}
@@ -20,7 +21,7 @@ OPTIONS = {"source": None, "target": None, "zero_shot": False, "beam": "1"}
 
 @pytest.fixture(scope="module")
 def order(tmp_path_factory: pytest.TempPathFactory) -> Order:
-    model = Path(shutil.copytree(MODEL, tmp_path_factory.mktemp("model") / "glass"))
+    model = Path(shutil.copytree(MODEL, tmp_path_factory.mktemp("model") / "glass", ignore=PACKED))
     return Order(str(model), model_digest(model), ENGINE, OPTIONS)
 
 

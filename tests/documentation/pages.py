@@ -101,7 +101,7 @@ class Runner:
             finally:
                 for process in self.running:
                     process.terminate()
-                    process.communicate(timeout=20)
+                    process.communicate(timeout=120)
         return len(found)
 
     def block(self, block: Block, page: str) -> None:

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 EXECUTE = """
@@ -22,7 +20,6 @@ nbformat.write(notebook, sys.argv[2])
 """
 
 
-@pytest.mark.slow
 def test_every_cell_of_the_notebook_runs(tmp_path: Path) -> None:
     kept = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     assert not any(cell.get("outputs") for cell in kept["cells"]), "outputs are not stored: they would grow stale"

@@ -30,7 +30,7 @@ SETTINGS = {
     "training.label_smoothing": 0.0,
     "training.evaluate_every": 700,
     "training.evaluate_pairs": 10,
-    "training.threads": 2,
+    "training.threads": 1,
 }
 
 
@@ -61,7 +61,6 @@ EASY = {
     "training.steps": 300,
     "training.evaluate_every": 300,
     "training.warmup": 30,
-    "training.threads": 1,
 }
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
 import regard
 from regard.training.trainer import train
 
@@ -29,7 +27,6 @@ def spell(row: list[int], language: str) -> str:
     return " ".join(WORDS[language][digit] for digit in row)
 
 
-@pytest.mark.slow
 def test_one_model_follows_the_tag(tmp_path: Path) -> None:
     files = [tmp_path / f"train.{language}" for language in WORDS]
     for path, language in zip(files, WORDS, strict=True):

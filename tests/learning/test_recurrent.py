@@ -18,7 +18,7 @@ def test_a_recurrent_network_copies_digits(kind: str, tmp_path: Path) -> None:
     corpus = tmp_path / "digits.tsv"
     corpus.write_text("".join(f"{row}\t{row}\n" for row in rows(8000, 0)))
     shape = {"model.kind": kind, "model.encoder_layers": 1, "model.decoder_layers": 1}
-    pace = {"training.steps": 1000, "training.evaluate_every": 1000, "training.threads": 1}
+    pace = {"training.steps": 1000, "training.evaluate_every": 1000}
     for _ in train([corpus], tmp_path / "run", overrides={**SETTINGS, **shape, **pace}):
         pass
     unseen = rows(500, 1)

@@ -11,8 +11,6 @@ import pytest
 import regard
 from regard.training.trainer import train
 
-pytestmark = pytest.mark.slow
-
 PAPER = {
     "model.norm": "pre",
     "model.norm_kind": "layer",

@@ -30,7 +30,7 @@ from .running import running
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with running(create_app(FakeModels("en-de", "de-en", "en-fr"), Limits(reading=1.0), hosts=[])) as address:
+    with running(create_app(FakeModels("en-de", "de-en", "en-fr"), Limits(reading=2.0), hosts=[])) as address:
         yield address
 
 
@@ -65,7 +65,7 @@ def test_libretranslate_aio(address: str, tmp_path: Path) -> None:
         assert client.frontend_settings().char_limit == 50_000
         assert client.health()
         file = client.translate_file(tmp_path / "a.srt", "en", "de")
-        assert "HELLO" in httpx.get(file.translated_file_url).text
+        assert "HELLO" in httpx.get(file.translated_file_url, timeout=60).text
         with pytest.raises(libretranslate_aio.ForbiddenError):
             client.suggest("a", "b", "en", "de")
         with pytest.raises(libretranslate_aio.BadRequestError, match="zz is not supported"):
@@ -82,7 +82,7 @@ def test_libretranslate_aio_with_many_at_once(address: str) -> None:
 
 
 def test_a_get_with_a_body_leaves_the_connection_in_order(address: str) -> None:
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
     for _ in range(3):
         connection.request("GET", "/languages", body=b"api_key=x", headers={"Content-Length": "9"})
         assert len(json.load(connection.getresponse())) == 3
@@ -97,7 +97,7 @@ def test_answers_are_not_held_back(address: str, monkeypatch: pytest.MonkeyPatch
         watch(self)
 
     monkeypatch.setattr(server.Protocol, "watch", look)
-    assert httpx.get(f"{address}health").status_code == 200
+    assert httpx.get(f"{address}health", timeout=60).status_code == 200
     assert all(seen)
     assert seen
 
@@ -126,7 +126,7 @@ def raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
     """What a server answers to these bytes, until it closes the connection."""
     place = urlsplit(address)
     assert place.hostname
-    with socket.create_connection((place.hostname, place.port or 80), timeout=10) as connection:
+    with socket.create_connection((place.hostname, place.port or 80), timeout=60) as connection:
         try:
             for part in parts:
                 connection.sendall(part)
@@ -157,7 +157,7 @@ HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicatio
 )
 def test_what_is_wrong_is_refused_and_others_are_served(address: str, request_: bytes, status: bytes) -> None:
     assert raw(address, request_).split(b" ")[1:2] == [status]
-    assert httpx.get(f"{address}health").json() == {"status": "ok"}
+    assert httpx.get(f"{address}health", timeout=60).json() == {"status": "ok"}
 
 
 BODY = b'{"q": "hello", "source": "en", "target": "de"}'
@@ -188,8 +188,8 @@ def test_a_client_that_never_ends_its_head_is_left(address: str, monkeypatch: py
     started = time.monotonic()
     assert raw(address, b"GET / HT", b"TP/1.1\r\n", pause=0.05) == b""
     assert raw(address) == b""
-    assert time.monotonic() - started < 5
-    with httpx.Client(base_url=address) as client:
+    assert time.monotonic() - started < 15
+    with httpx.Client(base_url=address, timeout=60) as client:
         for _ in range(3):
             assert client.get("/health").status_code == 200
             time.sleep(0.4)  # a connection that is kept alive may rest

@@ -129,7 +129,7 @@ def test_embeddings(client: openai.OpenAI, address: str) -> None:
     found = client.embeddings.create(model="bert", input=texts)  # this client asks for base64
     assert np.allclose([each.embedding for each in found.data], offline, atol=1e-5)
     assert found.usage.prompt_tokens == sum(len(row.ids) for row in EMBEDDER.rows(texts))
-    plain = httpx.post(f"{address}/embeddings", json={"model": "bert", "input": "a dog"}).json()
+    plain = httpx.post(f"{address}/embeddings", json={"model": "bert", "input": "a dog"}, timeout=60).json()
     assert np.allclose(plain["data"][0]["embedding"], offline[0], atol=1e-5)
     with pytest.raises(openai.BadRequestError, match="dimensions"):
         client.embeddings.create(model="bert", input=texts, dimensions=3)

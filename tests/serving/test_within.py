@@ -23,7 +23,7 @@ def test_what_takes_too_long_ends_and_the_task_goes_on() -> None:
 
     started = time.monotonic()
     asyncio.run(script())
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25
 
 
 def test_what_is_cancelled_by_others_is_cancelled() -> None:

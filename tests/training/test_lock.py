@@ -22,7 +22,7 @@ from pathlib import Path
 from regard.folder import sole_writer
 with sole_writer(Path(sys.argv[1])):
     print("mine", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

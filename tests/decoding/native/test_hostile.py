@@ -203,7 +203,7 @@ except ModelError as error:
 engine.threads = 1
 print(len(engine.search([[5, 6]], [5], DecodingSettings(beam=1))))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.splitlines() == ["the native engine stopped: so many threads cannot be started", "1"]
 
 
