@@ -35,7 +35,7 @@ from regard.text.tokenizer import Tokenizer
 from regard.weights import Contents, read_folder
 
 BEAM, ALPHA = 5, 1.0
-PATIENCE = 1000  # CTranslate2 stops when it has found so many times BEAM; Regard when nothing better can come
+PATIENCE = 1000  # times BEAM outputs, and CTranslate2 stops; Regard, asked for patience 0, when nothing better can come
 CONTINUATION = 32  # tokens that are written after a prompt
 CLOSE = 1e-3  # states that are further apart are different
 Array = NDArray[Any]
@@ -117,7 +117,7 @@ def compare_translators(contents: Contents, texts: Sequence[str], first: Path, s
     engine = ctranslate2.Translator(str(first), device="cpu", compute_type="float32")
     good = True
     for beam in (1, BEAM):
-        options = {"beam": beam, "penalty": "power", "length_penalty": ALPHA, "max_ratio": 2.0}
+        options = {"beam": beam, "penalty": "power", "length_penalty": ALPHA, "max_ratio": 2.0, "patience": 0.0}
         found = translator.search(sources, translator.decoding(options))
         ours = [Output(shown(translator.target, best[0].tokens), best[0].log_probabilities) for best in found]
         theirs = with_ctranslate2(engine, translator, sources, limits, beam, PATIENCE)

@@ -1,7 +1,8 @@
 """Plots as SVG, by hand: lines over two axes, and bars with their names.
 
 A picture in a page does not know the page's colours, so everything is drawn on nothing in tones that stand out from
-white and from black alike.
+white and from black alike. Words need more contrast than any one grey has with both: theirs is a darker or a lighter
+one, as the page asks of its pictures (`color-scheme`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from html import escape
 WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 58, 20, 40, 50
 GREY = "#7d838b"
+WORDS = "<style>svg{fill:#5b6169}@media(prefers-color-scheme:dark){svg{fill:#a9b0b9}}</style>"
 COLOURS = ("#2f81d6", "#d2691e", "#2e9960", "#b457a8", "#a8841a", "#5c7fa3")
 
 
@@ -68,6 +70,7 @@ def opening(title: str, height: float, left: float) -> list[str]:
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         f'role="img" aria-label="{escape(title)}" font-family="system-ui, sans-serif" font-size="13" fill="{GREY}">',
+        WORDS,
         f"<title>{escape(title)}</title>",
         text(left, 22, title, size=15),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from regard.options import options
+from regard.options import Option, options
 from regard.presets import PRESETS, TASKS
 from regard.settings import Settings
 from regard.text.thresholds import CheckSettings
@@ -13,8 +13,9 @@ from regard.text.thresholds import CheckSettings
 HEAD = """# Settings
 
 Every setting is a TOML key and a flag: `width` of the section `model` is `[model] width = 256` in a file given with
-`--settings FILE`, and `--model.width 256` on the command line. Later wins: defaults, then the preset, then the file,
-then the flags. `none` on the command line clears a setting. `python docs/generate.py` makes this page from the source.
+`--settings FILE`, and `--model.width 256` on the command line. Later wins: defaults, then what the task needs, then the
+preset, then the file, then the flags. `none` on the command line clears a setting. `python docs/generate.py` makes this
+page from the source.
 """
 
 
@@ -26,14 +27,10 @@ def page() -> str:
         if parents != section:
             section = parents
             title = f"`[{parents[0]}]`" if parents else "At the top"
-            lines += [f"\n## {title}\n", "| setting | default | takes | meaning |", "|---|---|---|---|"]
-        bounds = f" {option.bounds}" if option.bounds else ""
-        lines.append(f"| `{name}` | `{shown(option.default)}` | {kind(option.type)}{bounds} | {option.help} |")
-    lines += ["\n## `check.`: what `regard check` tells\n", "| flag | default | takes | meaning |", "|---|---|---|---|"]
-    lines += [
-        f"| `--check.{option.path}` | `{shown(option.default)}` | {kind(option.type)} {option.bounds} | {option.help} |"
-        for option in options(CheckSettings)
-    ]
+            lines += [f"\n## {title}\n", "| setting | meaning | default | takes |", "|---|---|---|---|"]
+        lines.append(row(name, option))
+    lines += ["\n## `check.`: what `regard check` tells\n", "| flag | meaning | default | takes |", "|---|---|---|---|"]
+    lines += [row(f"--check.{option.path}", option) for option in options(CheckSettings)]
     lines += ["\n## Presets\n", "Chosen by the size of the corpus where `preset` is `auto` (the default).\n"]
     lines += ["| task | preset | changes |", "|---|---|---|"]
     for task, presets in PRESETS.items():
@@ -41,6 +38,13 @@ def page() -> str:
             if tables:
                 lines.append(f"| {task} | {preset} | {changes(tables)} |")
     return "\n".join(lines) + "\n"
+
+
+def row(name: str, option: Option) -> str:
+    """A line of a table; `|` in a help would begin the next cell."""
+    meaning = option.help.replace("|", "\\|")
+    default = f"`{shown(option.default)}`" if shown(option.default) else "nothing"
+    return f"| `{name}` | {meaning} | {default} | {kind(option.type)} {option.bounds or ''}".rstrip() + " |"
 
 
 def changes(tables: dict[str, Any]) -> str:

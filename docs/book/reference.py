@@ -31,20 +31,42 @@ def commands() -> str:
 
 def command(verb: str, parser: argparse.ArgumentParser) -> list[str]:
     about = inspect.cleandoc(parser.description or "")
-    lines = [f"## regard {verb}\n", f"```text\n{about}\n```\n" if "\n" in about else f"{plain(about)}\n"]
-    rows, settings = [], False
+    lines = [f"## regard {verb}\n", *(f"{told(part)}\n" for part in about.split("\n\n"))]
+    rows, settings = [], "--model.width" in parser._option_string_actions  # all of them, or the few that it names
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
-        if any(re.match(r"--[a-z]+\.", name) for name in action.option_strings):
-            settings = True
-        else:
+        if not settings or not any(re.match(r"--[a-z]+\.", name) for name in action.option_strings):
             rows.append(f"| {spelt(action)} | {plain((action.help or '') % {'default': action.default})} |")
     if rows:
         lines += ["| argument | what |", "|---|---|", *rows, ""]
     if settings:
         lines.append("And a flag for each [setting](settings.md), such as `--model.width 256`.\n")
     return lines
+
+
+def told(part: str) -> str:
+    """A part of a description: prose as prose, and two columns as a table or, if they are narrow, as they stand."""
+    lines = part.split("\n")
+    if not any(COLUMNS.match(line) for line in lines):
+        return plain(part)
+    if max(map(len, lines)) <= NARROW:
+        return f"```text\n{part}\n```"
+    rows: list[list[str]] = []
+    for line in lines:
+        found = COLUMNS.match(line)
+        if found and (not rows or not line.startswith(" " * DEEP)):
+            rows.append([found[1], found[2]])
+        elif rows and line.startswith(" " * DEEP):
+            rows[-1][1] += f" {line.strip()}"
+        else:
+            rows.append([line.strip(), ""])
+    return "\n".join(["| | |", "|---|---|", *(f"| `{cell(left)}` | {plain(right)} |" for left, right in rows)])
+
+
+COLUMNS = re.compile(r" *(\S+(?: \S+)*) {2,}(\S.*)")
+NARROW, DEEP = 80, 8
+"""Characters of a line that fits beside the navigation, and of the indentation of what goes on with the line before."""
 
 
 def spelt(action: argparse.Action) -> str:

@@ -27,7 +27,7 @@ from regard.configuration import recorded
 from regard.errors import ModelError, RegardError
 from regard.settings import Settings
 
-SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE = (
+EVERYTHING = (
     "model.toml",
     "weights.safetensors",
     "tokenizer.json",
@@ -40,6 +40,7 @@ SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, LOG, HISTORY,
     "training",
     "native",
 )
+SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE = EVERYTHING
 SCALE = ".scale"
 """In a file of weights, what follows the name of an int8 tensor in the name of its scales."""
 

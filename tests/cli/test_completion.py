@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,18 +28,28 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     return done.out
 
 
-@pytest.mark.parametrize(
+LINES = pytest.mark.parametrize(
     ("line", "some", "none"),
     [
         ("regard tra", {"train", "translate"}, {"write"}),
-        ("regard ", {"train", "look", "completion", "--help"}, {"--model.width"}),
+        ("regard ", {"train", "look", "completion"}, {"--model.width"}),
         ("regard train --model.w", {"--model.width"}, {"--training.steps"}),
         ("regard train --ta", {"--task"}, set()),
+        ("regard train --task ", {"translate", "write", "fill", "classify"}, {"--task"}),
+        ("regard train --preset ", {"tiny", "base"}, {"--preset"}),
+        ("regard train --model.bias ", {"true", "false"}, {"relu"}),
+        ("regard train --model.activation s", {"silu", "swiglu"}, {"relu"}),
         ("regard translate m --engine ", {"native", "auto"}, {"--engine"}),
         ("regard completion ", {"bash", "fish", "zsh"}, set()),
+        ("regard bench s", {"serve"}, set()),
+        ("regard bench serve --cl", {"--clients"}, {"serve"}),
         ("regard demo --model", set(), {"--model.width"}),
+        ("regard translate a_f", {"a_file.txt"}, set()),
     ],
 )
+
+
+@LINES
 def test_bash_completes(line: str, some: set[str], none: set[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Asked as bash asks: with the words of the line and the number of the one to complete."""
     words = line.split(" ")
@@ -47,6 +60,72 @@ def test_bash_completes(line: str, some: set[str], none: set[str], capsys: pytes
     )
     assert (done.returncode, done.stderr) == (0, "")
     found = set(done.stdout.split())
+    assert some - {"a_file.txt"} <= found  # names of files come from bash itself: -o default
+    assert not none & found
+
+
+@LINES
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not here")
+def test_fish_completes(
+    line: str, some: set[str], none: set[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Asked as fish's own tests ask: `complete -C` says what it would offer."""
+    (tmp_path / "a_file.txt").touch()
+    program = script("fish", capsys) + f"complete -C {line!r}\n"
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["fish", "--no-config"],
+        input=program,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {each.partition("\t")[0] for each in done.stdout.splitlines()}
+    assert some <= found
+    assert not none & found
+
+
+READY = "autoload -U compinit; compinit -u -D; source script; PROMPT='ne''xt: '\n"
+
+
+def typed_into_zsh(line: str, folder: Path) -> str:
+    """What a real zsh on a terminal shows when Ctrl-D follows the line: it lists what there is and inserts nothing."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(folder)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb", "COLUMNS": "160", "LINES": "99"})  # noqa: S606
+
+    def until(end: str) -> str:
+        shown = ""
+        while end not in shown:
+            assert select.select([terminal], [], [], 20)[0], shown
+            shown += os.read(terminal, 65536).decode(errors="replace")
+        return shown
+
+    try:
+        os.write(terminal, READY.encode())
+        until("next: ")  # only now is what is typed read key by key
+        os.write(terminal, f"{line}\x04\x15print do''ne\n".encode())  # list, empty the line, go on
+        return until("done\r\n")
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        os.close(terminal)
+
+
+@LINES
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not here")
+def test_zsh_completes(
+    line: str, some: set[str], none: set[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a_file.txt").touch()
+    (tmp_path / "script").write_text(script("zsh", capsys))
+    shown = typed_into_zsh(line, tmp_path)
+    rows = [row.partition(" -- ")[0] for row in shown.splitlines() if line not in row]
+    found = {word for row in rows for word in row.split()}
     assert some <= found
     assert not none & found
 

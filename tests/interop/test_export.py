@@ -248,6 +248,7 @@ def test_an_export_that_is_in_the_way_is_kept_unless_told_otherwise(tmp_path: Pa
     import_model(tmp_path / "export", tmp_path / "again")
     with pytest.raises(ModelError, match="is not empty"):
         import_model(tmp_path / "export", tmp_path / "again")
+    (tmp_path / "again" / "native").mkdir()  # as its first use leaves it
     import_model(tmp_path / "export", tmp_path / "again", overwrite=True)
     (tmp_path / "again" / "diary.txt").write_text("mine")
     with pytest.raises(ModelError, match=r"holds diary\.txt"):

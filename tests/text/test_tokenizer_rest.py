@@ -15,7 +15,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from regard.settings import DataSettings, TokenizerSettings
 from regard.text.doctor import Report
-from regard.text.formats import documents
+from regard.text.formats import running
 from regard.text.imported import ImportedTokenizer
 from regard.text.tokenizer import Specials, Tokenizer
 from regard.text.vocabulary import BOS, EOS, MASK, PAD, RESERVED, UNK
@@ -55,7 +55,7 @@ def cut(text: str, size: int) -> list[str]:
 def in_parts(tokenizer: Tokenizer, text: str, folder: Path) -> list[list[int]]:
     """The ids of a document as training reads it: from a file, in parts."""
     (folder / "text.txt").write_text(text)
-    parts = documents.read([folder / "text.txt"], DataSettings(), Report())
+    parts = running.read([folder / "text.txt"], DataSettings(), Report())
     return [tokenizer.encode_batch([p.text])[0] if p.begins else tokenizer.encode_rest(p.text) for p in parts]
 
 

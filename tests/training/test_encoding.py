@@ -28,7 +28,7 @@ PAIRS = [Pair(source, target, Place("x", 1)) for source, target in TEXTS]
 def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("vocabulary") / "tokenizer.json"
     shared = Tokenizer.train([text for pair in TEXTS for text in pair], TokenizerSettings(vocabulary=320, tags=("de",)))
-    Vocabularies(shared, shared).save(path)
+    path.write_text(Vocabularies(shared, shared).to_json(), encoding="utf-8")
     return path
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from regard.errors import DataError, SettingsError
 from regard.folder import TOKENIZER, read_settings
 from regard.text.formats import Place
-from regard.text.formats.documents import Part
+from regard.text.formats.running import Part
 from regard.text.tokenizer import Vocabularies
 from regard.text.vocabulary import BOS, EOS
 from regard.training.events import Event, Note

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args, get_origin
 
 from regard.cli.flags import Verbs
+from regard.options import options
+from regard.settings import Settings
 
 ABOUT = """Prints a script for your shell; put it where the shell reads it when it starts:
   bash   echo 'eval "$(regard completion bash)"' >> ~/.bashrc
@@ -48,14 +51,26 @@ class Verb(Word):
 def words_of(verbs: Verbs) -> Iterator[Verb]:
     """Every verb of the command, with its flags."""
     helps = {action.dest: action.help or "" for action in verbs._choices_actions}
+    values_of = values_of_settings()
     for name, parser in verbs.choices.items():
         flags: list[Word] = []
         values: list[str] = []
         for action in parser._actions:
-            choices = tuple(map(str, action.choices or ()))
+            choices = tuple(map(str, action.choices or values_of.get(action.dest, ())))
             flags += [Word(flag, first(action.help), choices) for flag in action.option_strings]
             values += [] if action.option_strings else choices
         yield Verb(name, first(helps[name]), tuple(values), tuple(flags))
+
+
+def values_of_settings() -> dict[str, tuple[str, ...]]:
+    """Of every setting that takes few values: these, by its dotted name; the parser itself takes any text for them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for option in options(Settings):
+        if option.type is bool:
+            found[option.path] = ("true", "false")
+        elif get_origin(option.type) is Literal:
+            found[option.path] = get_args(option.type)
+    return found
 
 
 def first(text: str | None) -> str:
@@ -92,7 +107,7 @@ def zsh(verbs: list[Verb]) -> str:
         return " ".join(quoted(f"{word.name}:{word.help}") for word in words)
 
     cases = "".join(f"    {verb.name}) found=({described(verb.flags)}) ;;\n" for verb in verbs)
-    given = [(verb.name, "*", verb.choices) for verb in verbs if verb.choices]
+    given = [(verb.name, verb.name, verb.choices) for verb in verbs if verb.choices]
     every = [*chosen(verbs), *given]
     values = "".join(f"    {verb}:{flag}) found=({' '.join(choices)}) ;;\n" for verb, flag, choices in every)
     return f"""#compdef regard
@@ -105,7 +120,7 @@ _regard() {{
   fi
   case "$words[2]:$words[CURRENT-1]" in
 {values}  esac
-  if (( $#found )); then
+  if (( $#found )) && [[ "$words[CURRENT]" != -* ]]; then
     _describe value found
     return
   fi
@@ -126,7 +141,9 @@ def fish(verbs: list[Verb]) -> str:
     for verb in verbs:
         seen = f"complete -c regard -n '__fish_seen_subcommand_from {verb.name}'"
         if verb.choices:
-            lines.append(f"{seen} -f -a {quoted(' '.join(verb.choices))}")
+            lines.append(
+                f"complete -c regard -n '__fish_prev_arg_in {verb.name}' -f -a {quoted(' '.join(verb.choices))}"
+            )
         for flag in verb.flags:
             kind = f"-l {flag.name[2:]}" if flag.name.startswith("--") else f"-s {flag.name[1:]}"
             takes = f" -x -a {quoted(' '.join(flag.choices))}" if flag.choices else ""

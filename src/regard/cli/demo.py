@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regard.cli.train import with_interrupts
     from regard.decoding.engine import load_as
     from regard.decoding.translator import Translator
-    from regard.demo.grammar import splits
+    from regard.demo.grammar import splits, write_pairs
     from regard.training.trainer import train
 
     print("English to French, from an embedded grammar. For example:")
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     stop = threading.Event()
     overwrite = arguments.overwrite or arguments.output == DEFAULT
     with tempfile.TemporaryDirectory() as folder:
-        files = [write(Path(folder) / f"{name}.tsv", getattr(sentences, name)) for name in ("train", "dev")]
+        files = [write_pairs(Path(folder) / f"{name}.tsv", getattr(sentences, name)) for name in ("train", "dev")]
         events = train(files[:1], arguments.output, dev=files[1:], overrides=SETTINGS, overwrite=overwrite, stop=stop)
         with_interrupts(stop)
         finished = show_training(events)
@@ -92,11 +92,6 @@ def run(arguments: argparse.Namespace) -> int:
         "  regard train --help                             (every setting)"
     )
     return 0
-
-
-def write(path: Path, sentences: Sequence[Sentence]) -> Path:
-    path.write_text("".join(f"{s.source}\t{s.target}\n" for s in sentences), encoding="utf-8", newline="\n")
-    return path
 
 
 def show_scores(translator: Translator, test: Sequence[Sentence]) -> None:

@@ -6,7 +6,7 @@ import argparse
 import threading
 from pathlib import Path
 
-from regard.cli.flags import Verbs, dotted
+from regard.cli.flags import Verbs, overrides_of
 from regard.cli.processes import follow
 from regard.cli.train import add_run, with_interrupts
 from regard.errors import InputError
@@ -39,9 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("give the text that the teacher shall translate: see regard distill --help")
     if not arguments.output:
         raise InputError("say where the student goes: -o FOLDER")
-    overrides = dotted(arguments)
-    if arguments.preset is not None:
-        overrides["preset"] = arguments.preset
 
     from regard.training.distillation import distill
 
@@ -53,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         dev=arguments.dev,
         test=arguments.test,
         settings_file=arguments.settings,
-        overrides=overrides,
+        overrides=overrides_of(arguments),
         overwrite=arguments.overwrite,
         stop=stop,
     )

@@ -113,11 +113,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _task(arguments: argparse.Namespace) -> str:
     """What the model to be measured is for."""
-    path = Path(arguments.files[0])
-    if arguments.hypotheses or not (path / "model.toml").is_file():
-        return "translate"
-    from regard.folder import read_settings
+    from regard.folder import SETTINGS, read_settings
 
+    path = Path(arguments.files[0])
+    if arguments.hypotheses or not (path / SETTINGS).is_file():
+        return "translate"
     return read_settings(path).task
 
 

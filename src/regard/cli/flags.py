@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from regard.decoding.engine import ENGINES, PRECISIONS
@@ -25,6 +26,16 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         if section not in groups:
             groups[section] = parser.add_argument_group(f"{section} settings")
         _add(groups[section], option, f"--{option.path}", option.path)
+
+
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    """The flags that say what is trained, and where, of every verb that trains or reckons what training costs."""
+    parser.add_argument("--preset", default=None, help="tiny, small, base, big, modern (by corpus size)")
+    parser.add_argument(
+        "--device", dest="training.device", default=argparse.SUPPRESS, help="auto, cpu, cuda or mps (auto)"
+    )
+    parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags go before it")
+    add_settings(parser)
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +117,12 @@ def _add(group: Any, option: Option, flag: str, destination: str) -> None:
 def dotted(arguments: argparse.Namespace) -> dict[str, str]:
     """The settings among the parsed flags, by their dotted names."""
     return {name: value for name, value in vars(arguments).items() if "." in name}
+
+
+def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """The same, with the preset and the task, which have flags of their own."""
+    named = {name: getattr(arguments, name, None) for name in ("preset", "task")}
+    return {**dotted(arguments), **{name: value for name, value in named.items() if value is not None}}
 
 
 def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:

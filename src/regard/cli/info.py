@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from math import prod
 from pathlib import Path
 
 import regard
@@ -39,11 +40,12 @@ def describe_model(path: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     from regard.configuration import recorded
+    from regard.folder import CARD, SETTINGS, WEIGHTS
     from regard.text.directions import arrows
 
-    if not (path / "model.toml").is_file():
-        raise ModelError(f"{path}: not a Regard model (it has no model.toml)")
-    settings = recorded(path / "model.toml")
+    if not (path / SETTINGS).is_file():
+        raise ModelError(f"{path}: not a Regard model (it has no {SETTINGS})")
+    settings = recorded(path / SETTINGS)
     shape = settings.model
     what = f"{arrows(settings.data, '->')}, " if settings.task == "translate" else ""
     print(f"{path}: {settings.task} {what}preset {settings.preset}".replace(" preset auto", " no preset"))
@@ -51,23 +53,17 @@ def describe_model(path: Path) -> None:
         f"{settings.shape}, {'' if shape.recurrent else f'{shape.norm}-norm, {shape.positions} positions, '}"
         f"at most {shape.max_length} tokens"
     )
-    weights = path / "weights.safetensors"
+    weights = path / WEIGHTS
     if not weights.is_file():
         print("no weights yet: training has not come to its first evaluation")
         return
     try:
         with safe_open(weights, "numpy") as file:
-            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+            count = sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{weights}: damaged or unreadable ({error})") from None
-    count = 0
-    for dimensions in shapes:
-        size = 1
-        for dimension in dimensions:
-            size *= dimension
-        count += size
     print(f"{count:,} parameters, {weights.stat().st_size / 2**20:.1f} MiB")
-    card = path / "card.md"
+    card = path / CARD
     if card.is_file():
         print()
         print(card.read_text(encoding="utf-8").rstrip())

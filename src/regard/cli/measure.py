@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from regard.errors import InputError
-from regard.text.formats.documents import Part, read
+from regard.text.formats.running import Part, read
 from regard.text.remote import located
 
 
 def measure_writer(arguments: argparse.Namespace) -> int:
     """Perplexity of text files, each document by itself."""
     from regard.decoding.engine import load_as
-    from regard.decoding.writer import Writer
+    from regard.decoding.writer import Writer, perplexity
     from regard.text.doctor import Report
 
     writer = load_as(Writer, arguments.files[0], arguments.device)
@@ -30,7 +30,7 @@ def measure_writer(arguments: argparse.Namespace) -> int:
         surprise, tokens, characters = surprise + found.surprise, tokens + len(found.tokens), characters + len(text)
     longest = writer.settings.model.max_length
     figures = {
-        "perplexity": math.exp(min(700.0, surprise / tokens)),
+        "perplexity": perplexity(surprise / tokens),
         "tokens": tokens,
         "vocabulary": writer.vocabulary.size,
         "nats_per_character": surprise / characters,

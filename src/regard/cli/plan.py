@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_settings, dotted
+from regard.cli.flags import Verbs, add_shape, overrides_of
 from regard.configuration import gather, resolve
 from regard.errors import InputError
 from regard.settings import Settings
@@ -53,12 +53,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--task", default=argparse.SUPPRESS, metavar="TASK", help="translate, write or fill (translate)"
     )
-    parser.add_argument("--preset", default=None, help="tiny, small, base, big, modern (by corpus size)")
-    parser.add_argument(
-        "--device", dest="training.device", default=argparse.SUPPRESS, help="auto, cpu, cuda or mps (auto)"
-    )
-    parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags go before it")
-    add_settings(parser)
+    add_shape(parser)
     parser.set_defaults(run=run)
 
 
@@ -85,11 +80,7 @@ def share(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    overrides: dict[str, Any] = dotted(arguments)
-    for name in ("preset", "task"):
-        if getattr(arguments, name, None) is not None:
-            overrides[name] = getattr(arguments, name)
-    given = gather(arguments.settings, overrides)
+    given = gather(arguments.settings, overrides_of(arguments))
     require_corpus(arguments, resolve(given))
     from regard.training.estimate import estimate, measure, settle
 

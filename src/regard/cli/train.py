@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_settings, dotted, threads
+from regard.cli.flags import Verbs, add_shape, overrides_of, threads
 from regard.cli.processes import follow, is_started, train_together
 from regard.configuration import gather, resolve
 from regard.errors import InputError
@@ -100,21 +100,13 @@ def add_run(parser: argparse.ArgumentParser, output: str) -> None:
     parser.add_argument("-o", "--output", metavar="FOLDER", help=output)
     parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="dev set, in the same forms as FILES")
     parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, scored at the end")
-    parser.add_argument("--preset", default=None, help="tiny, small, base, big, modern (by corpus size)")
-    parser.add_argument(
-        "--device", dest="training.device", default=argparse.SUPPRESS, help="auto, cpu, cuda or mps (auto)"
-    )
-    parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags go before it")
     parser.add_argument("--overwrite", action="store_true", help="replace the model in the output folder")
-    add_settings(parser)
+    add_shape(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     stop = threading.Event()
-    overrides = dotted(arguments)
-    for name in ("preset", "task"):
-        if getattr(arguments, name, None) is not None:
-            overrides[name] = getattr(arguments, name)
+    overrides = overrides_of(arguments)
     if arguments.resume:
         others = [
             *(arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.output, arguments.start),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Protocol
+from zlib import crc32
 
 from regard.settings import DecodingSettings
 
@@ -149,3 +151,8 @@ def power_penalty(alpha: float) -> Penalty:
 def length_penalty(form: str, alpha: float) -> Penalty:
     """The penalty of this name: google, or power."""
     return google_penalty(alpha) if form == "google" else power_penalty(alpha)
+
+
+def die_for(ids: Sequence[int], number: int, settings: DecodingSettings) -> Random:
+    """The luck of output `number` of a text: it depends on the seed and the text alone, not on its batch or engine."""
+    return Random(crc32(repr((settings.seed, number, list(ids))).encode()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.ahead import end_if_unwanted
+from regard.decoding.hypothesis import die_for
 from regard.decoding.search import Choose, draw
 from regard.model.recurrent import SequenceToSequence
 from regard.model.transformer import Decoder
@@ -120,9 +119,8 @@ class WritingStep:
 
 
 def lucky(sources: Sequence[Sequence[int]], rows: int, settings: DecodingSettings) -> Choose:
-    """Draws tokens; the luck of a text depends on the seed and the text alone, not on its batch."""
-    seeds = [zlib.crc32(repr((settings.seed, k, list(ids))).encode()) for ids in sources for k in range(rows)]
-    dice = [random.Random(seed) for seed in seeds]
+    """Draws tokens, each text with the luck of its own."""
+    dice = [die_for(ids, number, settings) for ids in sources for number in range(rows)]
 
     def choose(scores: Tensor) -> Tensor:
         luck = torch.tensor([die.random() for die in dice], dtype=torch.float64)

@@ -19,6 +19,7 @@ from regard.options import build
 from regard.settings import DecodingSettings, Settings
 from regard.text.directions import Direction, choose
 from regard.text.doctor import tidy
+from regard.text.formats.languages import UNSPACED, primary
 from regard.text.glossary import Glossary, Outcome
 from regard.text.protect import find
 from regard.text.slots import Cut, slot_text
@@ -253,7 +254,7 @@ class Translator:
                 whole = line if isinstance(line, str) else line.text
                 pieces = split_text(whole, lambda piece: len(self._encode(piece)[0]) <= limit)
                 rows = [(piece, *self._encode(piece)) for piece in pieces]
-            joint = "" if re.split("[-_]", into.lower())[0] in UNSPACED else " "
+            joint = "" if primary(into) in UNSPACED else " "
             gaps = [gap, *[joint] * (len(rows) - 1)]
             for before, (piece, ids, held) in zip(gaps, rows, strict=True):
                 parts.append(Part(before, [*tags, *ids], piece if isinstance(piece, str) else piece.text, pieces=held))
@@ -321,9 +322,6 @@ _Window = list[list[Part]]
 Found = list[tuple[Part, list[Hypothesis] | None]]
 """The parts of a text, and what was found for each, if there is anything in it."""
 
-
-UNSPACED = {"zh", "zho", "cmn", "yue", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
-"""Languages written without spaces between sentences."""
 
 BREAKS = (
     re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*"),  # sentences

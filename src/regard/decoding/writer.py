@@ -42,7 +42,7 @@ class Scored:
     @property
     def perplexity(self) -> float:
         """Per token."""
-        return math.exp(min(700.0, self.surprise / max(1, len(self.tokens))))
+        return perplexity(self.surprise / max(1, len(self.tokens)))
 
 
 class Writer:
@@ -135,6 +135,11 @@ class Writer:
         for start, fresh, end in windows(len(row), self.settings.model.max_length):
             values += self.searcher.log_probabilities(row[start:end])[fresh - start - 1 :]
         return Scored(tuple(self.vocabulary.pieces(row[1:])), tuple(values), len(text))
+
+
+def perplexity(surprise: float) -> float:
+    """Of so many nats a token: between how many tokens the model is undecided; finite, whatever these are."""
+    return math.exp(min(700.0, surprise))
 
 
 def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:

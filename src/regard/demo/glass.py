@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 from regard.demo.coreference import CANT_BECAUSE, DID_BECAUSE, DIDNT_BECAUSE, WANTED_BUT, degrees, reasons, tell
-from regard.demo.grammar import EXAMPLES, HELD_OUT, Sentence, Splits
+from regard.demo.grammar import EXAMPLES, HELD_OUT, Splits, sentence_of, write_pairs
 from regard.demo.lexicon import ADJECTIVES, NOUNS, Noun
 from regard.demo.phrases import Draft, Phrase, finish, noun_phrase, predicate
 from regard.demo.scenes import SCENES
@@ -70,17 +70,14 @@ def train_glass(folder: Path) -> None:
     """Trains the model into a folder, and takes away what only training needs."""
     sentences = glass_splits()
     with tempfile.TemporaryDirectory() as place:
-        files = [_write(Path(place) / f"{name}.tsv", getattr(sentences, name)) for name in ("train", "dev", "test")]
+        files = [
+            write_pairs(Path(place) / f"{name}.tsv", getattr(sentences, name)) for name in ("train", "dev", "test")
+        ]
         for _ in train(files[:1], folder, dev=files[1:2], test=files[2:], overrides=SETTINGS, overwrite=True):
             pass
     shutil.rmtree(folder / TRAINING)
     card = (folder / CARD).read_text(encoding="utf-8")
     write_text(folder / CARD, card + ABOUT.format(train=len(sentences.train)))
-
-
-def _write(path: Path, sentences: list[Sentence]) -> Path:
-    path.write_text("".join(f"{s.source}\t{s.target}\n" for s in sentences), encoding="utf-8", newline="\n")
-    return path
 
 
 def glass_splits() -> Splits:
@@ -91,8 +88,8 @@ def glass_splits() -> Splits:
     drafts = [draft for _, draft in sorted({draft.source: draft for draft in _drafts()}.items())]
     Random(0).shuffle(drafts)
     drafts.sort(key=lambda draft: EXAMPLES.index(draft.source) if draft.source in EXAMPLES else len(EXAMPLES))
-    held = [_sentence(draft) for draft in drafts if draft.pronoun and draft.pairs[-1] in HELD_OUT]
-    shown = [_sentence(draft) for draft in drafts if not any(pair in HELD_OUT for pair in draft.pairs)]
+    held = [sentence_of(draft) for draft in drafts if draft.pronoun and draft.pairs[-1] in HELD_OUT]
+    shown = [sentence_of(draft) for draft in drafts if not any(pair in HELD_OUT for pair in draft.pairs)]
     return Splits(train=shown[300:], dev=shown[:300], test=held[:500])
 
 
@@ -119,10 +116,6 @@ def _drafts() -> Iterator[Draft]:
 
 def _the(noun: Noun) -> Phrase:
     return noun_phrase("the", noun, False)
-
-
-def _sentence(draft: Draft) -> Sentence:
-    return Sentence(draft.source, draft.target, draft.kind, draft.pronoun)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from regard.demo.coreference import CANT_BECAUSE, DIDNT_BECAUSE, coreference, tell
@@ -54,7 +55,7 @@ def splits(train: int = 40_000, dev: int = 500, test: int = 1_000, seed: int = 0
     Test opens with the EXAMPLES. Half of it is coreference, balanced over the pronouns and over
     which of the two nouns the pronoun stands for.
     """
-    made = Splits([], [], [_sentence(draft) for draft in _EXAMPLES[:test]])
+    made = Splits([], [], [sentence_of(draft) for draft in _EXAMPLES[:test]])
     seen = {draft.source for draft in _EXAMPLES}
     room = _room(test)
     room.subtract(map(_cell, _EXAMPLES[:test]))
@@ -69,13 +70,19 @@ def splits(train: int = 40_000, dev: int = 500, test: int = 1_000, seed: int = 0
         cell = _cell(draft)
         if any(held) and room[cell] > 0 and len(made.test) < test and (held[-1] or not draft.pronoun):
             room[cell] -= 1
-            made.test.append(_sentence(draft))
+            made.test.append(sentence_of(draft))
         elif not any(held) and len(made.dev) < dev:
-            made.dev.append(_sentence(draft))
+            made.dev.append(sentence_of(draft))
         elif not any(held) and len(made.train) < train:
-            made.train.append(_sentence(draft))
+            made.train.append(sentence_of(draft))
         seen.add(draft.source)
     raise SettingsError(f"the grammar has too few sentences for {train} + {dev} + {test}: ask for fewer")
+
+
+def write_pairs(path: Path, sentences: Sequence[Sentence]) -> Path:
+    """Writes a .tsv as training reads it."""
+    path.write_text("".join(f"{s.source}\t{s.target}\n" for s in sentences), encoding="utf-8", newline="\n")
+    return path
 
 
 _CLAUSE = re.compile(r"(?:\bparce qu['’]|\bs['’]|\b(?:mais|si|quand|et) )(ils?|elles?)\b", re.IGNORECASE)
@@ -119,7 +126,8 @@ def _draw(rng: Random) -> Draft:
     return rng.choices(_CHOICES, _WEIGHTS)[0](rng)
 
 
-def _sentence(draft: Draft) -> Sentence:
+def sentence_of(draft: Draft) -> Sentence:
+    """A draft without what only the grammar needs to know of it."""
     return Sentence(draft.source, draft.target, draft.kind, draft.pronoun)
 
 

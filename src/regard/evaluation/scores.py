@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from regard.errors import InputError
+from regard.text.formats.languages import CHINESE, JAPANESE, UNSPACED, primary
 
 if TYPE_CHECKING:  # sacrebleu is slow to import, so the functions that need it import it
     from sacrebleu import BLEU
@@ -22,9 +23,6 @@ if TYPE_CHECKING:  # sacrebleu is slow to import, so the functions that need it 
 # With fewer, sacrebleu's interval is the whole range of the resamples, not 95 % of it.
 FEWEST_RESAMPLES = 40
 
-CHINESE = {"zh", "zho", "chi", "cmn", "yue"}
-JAPANESE = {"ja", "jpn"}
-WITHOUT_SPACES = JAPANESE | {"th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
 
 ENVIRONMENT = threading.Lock()
 
@@ -167,7 +165,7 @@ def _metrics(references: Sequence[str], language: str, lowercase: bool, tokenize
     from sacrebleu import CHRF, TER
 
     # Else a Chinese sentence is a single word to TER, right or wrong as a whole.
-    split = _code(language) in CHINESE | JAPANESE
+    split = primary(language) in CHINESE | JAPANESE
     return {
         "BLEU": _bleu(references, language, lowercase, tokenize),
         "chrF": CHRF(lowercase=lowercase, references=[references]),
@@ -189,17 +187,12 @@ def _bleu(references: Sequence[str], language: str, lowercase: bool = False, tok
 
 
 def _bleu_tokenizer(language: str) -> str:
-    code = _code(language)
+    code = primary(language)
     if code in CHINESE:
         return "zh"
     if code in JAPANESE and all(map(find_spec, ("MeCab", "ipadic"))):
         return "ja-mecab"
-    return "char" if code in WITHOUT_SPACES else "13a"
-
-
-def _code(language: str) -> str:
-    """zh of zh-Hans, zh_CN and ZH."""
-    return language.lower().replace("_", "-").partition("-")[0]
+    return "char" if code in UNSPACED else "13a"
 
 
 def _check_counts(**sides: Sequence[str]) -> None:

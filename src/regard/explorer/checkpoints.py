@@ -12,10 +12,9 @@ import torch
 
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.requests import MissingError
-from regard.folder import LOG, TRAINING
+from regard.folder import HISTORY, LOG, TRAINING
 from regard.weights import Contents, assign, build_model, read_tensors
 
-HISTORY = "history"
 STEP = re.compile(r"step-(\d{8,})\.safetensors")
 MODELS = 4
 """Models of earlier steps that are kept in memory."""

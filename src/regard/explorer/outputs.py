@@ -6,8 +6,6 @@ remembered of the steps before would not know of the patches that look at whole 
 
 from __future__ import annotations
 
-import random
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, length_penalty
+from regard.decoding.hypothesis import Hypothesis, die_for, length_penalty
 from regard.decoding.search import Choose, Step, beam_search, draw, follow, highest
 from regard.decoding.step import NextToken, TranslationStep, WritingStep
 from regard.errors import InputError
@@ -89,7 +87,7 @@ class Drawing:
 
     def __init__(self, ids: Sequence[int], settings: DecodingSettings) -> None:
         self.settings = settings
-        self.die = random.Random(zlib.crc32(repr((settings.seed, 0, list(ids))).encode()))
+        self.die = die_for(ids, 0, settings)
         self.drawn: list[float] = []
         self.kept: list[int] = []
 

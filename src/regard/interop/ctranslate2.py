@@ -14,10 +14,19 @@ from torch.nn import functional as F
 
 from regard.errors import ModelError
 from regard.folder import write_text
-from regard.interop.output import README, TOKENIZERS, layers_of, require, tag_notes, whole_folder, write_tokenizers
+from regard.interop.output import (
+    README,
+    SINUSOIDS,
+    TOKENIZERS,
+    layers_of,
+    require,
+    sine_table,
+    tag_notes,
+    whole_folder,
+    write_tokenizers,
+)
 from regard.model.attention import Attention
 from regard.model.layers import FeedForward
-from regard.model.positions import sinusoids
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
 from regard.settings import ModelSettings
 from regard.text.directions import arrows, targets_of
@@ -31,8 +40,6 @@ FILES = (
     *TOKENIZERS,
     README,
 )
-SINUSOIDS = 1024
-"""Positions written at least where they are sines, which have no end; CTranslate2 stops where its table does."""
 
 
 def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
@@ -202,8 +209,7 @@ def set_embedding(spec: Any, embedding: Embedding, settings: ModelSettings) -> N
     elif settings.positions == "none":
         table = torch.zeros(max(SINUSOIDS, settings.max_length), settings.width)
     else:
-        halves = settings.positions == "sinusoidal-halves"
-        table = sinusoids(max(SINUSOIDS, settings.max_length), settings.width, halves)
+        table = sine_table(settings)
     spec.position_encodings.encodings = table
 
 

@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard import __version__
-from regard.interop.output import layers_of
+from regard.interop.output import layers_of, sine_table
 from regard.model.attention import Attention
 from regard.model.layers import FeedForward, Residual
-from regard.model.positions import sinusoids
 from regard.model.transformer import Embedding, Stack
 from regard.settings import ModelSettings
 
 OPSET = 20
-SINUSOIDS = 1024
-"""Positions written at least where they are sines, which have no end."""
 LARGEST = 1_500_000_000
 """Bytes of weights in one file: protobuf ends at 2 GB, so that more go into a file beside it."""
 HIDDEN = -1e9
@@ -156,8 +153,7 @@ def embed(graph: Graph, embedding: Embedding, tokens: str, place: Place, segment
     if embedding.positions is not None:
         table = embedding.positions.table
         if settings.positions != "learned":
-            length = max(SINUSOIDS, settings.max_length)
-            table = sinusoids(length, settings.width, settings.positions == "sinusoidal-halves")
+            table = sine_table(settings)
         x = graph("Add", x, graph("Gather", graph.constant(table), place.here))
     if embedding.segments is not None:
         table = embedding.segments.weight

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import regard
 from regard.errors import ModelError
-from regard.folder import CARD, CONFIDENCE, LOG, MEMORY, SETTINGS, TOKENIZER, TRAINING, WEIGHTS, write_text
+from regard.folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.interop.checkpoints import CONFIG, GENERATION, SAFE, read_json, read_json_if_there, read_weights
 from regard.interop.configs import describe
 from regard.interop.families import Config, Tables, build_settings, choose_family
@@ -24,7 +24,6 @@ from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
 from regard.weights import build_model, parameters, read_folder, transformer_of, write_tensors
 
-OURS = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, MEMORY, LOG, TRAINING)
 MODULES, POOLING, NORMALIZE = "modules.json", "1_Pooling", "2_Normalize"
 THEIRS = (CONFIG, SAFE, GENERATION, "tokenizer.json", ABOUT, SPECIAL, TARGET, MODULES, POOLING, NORMALIZE, "README.md")
 
@@ -51,7 +50,7 @@ def import_model(source: Path | str, output: Path | str, *, overwrite: bool = Fa
     if kinds := {str(tensor.dtype).removeprefix("torch.") for tensor in found.values()} - {"float32"}:
         config.notes.append(f"the weights were {' and '.join(sorted(kinds))}, and are stored as float32")
     about = f"a model of type {config['model_type']}"
-    with whole_folder(output, source, OURS, overwrite=overwrite) as place:
+    with whole_folder(output, source, EVERYTHING, overwrite=overwrite) as place:
         write_model(place, settings, vocabularies, weights, write_card(output.name, source.name, about, weights))
     return config.notes
 

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, ModelError
+from regard.folder import EVERYTHING
 from regard.interop import sentencepiece
 from regard.interop.families import Config, build_settings
-from regard.interop.huggingface import OURS, write_card, write_model
+from regard.interop.huggingface import write_card, write_model
 from regard.interop.output import whole_folder
 from regard.interop.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, Piece, SentencePiece
 from regard.interop.tables import LLAMA, take
@@ -83,7 +84,7 @@ def import_model(
     with torch.device("meta"):
         model = build_model(settings, vocabularies)
     weights = take(LLAMA, tensors, model, source)
-    with whole_folder(output, source, OURS, overwrite=overwrite) as place:
+    with whole_folder(output, source, EVERYTHING, overwrite=overwrite) as place:
         card = write_card(output.name, source.name, "a model of llama2.c", weights)
         write_model(place, settings, vocabularies, weights, card)
     return []

@@ -10,16 +10,27 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from torch import Tensor
+
 from regard.errors import InputError, ModelError
 from regard.folder import reason, write_text
 from regard.model.layers import Layer
+from regard.model.positions import sinusoids
 from regard.model.transformer import Stack
-from regard.settings import Settings
+from regard.settings import ModelSettings, Settings
 from regard.text.directions import targets_of
 from regard.text.tokenizer import Vocabularies
 
 README = "README.md"
 TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
+SINUSOIDS = 1024
+"""Positions written at least where they are sines, which have no end; other programs stop where the table does."""
+
+
+def sine_table(settings: ModelSettings) -> Tensor:
+    """[N, D], the sines and cosines of positions in the layout of this model."""
+    halves = settings.positions == "sinusoidal-halves"
+    return sinusoids(max(SINUSOIDS, settings.max_length), settings.width, halves)
 
 
 def require(library: str, extra: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -18,15 +18,9 @@ from torch import Tensor, nn
 _here = threading.local()  # whether this thread takes its products in bfloat16
 
 
-@contextmanager
-def bfloat16_products() -> Iterator[None]:
+def bfloat16_products() -> AbstractContextManager[None]:
     """Within it, this thread takes the products of linear maps in bfloat16, if they are on a CPU."""
-    before = rounds_products()
-    _here.rounds = True
-    try:
-        yield
-    finally:
-        _here.rounds = before
+    return products_as(True)
 
 
 def rounds_products() -> bool:

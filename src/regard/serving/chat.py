@@ -24,11 +24,22 @@ from contextlib import aclosing
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.serving.limits import Limits, RefusedError
-from regard.serving.openai import Asked, OpenAI, error_of, event, number, read_object, text_of, unknown
+from regard.serving.openai import (
+    DONE,
+    Asked,
+    OpenAI,
+    error_of,
+    event,
+    number,
+    read_object,
+    streamed,
+    text_of,
+    unknown,
+)
 from regard.serving.translation import Asked as AskedFor, Translating
 from regard.serving.writing import Completion
 from regard.text.directions import Direction
@@ -39,7 +50,6 @@ TURNS = ("\nUser:", "\nAssistant:")
 """Where an answer ends: the model would go on with what others say."""
 MOST_LIKELIEST = 20
 UNKNOWN = ("tools", "functions", "audio", "web_search_options", "prediction")
-DONE = "data: [DONE]\n\n"
 
 
 class Chat:
@@ -237,7 +247,3 @@ def token_of(token: str, value: float) -> dict[str, Any]:
     """A token; one of a single byte is spelled ⟨E2⟩, as everywhere here."""
     byte = re.fullmatch("⟨([0-9A-F]{2})⟩", token)
     return {"token": token, "logprob": value, "bytes": [int(byte[1], 16)] if byte else list(token.encode())}
-
-
-def streamed(events: AsyncIterator[str]) -> Response:
-    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

@@ -94,8 +94,7 @@ class OpenAI:
             "model": name,
         }
         if body.get("stream"):
-            events = self.events(name, asked, head)
-            return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+            return streamed(self.events(name, asked, head))
         found = await self.in_turn(name, asked.write)
         choices = [choice(index, each) for index, each in enumerate(row for rows in found for row in rows)]
         return JSONResponse({**head, "choices": choices, "usage": asked.usage()})
@@ -148,7 +147,7 @@ class OpenAI:
             return
         if usage is not None:
             yield event({**head, "choices": [], "usage": asked.usage()})
-        yield "data: [DONE]\n\n"
+        yield DONE
 
     async def pieces(self, name: str, work: Callable[[], Any]) -> AsyncGenerator[Completion, None]:
         """What a thread makes, as it comes; it ends when nobody waits any more."""
@@ -304,6 +303,15 @@ def choice(index: int, found: Mapping[str, Any]) -> dict[str, Any]:
 
 def event(told: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(told, ensure_ascii=False)}\n\n"
+
+
+def streamed(events: AsyncIterator[str]) -> Response:
+    """Events as they come, which no cache keeps."""
+    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+DONE = "data: [DONE]\n\n"
+"""What comes after the last event."""
 
 
 def packed(vector: Sequence[float], form: str) -> Any:

@@ -88,13 +88,14 @@ def split(sources: Iterable[str], dev_pairs: int | None, total: int) -> DevSplit
 
 def split_each(sources: Iterable[tuple[str, str]], dev_pairs: int | None, totals: Mapping[str, int]) -> DevSplit:
     """The same for each of some parts, whose names come with the sources; what is held out of one is out of all."""
-    wanted = {name: _wanted(dev_pairs, total) for name, total in totals.items()}
+    wanted = {name: dev_size(dev_pairs, total) for name, total in totals.items()}
     counts = _smallest(sources, {name: 2 * count + 16 for name, count in wanted.items()})
     splits = [_choose(counts[name], wanted[name]) for name in totals]
     return DevSplit(frozenset().union(*(each.keys for each in splits)), sum(each.pairs for each in splits))
 
 
-def _wanted(dev_pairs: int | None, total: int) -> int:
+def dev_size(dev_pairs: int | None, total: int) -> int:
+    """How many of `total` pairs are held out: as many as are asked for, or by default a fiftieth, within limits."""
     if dev_pairs is None:
         dev_pairs = min(max(50, total // 50), 1000, total // 10)
     return max(1, min(dev_pairs, total - 1))

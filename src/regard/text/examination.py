@@ -196,5 +196,5 @@ class Examination:
             self.leaked.update(part.keys[row] for row in rows)
 
 
-NAMES = {"undecodable": "undecodable", "no direction": "direction"}
-"""What readers call what they leave out, and the names of the checks."""
+NAMES = {"no direction": "direction"}
+"""What readers leave out under another name than that of its check."""

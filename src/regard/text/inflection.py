@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from regard.text import protect
+from regard.text.formats.languages import primary
 
 UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -60,7 +61,7 @@ class Endings(NamedTuple):
     @classmethod
     def of(cls, language: str, most: int = 3) -> Endings:
         """Those of a language by its code; an unknown one may be any."""
-        code = re.split("[-_]", language.lower())[0]
+        code = primary(language)
         return cls(code in ("en", "eng"), code in ("de", "deu", "ger", ""), most)
 
     def fit(self, wanted: Sequence[Unit], words: Sequence[Unit], *, exact: bool) -> bool:

@@ -207,15 +207,9 @@ class Vocabularies:
             return self.source.to_json()
         return f'{{"source": {self.source.to_json()}, "target": {self.target.to_json()}}}'
 
-    def save(self, path: Path) -> None:
-        """Write the file whole or not at all."""
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(self.to_json(), encoding="utf-8", newline="\n")
-        partial.replace(path)
-
     @classmethod
     def load(cls, path: Path) -> Vocabularies:
-        """Read a file that `save` wrote."""
+        """Read a file with what `to_json` gives."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:

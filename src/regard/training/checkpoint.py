@@ -30,7 +30,7 @@ from regard.weights import parameters, read_tensors, write_tensors
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means; Muon has the first alone
 KEPT = 2
-OLD = "state.safetensors"  # the name of the only state, without a checksum, before version 0.2
+OLD = "state.safetensors"  # the name of the only state of a run from before states had checksums
 CHECKSUM = "checksum"
 ALONE = Group()
 

@@ -30,13 +30,16 @@ from regard.model.layers import TABLES
 from regard.model.transformer import EncoderDecoder
 from regard.presets import choose_preset
 from regard.settings import Settings
+from regard.text.corpus import dev_size
 from regard.text.directions import directions_of
 from regard.training.batches import Recut
 from regard.training.events import Event, Stage
 from regard.training.loop import Trainer
 from regard.training.pairs import Translating, without_sampling
 from regard.training.samples import Sample
+from regard.training.shards import token_type
 from regard.training.task import Request
+from regard.training.texts import MOST_HELD_OUT
 from regard.training.trainer import prepared
 from regard.weights import choose_device
 
@@ -255,10 +258,10 @@ def _translate_endlessly(trainer: Trainer, sample: Sample) -> None:
 
 
 def _dev_size(settings: Settings, sample: Sample) -> int:
-    """Pairs or characters that are split off as dev set, as `text/corpus.py` and `training/texts.py` do it."""
+    """Pairs or characters that are split off as dev set."""
     if settings.task != "translate":
-        return min(sample.whole // 20, 1_000_000)
-    return settings.data.dev_pairs or max(1, min(max(50, sample.whole // 50), 1000, sample.whole // 10))
+        return min(sample.whole // 20, MOST_HELD_OUT)
+    return dev_size(settings.data.dev_pairs, sample.whole)
 
 
 def _tokens_per_unit(trainer: Trainer, sample: Sample) -> float:
@@ -329,6 +332,6 @@ def estimate(
         seconds=preparing + learnt / rate + evaluating,
         memory=memory.peak + more,
         memory_sharded=memory.state // devices + memory.rest + more,
-        disk=int(tokens) * (2 if measured.vocabulary <= 2**16 else 4)
+        disk=int(tokens) * token_type(measured.vocabulary).itemsize
         + (8 * units if settings.task == "translate" else 0),
     )

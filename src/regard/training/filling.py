@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.decoding.writer import perplexity
 from regard.errors import SettingsError
 from regard.model.transformer import Encoder
 from regard.settings import Settings
@@ -202,6 +202,6 @@ class Filling(Task):
         accuracy = held.assess(contents, surprise, 0).scores["accuracy"]
         how = f"{count:,} hidden tokens, {self.settings.training.masked:.0%} of all, drawn with seed 0"
         return [
-            f"perplexity {math.exp(min(700.0, surprise / max(1, count))):.2f} per hidden token ({how})",
+            f"perplexity {perplexity(surprise / max(1, count)):.2f} per hidden token ({how})",
             f"accuracy {accuracy:.2f} % of the hidden tokens",
         ]

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.decoding.writer import perplexity
 from regard.errors import ModelError
 from regard.folder import CARD, LOG, TOKENIZER, TRAINING, WEIGHTS, read_settings, write_text
 from regard.model.linear import bfloat16_products
@@ -361,7 +362,3 @@ class Trainer:
             step=self.state.step,
             steps=self.settings.training.steps,
         )
-
-
-def perplexity(surprise: float) -> float:
-    return math.exp(min(surprise, 700.0))

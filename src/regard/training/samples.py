@@ -12,7 +12,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
 from regard.text.doctor import Report, clean, require_some
-from regard.text.formats import documents
+from regard.text.formats import running
 
 MOST_PAIRS, MOST_CHARACTERS, DEV = 50_000, 3_000_000, 200
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
@@ -50,7 +50,7 @@ def sample_pairs(files: list[Path], data: DataSettings, folder: Path) -> Sample:
 def sample_texts(files: list[Path], data: DataSettings, folder: Path) -> Sample:
     """The first part of running text, all of which is read once."""
     kept, whole, size = list[str](), 0, 0
-    for part in documents.read(files, data, Report()):
+    for part in running.read(files, data, Report()):
         whole += len(part.text)
         if size < MOST_CHARACTERS:
             kept += [line + "\n" for line in part.text.split("\n") if line.strip()]

@@ -128,10 +128,16 @@ def open_whole(path: Path, shard: Shard, dtype: np.dtype[Any]) -> bytes | mmap.m
         return None
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-        checksum = 0
-        while part := file.read(1 << 22):  # not through the map, whose pages would count as ours
-            checksum = zlib.crc32(part, checksum)
-    return data if checksum == shard.checksum else None
+    return data if checksum(path) == shard.checksum else None  # not of the map, whose pages would count as ours
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file."""
+    found = 0
+    with path.open("rb") as file:
+        while part := file.read(1 << 22):
+            found = zlib.crc32(part, found)
+    return found
 
 
 def _earlier(folder: Path, dtype: np.dtype[Any]) -> tuple[NDArray[np.integer], NDArray[np.integer]]:

@@ -6,15 +6,13 @@ The tokens of all documents lie end to end in a memory-mapped file, so memory do
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import ModelError
-from regard.training.batches import Rows
+from regard.training.shards import Rows, checksum, damaged, token_type
 
 
 class Stream:
@@ -27,15 +25,12 @@ class Stream:
             self.documents: Rows = np.load(folder / "documents.npy")
             self.tokens = np.memmap(folder / "tokens.bin", dtype=about["dtype"], mode="r")
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-            raise ModelError(f"{folder}: damaged training data ({error}): train again with --overwrite") from None
+            raise damaged(folder, str(error)) from None
         if len(self.tokens) != about["tokens"]:
-            raise ModelError(f"{folder}: damaged training data (tokens are missing): train again with --overwrite")
+            raise damaged(folder, "tokens are missing")
         for name, right in about.get("checksums", {}).items():
             if checksum(folder / name) != right:
-                raise ModelError(
-                    f"{folder / name}: damaged training data (its checksum is not that of its content): train again "
-                    "with --overwrite"
-                )
+                raise damaged(folder / name, "its checksum is not that of its content")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -71,22 +66,13 @@ class Stream:
         return np.concatenate(found)
 
 
-def checksum(path: Path) -> int:
-    """CRC-32 of a file."""
-    found = 0
-    with path.open("rb") as file:
-        while part := file.read(1 << 22):
-            found = zlib.crc32(part, found)
-    return found
-
-
 def write_stream(folder: Path, documents: Iterable[tuple[list[int], bool, int]], vocabulary: int) -> int:
     """Writes a stream as `Stream` reads it, from parts: ids, whether a document begins, and characters.
 
     Returns the number of tokens.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    dtype = np.uint16 if vocabulary <= 2**16 else np.uint32
+    dtype = token_type(vocabulary)
     starts: list[int] = []
     count = characters = 0
     with (folder / "tokens.bin").open("wb") as file:
@@ -98,6 +84,6 @@ def write_stream(folder: Path, documents: Iterable[tuple[list[int], bool, int]],
     where: NDArray[np.int64] = np.array(starts, np.int64)
     np.save(folder / "documents.npy", where)
     checksums = {name: checksum(folder / name) for name in ("tokens.bin", "documents.npy")}
-    about = {"dtype": np.dtype(dtype).name, "tokens": count, "characters": characters, "checksums": checksums}
+    about = {"dtype": dtype.name, "tokens": count, "characters": characters, "checksums": checksums}
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
     return count

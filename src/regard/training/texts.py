@@ -10,7 +10,7 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import Settings
 from regard.text.doctor import Report
-from regard.text.formats.documents import Part, read
+from regard.text.formats.running import Part, read
 from regard.text.remote import located
 from regard.text.tokenizer import MOST_CHARACTERS, Tokenizer, Vocabularies
 from regard.training.events import Note, Stage

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.reference import writer_of
-from regard.decoding.writer import windows
+from regard.decoding.writer import perplexity, windows
 from regard.model.transformer import Decoder
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
@@ -114,7 +114,7 @@ class Writing(Task):
         size = self.settings.model.max_length
         half = size - size // 2
         return [
-            f"perplexity {math.exp(min(700.0, surprise / count)):.2f} per token ({count:,} tokens of this vocabulary "
+            f"perplexity {perplexity(surprise / count):.2f} per token ({count:,} tokens of this vocabulary "
             f"of {self.vocabularies.target.size:,}; windows of {size} that overlap by {half})",
             f"{surprise / stream.characters:.4f} nats, {surprise / stream.characters / math.log(2):.4f} bits "
             f"per character ({stream.characters:,} characters)",

@@ -2,7 +2,7 @@
 
 import { t } from "regard/strings.js";
 
-export const DEFAULTS = {
+const DEFAULTS = {
   view: "journey",
   text: "",
   pair: "",

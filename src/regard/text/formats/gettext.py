@@ -13,6 +13,7 @@ from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
 from regard.text.formats import Document, Pair, Place, State, Unit, plain
 from regard.text.formats.catalogue import Entry, charset, decoder, entries, spell
+from regard.text.formats.files import suffix
 
 MOST_FORMS = 10  # of a plural; Arabic has six
 _FEW = "n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2"
@@ -27,7 +28,7 @@ PLURALS = {  # what the header says of languages with two forms or three, for te
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The finished translations of a catalogue, each form of a plural as a pair."""
-    if path.name.removesuffix(".gz").lower().endswith(".mo"):
+    if suffix(path) == ".mo":
         texts = _messages(path)
     else:
         texts = _finished(path, data)
@@ -57,7 +58,7 @@ def _finished(path: Path, data: DataSettings) -> Iterator[tuple[str, str, int]]:
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
     """A unit for each message of a PO or POT, and for each form of a plural."""
-    if path.name.removesuffix(".gz").lower().endswith(".mo"):
+    if suffix(path) == ".mo":
         raise DataError("is compiled: translate the .po that it was made of, or make one with msgunfmt", path)
     return Catalogue(path, target)
 

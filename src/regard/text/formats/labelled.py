@@ -14,6 +14,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report, tidy
 from regard.text.formats import Place, jsonl, plain
+from regard.text.formats.files import suffix
 
 LABELS = ("label", "labels", "class", "category", "tag", "tags", "sentiment", "ner_tags")
 FIRSTS = ("text", "question", "sentence", "sentence1", "text_a", "premise", "first", "words", "tokens", "word", "token")
@@ -48,13 +49,13 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
 
 
 def _read_file(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
-    suffix = Path(path.name.removesuffix(".gz")).suffix
-    if suffix == ".jsonl":
+    form = suffix(path)
+    if form == ".jsonl":
         return _objects(path, data, report)
     if data.carrier == "word":
         return _words(path, data, report)
-    if suffix in (".tsv", ".csv"):
-        return _table(path, "\t" if suffix == ".tsv" else ",", data, report)
+    if form in (".tsv", ".csv"):
+        return _table(path, "\t" if form == ".tsv" else ",", data, report)
     raise DataError("labelled texts are read from .tsv, .csv or .jsonl files (each may end in .gz)", path)
 
 

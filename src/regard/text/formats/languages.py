@@ -6,6 +6,11 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+CHINESE = {"zh", "zho", "chi", "cmn", "yue"}
+JAPANESE = {"ja", "jpn"}
+UNSPACED = CHINESE | JAPANESE | {"th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
+"""Languages that are written without spaces, by `primary`."""
+
 CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_](?:[A-Za-z]{2}|[A-Za-z]{4}|\d{3})){0,2}(?:@[A-Za-z]+)?")
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import codecs
 import re
-import zlib
 from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 from xml.parsers import expat
 
 from regard.errors import DataError
@@ -120,7 +119,7 @@ def walk(walker: Walker) -> Iterator[None]:
 
 def _texts(path: Path) -> Iterator[str]:
     """The text of a file, piece by piece."""
-    with _open(path) as file:
+    with plain.unpacked(path) as file:
         piece = file.read(PIECE)
         mark, encoding = encoding_of(piece, path)
         piece = piece[len(mark) :]
@@ -136,16 +135,6 @@ def _texts(path: Path) -> Iterator[str]:
             if not piece:
                 return
             piece = file.read(PIECE)
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with plain.unpacked(path) as file:
-            yield file
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read ({reason})", path) from None
 
 
 def encoding_of(content: bytes, path: Path) -> tuple[bytes, str]:
@@ -203,7 +192,7 @@ class Content:
 
 def load(path: Path) -> Content:
     """The whole of a file."""
-    with _open(path) as file:
+    with plain.unpacked(path) as file:
         raw = file.read(LARGEST + 1)
     if len(raw) > LARGEST:
         raise DataError(f"has more than {LARGEST:,} bytes, too many to be filled in: split it", path)

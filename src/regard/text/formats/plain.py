@@ -48,38 +48,34 @@ def texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str,
 
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, cut at line feeds only, without line ends and byte-order mark."""
-    try:
-        with unpacked(path) as file:
-            for number, line in enumerate(file, 1):
-                if b"\0" in line:
-                    raise DataError("looks like a binary file; text in UTF-16 must be converted to UTF-8", path, number)
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                yield line.removesuffix(b"\n").removesuffix(b"\r")
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read ({reason})", path) from None
+    with unpacked(path) as file:
+        for number, line in enumerate(file, 1):
+            if b"\0" in line:
+                raise DataError("looks like a binary file; text in UTF-16 must be converted to UTF-8", path, number)
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[BinaryIO]:
-    """A file to read, gzipped or not, wherever it is."""
-    with path.open("rb") as file:
-        if path.suffix != ".gz":
-            yield file
-            return
-        with gzip.open(file) as inner:
-            yield cast(BinaryIO, inner)
+    """A file to read, gzipped or not, wherever it is; what goes wrong while it is read is told with its name."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix != ".gz":
+                yield file
+                return
+            with gzip.open(file) as inner:
+                yield cast(BinaryIO, inner)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read ({reason})", path) from None
 
 
 def content(path: Path) -> bytes:
     """All bytes of a file, unpacked."""
-    try:
-        with unpacked(path) as file:
-            return file.read()
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read ({reason})", path) from None
+    with unpacked(path) as file:
+        return file.read()
 
 
 def text(path: Path) -> str:

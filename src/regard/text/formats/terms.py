@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from regard.errors import DataError
 from regard.text.formats import Place, plain
 from regard.text.formats.files import suffix
+from regard.text.formats.languages import normal, primary
 from regard.text.formats.markup import Element, Tree, load
 
 COLUMNS = ("source", "target", "forbidden", "note")
@@ -111,17 +111,12 @@ def _read_tbx(path: Path, source: str, target: str) -> Iterator[Row]:
 
 def _named(languages: Sequence[str], name: str, path: Path) -> list[str]:
     """The languages of a file that are meant by a name: en is en-US too, and the other way round."""
-    plain_name = name.replace("_", "-").lower()
-    same = [each for each in languages if each.replace("_", "-").lower() == plain_name]
-    alike = [each for each in languages if _code(each) == _code(plain_name)]
+    same = [each for each in languages if normal(each) == normal(name)]
+    alike = [each for each in languages if primary(each) == primary(name)]
     if not name or not alike:
         missing = f"has no terms in {name}" if name else "is for a model that does not say what its languages are"
         raise DataError(f"{missing}: the languages in it are {', '.join(languages)}", path)
     return same or alike
-
-
-def _code(language: str) -> str:
-    return re.split("[-_]", language.lower())[0]
 
 
 def _of(terms: dict[str, list[str]], languages: Sequence[str]) -> tuple[str, ...]:

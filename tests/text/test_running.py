@@ -15,8 +15,8 @@ from hypothesis import given, strategies as st
 from regard.errors import DataError
 from regard.settings import DataSettings, TokenizerSettings
 from regard.text.doctor import Report
-from regard.text.formats import documents
-from regard.text.formats.documents import SEPARATOR, Part, read
+from regard.text.formats import running
+from regard.text.formats.running import SEPARATOR, Part, read
 from regard.text.tokenizer import Tokenizer
 
 KINDS = ("file", "paragraph", "line")
@@ -64,7 +64,7 @@ def test_documents_equal_those_found_the_simple_way(
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_text("\n".join(rows), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "PART", size)
+        patch.setattr(running, "PART", size)
         parts, report = parts_of(path, documents=kind)
     assert texts_of(parts) == plainly(rows, kind)
     assert all(part.text.strip() for part in parts)
@@ -77,7 +77,7 @@ def test_tokens_of_parts_are_those_of_the_whole(tmp_path_factory: pytest.TempPat
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_text("\n".join(rows), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "PART", 1)
+        patch.setattr(running, "PART", 1)
         parts, _ = parts_of(path)
     ids = [TOKENIZER.encode_batch([p.text])[0] if p.begins else TOKENIZER.encode_rest(p.text) for p in parts]
     assert list(chain(*ids)) == list(chain(*TOKENIZER.encode_batch(texts_of(parts))))
@@ -92,7 +92,7 @@ def test_a_long_document_comes_in_parts(tmp_path: Path) -> None:
     parts, report = parts_of(path)
     assert [part.begins for part in parts] == [True, *[False] * (len(parts) - 1)]
     assert len(parts) == 5
-    assert all(len(part.text) <= documents.PART + 100 for part in parts)
+    assert all(len(part.text) <= running.PART + 100 for part in parts)
     assert "".join(part.text for part in parts) == path.read_text().strip()
     assert (report.read, report.kept) == (1, 1)
 

@@ -12,6 +12,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
 from regard.text.formats import Place, jsonl, plain
+from regard.text.formats.files import suffix
 
 SEPARATOR = "<|endoftext|>"
 PART = 100_000
@@ -33,7 +34,7 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
     The cut is before a line end that follows a visible character: no token lies across it.
     """
     for path in files:
-        if path.name.removesuffix(".gz").endswith(".jsonl"):
+        if suffix(path) == ".jsonl":
             yield from _objects(path, data, report)
         else:
             yield from _parts(_documents(path, data, report), report)
