@@ -47,6 +47,7 @@ from regard.errors import RegardError
 
 SETTINGS = {name: ROOT / "benchmarks" / "decoders" / f"{name}.toml" for name in ("small", "base")}
 TEST = "test_2016_flickr.lc.norm.tok"
+ROUNDS = {"small": 3, "base": 2}
 WARM_UP = 16  # sentences before the first round
 PAUSE = 0.3  # seconds between engines: threads of the one before spin for a while when their work is done
 PATIENT = 2  # a second beam search of CTranslate2, not timed, which looks further: `patience`
@@ -99,8 +100,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def keep(bench: Bench) -> None:
     """The figures, for the page."""
-    names, report = ("rounds", "sentences", "single", "tuning", "threads"), bench.report
-    settings = {name: getattr(bench.arguments, name) for name in names}
+    names, report = ("sentences", "single", "tuning", "threads"), bench.report
+    settings = {"rounds": bench.arguments.rounds or ROUNDS} | {name: getattr(bench.arguments, name) for name in names}
     records.keep(
         "decoding",
         kept_tables(report),
@@ -125,10 +126,10 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--models", type=names_from(SETTINGS), default=list(SETTINGS), help="default: small,base")
     parser.add_argument("--engines", type=names_from(ENGINES), default=list(ENGINES), help="default: all")
     parser.add_argument("--workloads", type=names_from(WORKLOADS), default=list(WORKLOADS), help="default: all")
-    parser.add_argument("--rounds", type=positive, default=3, help="default: 3")
+    parser.add_argument("--rounds", type=positive, help=f"default: {', '.join(f'{ROUNDS[m]} of {m}' for m in ROUNDS)}")
     parser.add_argument("--sentences", type=positive, default=1000, help="of the test set; default: 1000")
-    parser.add_argument("--single", type=positive, default=200, help="sentences translated alone; default: 200")
-    parser.add_argument("--tuning", type=positive, default=400, help="sentences that tuning tries; default: 400")
+    parser.add_argument("--single", type=positive, default=100, help="sentences translated alone; default: 100")
+    parser.add_argument("--tuning", type=positive, default=256, help="sentences that tuning tries; default: 256")
     parser.add_argument("--threads", type=positive, default=2, help="default: 2")
     parser.add_argument("--train", action="store_true", help="train the models that are not there yet")
     parser.add_argument("--checkpoints", type=Path, default=BENCH / "decoding", help="default: .bench/decoding")
@@ -273,7 +274,7 @@ def measure_workload(bench: Bench, model: str, name: str, forms: dict[str, Path]
                 child = stack.enter_context(start(bench, forms, engine, ways.get(engine)))
                 load(bench, child, {**place, "engine": engine})
                 children[engine] = child
-        for number in range(1, bench.arguments.rounds + 1):
+        for number in range(1, (bench.arguments.rounds or ROUNDS[model]) + 1):
             order = list(children) if number % 2 else list(reversed(children))
             for engine in order:
                 if number <= (ENGINES[engine].rounds or number):
@@ -325,15 +326,16 @@ def load(bench: Bench, child: Child, where: Report) -> None:
 def choose_way(bench: Bench, forms: dict[str, Path], where: Report) -> Way:
     """The fastest way to run CTranslate2 for a workload."""
     workload, engine = WORKLOADS[where["workload"]], where["engine"]
-    ways = (single_ways if workload.single else batch_ways)(bench.arguments.threads)
-    texts = bench.sources[: bench.arguments.tuning // (8 if workload.single else 1)]
+    threads = bench.arguments.threads
+    ways = single_ways(threads) if workload.single else batch_ways(threads, workload.beam)
+    texts = bench.sources[: bench.arguments.tuning // (16 if workload.single else 1 if workload.beam == 1 else 2)]
 
     def attempt(way: Way) -> float:
         with start(bench, forms, engine, way) as child:
             child.ask("load")
             child.ask(workload.command, texts=bench.sources[:WARM_UP], beam=workload.beam)
-            answers = [child.ask(workload.command, texts=texts, beam=workload.beam) for _ in range(2)]
-        return min(sum(each["latencies"]) if workload.single else float(each["seconds"]) for each in answers)
+            answer = child.ask(workload.command, texts=texts, beam=workload.beam)
+        return sum(answer["latencies"]) if workload.single else float(answer["seconds"])
 
     chosen, tried = tune(ways, attempt)
     bench.report["tuning"].append({**where, "chosen": chosen.record(), "tried": tried})

@@ -11,6 +11,7 @@ import argparse
 import datetime
 import importlib.metadata
 import json
+import os
 import re
 import shlex
 import statistics
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-MEASURED = ROOT / "docs" / "measured"
+DOCS = ROOT / "docs"
+MEASURED = DOCS / "measured"
 OTHER_RECORDS = (ROOT / "docs" / "quality",)  # as benchmarks/quality.py keeps them
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 
@@ -68,6 +70,8 @@ def keep(
     command: str = "",
 ) -> Path:
     """Keeps the figures of a run and writes the page anew; the file is named by kind and day."""
+    if "PYTEST_CURRENT_TEST" in os.environ and MEASURED.is_relative_to(DOCS):  # of this process or who started it
+        raise RuntimeError("a test has measured nothing that may stand in docs/: run it with --no-keep")
     from benchmarks.page import write_page
     from benchmarks.training import describe_machine
 

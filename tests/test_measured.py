@@ -226,6 +226,13 @@ def test_a_run_of_decoding_is_kept(place: Path) -> None:
     assert (place / "benchmarks.md").read_text(encoding="utf-8").count("SMALL on P") >= 3
 
 
+def test_a_test_keeps_nothing_in_the_documentation() -> None:
+    before = sorted(records.MEASURED.iterdir())
+    with pytest.raises(RuntimeError, match="--no-keep"):
+        records.keep("decoding", [], machine={})
+    assert sorted(records.MEASURED.iterdir()) == before
+
+
 def test_a_row_of_serving_has_its_ratios() -> None:
     seen = {"who": "4 clients", "rate": 50.0, "answers": 100, "p50": 9.6, "p99": None, "errors": 1, "differ": 0}
     found = {"offline": 100.0, "one": seen | {"who": "one client", "rate": 20.0}, "many": seen}

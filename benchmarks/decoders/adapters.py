@@ -207,7 +207,7 @@ class Engine:
     precision: str
     form: str
     adapter: type[Base]
-    rounds: int | None = None  # at most; none: as many as asked for
+    rounds: int | None = None  # at most; none: as many as asked for, since a bar depends on it
     every: int = 1  # of the single sentences, which it gets
 
     @property
@@ -221,9 +221,9 @@ ENGINES = {
     "ct2-float32": Engine("CTranslate2", "float32", "ctranslate2-float32", CTranslate2),
     "native-int8": Engine("Regard, native", "int8", "regard", Regard),
     "ct2-int8": Engine("CTranslate2", "int8", "ctranslate2-int8", CTranslate2),
-    "native-float32-short": Engine("Regard, native, shortlist", "float32", "regard", Regard),
-    "native-int8-short": Engine("Regard, native, shortlist", "int8", "regard", Regard),
-    "torch": Engine("Regard, PyTorch", "float32", "regard", Regard),
+    "native-float32-short": Engine("Regard, native, shortlist", "float32", "regard", Regard, rounds=1),
+    "native-int8-short": Engine("Regard, native, shortlist", "int8", "regard", Regard, rounds=1),
+    "torch": Engine("Regard, PyTorch", "float32", "regard", Regard, rounds=1),
     "hf": Engine("Hugging Face generate", "float32", "huggingface", HuggingFace, rounds=1, every=5),
 }
 REFERENCE = "torch"  # what the outputs of all are compared with

@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.decoders.adapters import Job
 from benchmarks.training import ROOT, BenchmarkError
 
-CLEAN = ("MALLOC_", "CT2_", "MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_")
-"""What the shell says of these would tune one engine unseen."""
+CLEAN = ("MALLOC_", "CT2_", "MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_", "PYTHONDONTWRITEBYTECODE")
+"""What the shell says of these would tune one engine unseen, or make it compile its own modules at each start."""
 
 
 class Child:

@@ -76,7 +76,7 @@ def options(schema: type, prefix: str = "") -> tuple[Option, ...]:
 @cache  # a translation of one sentence asks for them too, and takes some milliseconds
 def _options(schema: type, prefix: str) -> tuple[Option, ...]:
     found: list[Option] = []
-    hints = get_type_hints(schema, include_extras=True)
+    hints = _hints(schema)
     for f in fields(schema):
         hint, *notes = get_args(hints[f.name]) if get_origin(hints[f.name]) is Annotated else (hints[f.name],)
         if is_dataclass(hint):
@@ -88,8 +88,8 @@ def _options(schema: type, prefix: str) -> tuple[Option, ...]:
 
 @cache
 def _hints(schema: type) -> dict[str, Any]:
-    """The type of each setting and section of `schema`."""
-    return get_type_hints(schema)
+    """The type of each setting and section of `schema`, with what is noted beside it."""
+    return get_type_hints(schema, include_extras=True)
 
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

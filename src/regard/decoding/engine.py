@@ -5,7 +5,8 @@ PyTorch takes seconds to import, and is imported when a model is loaded that nee
 
 from __future__ import annotations
 
-import platform
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -131,15 +132,13 @@ def _native(folder: Path, settings: Settings, how: _How) -> bool:
 
 def _accelerator() -> bool:
     """Whether there is a device that PyTorch is likely to use, without asking PyTorch, which takes seconds."""
-    return Path("/dev/nvidiactl").exists() or (platform.system() == "Darwin" and platform.machine() == "arm64")
+    return Path("/dev/nvidiactl").exists() or (sys.platform == "darwin" and os.uname().machine == "arm64")
 
 
 def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
     from regard.decoding.confidence import Confidence
     from regard.decoding.native.loading import open_packed, stored_precision
     from regard.decoding.native.search import NativeSearch
-    from regard.decoding.translator import Translator
-    from regard.decoding.writer import Writer
     from regard.text.tokenizer import Vocabularies
 
     def reference() -> WritingSearch:
@@ -161,5 +160,9 @@ def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
         fallback=reference,
     )
     if settings.task == "write":
+        from regard.decoding.writer import Writer
+
         return Writer(settings, vocabularies.target, search)
+    from regard.decoding.translator import Translator
+
     return Translator(settings, vocabularies, search, Confidence.load(folder))

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, cast
 from regard.decoding.ahead import ahead, end_if_unwanted
 from regard.decoding.confidence import Confidence
 from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesis, Search
-from regard.decoding.terms import Terminology
 from regard.errors import InputError, ModelError
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
 from regard.text.directions import Direction, choose
 from regard.text.doctor import tidy
 from regard.text.formats.languages import UNSPACED, primary
-from regard.text.glossary import Glossary, Outcome
 from regard.text.protect import find
 from regard.text.slots import Cut, slot_text
 from regard.text.tokenizer import Vocabularies
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what few ask for is imported when it is asked for: a command is to start fast
+    from regard.decoding.terms import Terminology
+    from regard.text.glossary import Glossary, Outcome
     from regard.text.memory import Match
 
 WINDOW = 2000
@@ -100,7 +100,7 @@ class Translator:
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         windows = list(self._read_windows(texts, into, constrain))
-        terms = Terminology(glossary, self.source, self.target) if glossary else None
+        terms = self._terms(glossary)
         found = (parts for window in windows for parts in self._search_window(window, settings, terms))
         return [self.join(parts, terms) for parts in found]
 
@@ -121,9 +121,16 @@ class Translator:
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         read = ahead(self._read_windows(texts, into, constrain))
-        terms = Terminology(glossary, self.source, self.target) if glossary else None
+        terms = self._terms(glossary)
         with closing(ahead(self._search_windows(read, settings, terms))) as found:
             yield from (self.join(parts, terms) for parts in chain.from_iterable(found))
+
+    def _terms(self, glossary: Glossary | None) -> Terminology | None:
+        if not glossary:
+            return None
+        from regard.decoding.terms import Terminology
+
+        return Terminology(glossary, self.source, self.target)
 
     def stream(
         self,

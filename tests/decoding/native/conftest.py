@@ -16,7 +16,8 @@ def engine() -> None:
 
 @pytest.fixture(autouse=True, scope="package")
 def teams() -> Iterator[None]:
-    """The threads of a team share toys too, which a small model is not worth."""
+    """The threads of a team share toys too, and their output layer is screened, which a small model is not worth."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("regard.decoding.native.search.WORTH_SHARING", 0)
+        patch.setattr("regard.decoding.native.packing.WORTH_SCREENING", 0)
         yield

@@ -7,6 +7,7 @@ namespace {
 struct Loaded {
     Model model;
     const Kernels* kernels;
+    Loaded(const char* path, const Kernels* chosen) : model(path), kernels(chosen) {}
 };
 
 const Kernels* choose(const std::string& name) {  // "" is the best that this machine has
@@ -147,7 +148,9 @@ void* regard_load(const char* path, const char* kernels, char* error, int64_t si
     return regard::tried(error, size, [&] {
         const regard::Kernels* chosen = regard::choose(kernels);
         if (!chosen) throw std::runtime_error("needs instructions that this machine does not have");
-        return new regard::Loaded{regard::Model(path), chosen};
+        auto loaded = std::make_unique<regard::Loaded>(path, chosen);
+        loaded->model.screened = chosen->screens && loaded->model.screen.integers;
+        return loaded.release();
     });
 }
 

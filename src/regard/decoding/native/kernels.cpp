@@ -52,11 +52,13 @@ void tile(const float* a, long stride, const float* weights, long ahead, long de
 // sets of instructions give the same integers.
 
 #if defined(__AVX512VNNI__)
+constexpr bool SCREENS = true;
 constexpr int ZERO = 128;  // bytes of rows are x + 128, as VPDPBUSD multiplies unsigned by signed ones
 INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
     return (Int)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)bytes, (__m512i)weights);
 }
 #elif defined(__AVX2__)
+constexpr bool SCREENS = false;
 constexpr int ZERO = 0;
 INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
     const __m256i x = (__m256i)bytes;
@@ -64,6 +66,7 @@ INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
     return sum + (Int)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 #else
+constexpr bool SCREENS = false;
 constexpr int ZERO = 0;
 INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
     int8_t x[LANES * 4], w[LANES * 4];
@@ -179,7 +182,7 @@ void multiply_int8(const Rows& rows, const Matrix& m, int first, int last, float
 
 // Rows of states. They are padded with zeros to whole panels, and stay so.
 
-float quantize(const float* row, int count, uint8_t* out) {
+float quantize(const float* row, int count, uint8_t* out, float* rest) {
     Vec most = Vec{};
     for (long i = 0; i < round_up(count, PANEL); i += LANES) {
         const Vec v = load(row + i);
@@ -187,8 +190,10 @@ float quantize(const float* row, int count, uint8_t* out) {
     }
     const float peak = highest(most), scale = peak > 1e-30f ? peak / 127.0f : 1.0f, factor = 1.0f / scale;
     for (long i = 0; i < round_up(count, PANEL); i += LANES) {  // rounds to the nearest, like the sum in `exponential`
-        const Int bits = (Int)(load(row + i) * factor + 12582912.0f);
+        const Vec rounded = load(row + i) * factor + 12582912.0f;
+        const Int bits = (Int)rounded;
         for (int j = 0; j < LANES; ++j) out[i + j] = uint8_t(uint32_t(bits[j]) + ZERO);
+        if (rest) store(rest + i, load(row + i) - (rounded - 12582912.0f) * scale);
     }
     return scale;
 }
@@ -356,11 +361,16 @@ float sum_exp(const float* row, int count, float* high, double* sum) {
 
 int above(const float* row, int begin, int count, float least) {
     int i = begin;
+#if defined(__AVX512F__)
+    for (; i + LANES <= count; i += LANES)
+        if (const unsigned found = _mm512_cmp_ps_mask((__m512)load(row + i), (__m512)splat(least), _CMP_GT_OQ)) return i + __builtin_ctz(found);
+#else
     for (; i + PANEL <= count; i += PANEL) {
         int any = 0;
         for (int j = 0; j < PANEL; ++j) any |= row[i + j] > least;
         if (any) break;
     }
+#endif
     while (i < count && !(row[i] > least)) ++i;
     return i;
 }
@@ -369,7 +379,7 @@ int above(const float* row, int begin, int count, float least) {
 #define QUOTE(x) QUOTE_(x)
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-const Kernels TABLE = {QUOTE(REGARD_KERNELS), multiply, multiply_int8, pick, pick_int8, quantize, normalize, activate, attend, sum_exp, above};
+const Kernels TABLE = {QUOTE(REGARD_KERNELS), SCREENS, multiply, multiply_int8, pick, pick_int8, quantize, normalize, activate, attend, sum_exp, above};
 
 }  // namespace
 

@@ -35,6 +35,7 @@ struct Rows {  // of numbers, or of bytes
 
 struct Kernels {
     const char* name;
+    bool screens;  // products of int8 are so fast that the likeliest tokens of float32 are found with two of them first
     // out[row, column] = (add ? what is there : 0) + bias + row * column, for the columns of panels first ... last - 1,
     // the first of which goes to out[row, 0]
     void (*multiply)(const Rows& rows, const Matrix& matrix, int first, int last, float* out, long stride, bool add);
@@ -42,8 +43,8 @@ struct Kernels {
     // out[row, i] = bias + row * column tokens[i], of the lines of a matrix
     void (*pick)(const Rows& rows, const Matrix& matrix, const int32_t* tokens, int count, float* out, long stride);
     void (*pick_int8)(const Rows& rows, const Matrix& matrix, const int32_t* tokens, int count, float* out, long stride);
-    // a row as bytes, in the form that multiply_int8 wants; returns its scale
-    float (*quantize)(const float* row, int count, uint8_t* out);
+    // a row as bytes, in the form that multiply_int8 wants, and what these leave, if that is wanted; returns its scale
+    float (*quantize)(const float* row, int count, uint8_t* out, float* rest);
     void (*normalize)(const float* row, const float* gain, const float* bias, int count, float epsilon, bool rms, float* out);
     void (*activate)(float* row, const float* gate, int count, Activation kind);  // row = kind(row), or kind(gate) * row
     // softmax(query · keys * scale) · values, of one head; entry j has its key and value at these offsets

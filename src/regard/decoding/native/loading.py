@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import tempfile
 import threading
+import zlib
 from pathlib import Path
 
 from regard.decoding.native.library import MAGIC, Packed, missing
@@ -39,7 +38,9 @@ def open_packed(folder: Path, settings: Settings, precision: str, kernels: str =
         try:
             write_atomically(path, lambda file: _pack(folder, settings, precision, file))
         except ModelError:  # the folder or its disk takes nothing more: the file lives as long as it is mapped
-            with tempfile.TemporaryDirectory() as place:
+            from tempfile import TemporaryDirectory
+
+            with TemporaryDirectory() as place:
                 _pack(folder, settings, precision, Path(place) / path.name)
                 return Packed(Path(place) / path.name, kernels)
         for old in path.parent.glob(f"{precision}-*"):
@@ -52,7 +53,7 @@ def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
     """Where the packed weights are; other weights, or another version of the form, have another name."""
     files = [(folder / name).stat() for name in (WEIGHTS, TOKENIZER) if (folder / name).is_file()]
     what = (MAGIC, [(file.st_size, file.st_mtime_ns) for file in files], settings.task, settings.model)
-    return folder / NATIVE / f"{precision}-{hashlib.sha256(repr(what).encode()).hexdigest()[:16]}"
+    return folder / NATIVE / f"{precision}-{zlib.crc32(repr(what).encode()):08x}{zlib.adler32(repr(what).encode()):08x}"
 
 
 def stored_precision(folder: Path) -> str:

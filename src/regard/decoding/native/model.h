@@ -21,7 +21,7 @@ struct Shape {  // the first bytes of the file; packing.py has the same list
     int64_t size;  // of the file
     int32_t decoder_only, width, heads, groups, key_width, value_width, hidden, encoder_layers, decoder_layers;
     int32_t pre_norm, rms, activation, gated, rotary, positions, source_vocabulary, target_vocabulary, int8;
-    int32_t embedding_norm, one_source_table, one_target_table, max_length;
+    int32_t embedding_norm, one_source_table, one_target_table, max_length, has_screen;
     float epsilon, rotary_base, embedding_scale;
 };
 
@@ -56,7 +56,10 @@ class Model {
 public:
     Shape shape;
     Shortlist shortlist{};
+    bool screened = false;  // whether `screen` is used
     Matrix source_embedding, target_embedding, logits;
+    Matrix screen;  // `logits` in int8, of a float32 translator with a large vocabulary
+    float screen_off = 0.0f, screen_length = 0.0f;  // how far a column of it is from that of `logits` at most, and how long it is
     const float *source_positions = nullptr, *target_positions = nullptr;  // [max_length, padded width], or none
     Norm source_norm, target_norm, encoder_norm, decoder_norm;
     std::vector<Layer> encoder, decoder;
@@ -104,7 +107,7 @@ public:
     // One row of a table that is stored as a matrix, times `factor`
     void look_up(const Matrix& table, int token, float factor, float* out) const {
         const long panel = token / PANEL, place = token % PANEL;
-        if (shortlist.starts && table.lines) {  // nothing else reads the panels then
+        if (table.lines && (shortlist.starts || screened)) {  // nothing else reads the panels then
             const long from = token * table.line();
             const float scale = int8() ? table.scales[token] * factor : factor;
             for (int k = 0; k < table.depth; ++k)
@@ -136,11 +139,13 @@ private:
         return {gain, take<float>(size_t(width()))};
     }
 
-    Matrix matrix(int columns, int depth) {
+    Matrix matrix(int columns, int depth) { return matrix(columns, depth, int8()); }
+
+    Matrix matrix(int columns, int depth, bool bytes) {
         Matrix m;
         m.columns = columns, m.depth = depth;
         const size_t padded = size_t(m.panels()) * PANEL;
-        if (int8()) {
+        if (bytes) {
             m.integers = take<int8_t>(padded * size_t(m.deep()));
             m.scales = take<float>(padded);
             m.sums = take<int32_t>(padded);
@@ -180,19 +185,25 @@ private:
         const int64_t head = s.key_width + s.value_width;
         if (s.heads % s.groups || s.heads * head > MOST || s.groups * head > MOST / s.decoder_layers) return false;
         if (s.rotary && (s.key_width % 2 || int64_t(s.max_length) * s.key_width > 4 * MOST)) return false;
+        if (s.has_screen && (s.decoder_only || s.int8)) return false;
         return s.decoder_only || !s.one_source_table || s.source_vocabulary == s.target_vocabulary;
     }
 
     void read() {
         std::memcpy(&shape, take<char>(sizeof(Shape)), sizeof(Shape));
         const Shape& s = shape;
-        if (std::memcmp(s.magic, "regard-2", 8) != 0) throw std::runtime_error("is not packed for this version");
+        if (std::memcmp(s.magic, "regard-3", 8) != 0) throw std::runtime_error("is not packed for this version");
         if (s.size != int64_t(size_)) throw std::runtime_error("is cut short");
         if (!possible()) throw std::runtime_error("has impossible sizes");
         logits = matrix(s.target_vocabulary, s.width);
         if (!s.decoder_only) {
             const size_t size = size_t(s.target_vocabulary) * size_t(logits.line());
             logits.lines = int8() ? static_cast<const void*>(take<int8_t>(size)) : take<float>(size);
+            if (s.has_screen) {
+                screen = matrix(s.target_vocabulary, s.width, true);
+                const float* most = take<float>(2);
+                screen_off = most[0], screen_length = most[1];
+            }
         }
         target_embedding = s.one_target_table ? logits : matrix(s.target_vocabulary, s.width);
         if (s.positions) target_positions = take<float>(size_t(s.max_length) * size_t(width()));

@@ -80,6 +80,7 @@ public:
         const size_t n = size_t(rows);
         x_.get(n * width_), y_.get(n * width_), wide_rows_.get(n * wide_), context_rows_.get(n * context_);
         if (model.int8()) byte_rows_.get(n * bytes_), byte_scales_.get(n);
+        if (model.screened) byte_rows_.get(2 * n * bytes_), byte_scales_.get(2 * n), margins_.get(n);
         weights_ = round_up(longest, PANEL) + PANEL;
         weight_rows_.get(size_t(weights_ * team.lanes));
         if (sources_.size() < n) sources_.resize(n);
@@ -163,6 +164,34 @@ public:
         }
     }
 
+    // The same in int8, of states that are read as bytes and what these leave, as bytes once more. What is seen of row i
+    // lies within margin(i) of the truth, and mostly much nearer.
+    template <class See> void screen(int lane, const float* states, int rows, std::vector<float>& buffer, See see) {
+        const Matrix& m = model.screen;
+        for_rows(lane, rows, [&](long row) {
+            const float* state = states + row * width_;
+            float *rest = y_.data() + row * width_, *scales = byte_scales_.data();
+            scales[row] = kernels.quantize(state, m.depth, byte_rows_.data() + row * bytes_, rest);
+            scales[rows + row] = kernels.quantize(rest, m.depth, byte_rows_.data() + (rows + row) * bytes_, nullptr);
+            double squares = 0.0;
+            for (int i = 0; i < m.depth; ++i) squares += double(state[i]) * state[i];
+            const double length = std::sqrt(squares), lost = 0.5 * scales[rows + row] * std::sqrt(double(m.depth));
+            margins_.data()[row] = float(1.001 * length * model.screen_off + (lost + 1e-5 * length) * model.screen_length);
+        });
+        const Rows input{byte_rows_.data(), bytes_, 2 * rows, byte_scales_.data()};
+        const Range panels = team.share(lane, m.panels());
+        buffer.resize(size_t(2 * rows) * CHUNK * PANEL);
+        for (long panel = panels.begin; panel < panels.end; panel += CHUNK) {
+            const long last = std::min(panels.end, panel + CHUNK), wide = CHUNK * PANEL;
+            kernels.multiply_int8(input, m, int(panel), int(last), buffer.data(), wide, false);
+            const float *bias = m.bias + panel * PANEL, *lower = buffer.data() + rows * wide;
+            for (long row = 0; row < rows; ++row)
+                for (long i = 0; i < (last - panel) * PANEL; ++i) buffer[size_t(row * wide + i)] += lower[row * wide + i] - bias[i];
+            see(int(panel) * PANEL, int(std::min(last * PANEL, long(m.columns)) - panel * PANEL), buffer.data(), wide);
+        }
+    }
+    float margin(int row) { return margins_.data()[row]; }
+
     // The same for some rows, of a share of these tokens alone: columns are places in the list
     template <class See>
     void logits_of(int lane, const Rows& input, int row, int rows, const std::vector<int32_t>& tokens, std::vector<float>& buffer, See see) {
@@ -181,7 +210,7 @@ private:
     static constexpr long CHUNK = 32;
     const long width_, context_;
     long wide_, bytes_, weights_ = 0;
-    Buffer<float> x_, y_, wide_rows_, context_rows_, weight_rows_, byte_scales_;
+    Buffer<float> x_, y_, wide_rows_, context_rows_, weight_rows_, byte_scales_, margins_;
     Buffer<uint8_t> byte_rows_;
     std::vector<const float*> sources_;
 
@@ -233,7 +262,7 @@ private:
     Rows quantized(int lane, const float* in, long stride, int rows, int depth) {
         if (!model.int8()) return {in, stride, rows};
         for_rows(lane, rows, [&](long row) {
-            byte_scales_.data()[row] = kernels.quantize(in + row * stride, depth, byte_rows_.data() + row * bytes_);
+            byte_scales_.data()[row] = kernels.quantize(in + row * stride, depth, byte_rows_.data() + row * bytes_, nullptr);
         });
         return {byte_rows_.data(), bytes_, rows, byte_scales_.data()};
     }

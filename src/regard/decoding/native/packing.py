@@ -18,6 +18,9 @@ from regard.settings import ModelSettings
 
 Array = NDArray[Any]
 PANEL, LINE_INT8, ALIGNMENT = 16, 64, 64
+WORTH_SCREENING = 2**19
+"""Weights of an output layer from which on the float32 of a translator is screened in int8: fewer stay in the cache."""
+MOST = float(np.finfo(np.float32).max)
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
 
 
@@ -58,9 +61,14 @@ def _header(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only:
         names.source == names.target,
         names.target == names.output,
         model.max_length,
+        _screened(weights[names.output], decoder_only=decoder_only, int8=int8),
     ]
     scale = model.width**0.5 if model.scale_embedding else 1.0
     return struct.pack(f"<{len(integers)}i3f", *map(int, integers), model.norm_epsilon, model.rotary_base, scale)
+
+
+def _screened(output: Array, *, decoder_only: bool, int8: bool) -> bool:
+    return not decoder_only and not int8 and output.size >= WORTH_SCREENING
 
 
 class _Names:
@@ -86,6 +94,8 @@ class _Parts:
         yield from self._table(names.output, "logits.bias")
         if not self.decoder_only:
             yield self._lines(names.output)
+            if _screened(self.weights[names.output], decoder_only=self.decoder_only, int8=self.int8):
+                yield from self._screen(names.output)
         if names.target != names.output:
             yield from self._table(names.target)
         yield from self._positions(target)
@@ -126,7 +136,7 @@ class _Parts:
         matrices, biases = [], []
         for name in names:
             matrix = self.weights[f"{name}.weight"]
-            bias = self.weights.get(f"{name}.bias", np.zeros(len(matrix), np.float32))
+            bias = self._bias(matrix, f"{name}.bias")
             rest = -len(matrix) % PANEL if padded else 0
             matrices.append(np.pad(matrix, ((0, rest), (0, 0))))
             biases.append(np.pad(bias, (0, rest)))
@@ -134,7 +144,10 @@ class _Parts:
 
     def _table(self, name: str, bias: str | None = None) -> Iterator[Array]:
         matrix = self.weights[name]
-        return self._matrix(matrix, self.weights.get(bias or "", np.zeros(len(matrix), np.float32)))
+        return self._matrix(matrix, self._bias(matrix, bias or ""))
+
+    def _bias(self, matrix: Array, name: str) -> Array:
+        return self.weights.get(name, np.zeros(len(matrix), np.float32))
 
     def _lines(self, name: str) -> Array:
         """[N, padded K]: a table row by row, for shortlists."""
@@ -143,8 +156,21 @@ class _Parts:
 
     def _matrix(self, matrix: Array, bias: Array) -> Iterator[Array]:
         """[N, K] in panels of 16 rows (see kernels.h), and what belongs to it."""
+        return self._panels(matrix, bias, int8=self.int8)
+
+    def _screen(self, name: str) -> Iterator[Array]:
+        """A float32 table in int8, how far a row of it is from the truth at most, and how long it is."""
+        matrix = self.weights[name].astype(np.float32)
+        known = matrix if np.isfinite(matrix).all() else np.zeros_like(matrix)
+        yield from self._panels(known, self._bias(matrix, "logits.bias"), int8=True)
+        integers, scales = quantize(known)
+        near = integers * scales[:, None].astype(np.float64)
+        most = [np.linalg.norm(each, axis=1).max() if known is matrix else MOST for each in (matrix - near, near)]
+        yield np.array(most).clip(max=MOST).astype(np.float32)
+
+    def _panels(self, matrix: Array, bias: Array, *, int8: bool) -> Iterator[Array]:
         rows, rest = matrix.shape[0], -matrix.shape[0] % PANEL
-        if self.int8:
+        if int8:
             integers, scales = quantize(matrix)
             integers = np.pad(integers, ((0, rest), (0, -matrix.shape[1] % 4)))
             panels = integers.reshape(-1, PANEL, integers.shape[1] // 4, 4)

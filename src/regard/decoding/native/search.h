@@ -18,19 +18,29 @@ struct Hypothesis {
     int row = 0;
 };
 
+using Block = std::unique_ptr<float[]>;
+
 class Entries {  // room for keys and values, given out one by one and taken back all at once
 public:
-    static constexpr long BLOCK = 32;  // entries that lie side by side, layer by layer
+    static constexpr long BLOCK = 8;  // entries that lie side by side, layer by layer
 
-    float* next(long entry, long layers) {
-        if (used_ == long(blocks_.size()) * BLOCK) blocks_.emplace_back(new float[size_t(BLOCK * entry * layers)]);
+    float* next(long entry, long layers, std::vector<Block>& spare) {
+        if (used_ == long(blocks_.size()) * BLOCK) {
+            if (spare.empty()) spare.emplace_back(new float[size_t(BLOCK * entry * layers)]);
+            blocks_.push_back(std::move(spare.back()));
+            spare.pop_back();
+        }
         const long i = used_++;
         return blocks_[size_t(i / BLOCK)].get() + i % BLOCK * entry;
     }
-    void clear() { used_ = 0; }
+    void clear(std::vector<Block>& spare) {
+        used_ = 0;
+        spare.insert(spare.end(), std::make_move_iterator(blocks_.begin()), std::make_move_iterator(blocks_.end()));
+        blocks_.clear();
+    }
 
 private:
-    std::vector<std::unique_ptr<float[]>> blocks_;
+    std::vector<Block> blocks_;
     long used_ = 0;
 };
 
@@ -54,8 +64,10 @@ struct Scores {  // of one hypothesis, over the part of the vocabulary that a la
     float highest;
     double sum;
     std::vector<std::pair<float, int32_t>> best;  // logits, highest first
+    std::vector<float> near;            // where they are screened: logits that may be among the best, or count in the sum,
+    std::vector<int32_t> near_tokens;   // and whose they are
 
-    void clear() { highest = NEVER, sum = 0.0, best.clear(); }
+    void clear() { highest = NEVER, sum = 0.0, best.clear(), near.clear(), near_tokens.clear(); }
     void add(float logit, int32_t token, size_t most) {
         if (best.size() == most) best.pop_back();
         auto place = best.end();
@@ -78,6 +90,7 @@ struct Columns {  // tokens that are scored together: some that follow each othe
 
 class Worker {  // a team with sentences of its own
 public:
+    static constexpr double WRONG = 1e-5;  // of a probability, as screened: so much is typically wrong at most
     static constexpr int PATIENCE = 4;  // steps until a live search lets few sentences join, too
 
     Worker(const Model& model, const Kernels& kernels, Job& job)
@@ -86,6 +99,7 @@ public:
         const int rows = request_.beam ? request_.beam : request_.rows;
         sentences_.resize(size_t(std::max(1, request_.rows_at_once / rows)));
         most_ = request_.beam ? 2 * size_t(request_.beam) : 1;
+        screening_ = model.screened && !model.shortlist.starts && request_.temperature <= 0 && request_.repetition_penalty == 1.0;
     }
 
     void run(int lane) {
@@ -123,8 +137,10 @@ private:
     std::vector<Sentence> sentences_;
     std::vector<Memory> ready_;
     std::vector<std::vector<float>> spare_;  // room of memories that are not needed any more
+    std::vector<Block> spare_blocks_;        // and of entries
     int steps_ = 0;  // since sources were last read
     size_t most_;  // continuations of a hypothesis that are looked at
+    bool screening_;
     std::vector<TaskPointer> pending_;
     std::vector<int32_t> pending_tokens_;
     std::vector<int> starts_;
@@ -182,7 +198,7 @@ private:
     }
 
     void take_sources(size_t most, bool idle) {
-        pending_ = job_.take(most, 1024, idle);
+        pending_ = job_.take(most, 512, idle);
         if (pending_.empty()) return;
         steps_ = 0;
         pending_tokens_.clear();
@@ -203,6 +219,7 @@ private:
             Memory m{pending_[i], {}, {}};
             if (!spare_.empty()) m.values.swap(spare_.back()), spare_.pop_back();
             m.values.clear();
+            m.values.reserve(size_t((starts_[i + 1] - starts_[i]) * model_.shape.decoder_layers * model_.entry()));
             for (long layer = 0; layer < model_.shape.decoder_layers; ++layer)
                 for (int row = starts_[i]; row < starts_[i + 1]; ++row) {
                     const float* first = encoded_.data() + row * stride_ + layer * model_.entry();
@@ -218,7 +235,7 @@ private:
         s.memory.rows.clear();
         const size_t positions = s.memory.values.size() / size_t(model_.shape.decoder_layers * model_.entry());
         for (size_t i = 0; i < positions; ++i) s.memory.rows.push_back(s.memory.values.data() + i * size_t(model_.entry()));
-        s.entries.clear();
+        s.entries.clear(spare_blocks_);
         s.found.clear();
         if (model_.shortlist.starts) model_.shortlist.list(s.memory.task->source, model_.logits.columns, s.tokens);
         s.alive.assign(1, {});
@@ -237,7 +254,7 @@ private:
             forget(s);
             for (Hypothesis& h : s.alive) {
                 const size_t before = h.path.size();
-                for (size_t i = 0; i < h.unread.size(); ++i) h.path.push_back(s.entries.next(model_.entry(), model_.shape.decoder_layers));
+                for (size_t i = 0; i < h.unread.size(); ++i) h.path.push_back(s.entries.next(model_.entry(), model_.shape.decoder_layers, spare_blocks_));
                 for (size_t i = 0; i < h.unread.size(); ++i) {
                     const int place = int(before + i);
                     float* entry = const_cast<float*>(h.path[size_t(place)]);
@@ -273,7 +290,7 @@ private:
     void forget(Sentence& s) {
         const size_t longest = size_t(model_.shape.max_length);
         if (!model_.shape.decoder_only || s.alive[0].path.size() + s.alive[0].unread.size() <= longest) return;
-        s.entries.clear();
+        s.entries.clear(spare_blocks_);
         for (Hypothesis& h : s.alive) {
             std::vector<int32_t> text = s.memory.task->source;
             text.insert(text.end(), h.output.tokens.begin(), h.output.tokens.end());
@@ -291,8 +308,15 @@ private:
         const int rows = int(wanted_.size());
         std::vector<Scores>& scores = scores_[size_t(lane)];
         for (int row = 0; row < rows; ++row) scores[size_t(row)].clear();
-        const Rows input = network_.scorable(lane, states_.data(), rows);
         std::vector<float>& buffer = buffers_[size_t(lane)];
+        if (screening_) {
+            network_.screen(lane, states_.data(), rows, buffer, [&](int first, int count, float* logits, long stride) {
+                for (int row = 0; row < rows; ++row) sift(scores[size_t(row)], row, first, count, logits + row * stride);
+            });
+            for (int row = 0; row < rows; ++row) weigh(scores[size_t(row)], row, buffer);
+            return;
+        }
+        const Rows input = network_.scorable(lane, states_.data(), rows);
         if (!model_.shortlist.starts)
             return network_.logits(lane, input, buffer, [&](int first, int count, float* logits, long stride) {
                 for (int row = 0; row < rows; ++row) look_at(scores[size_t(row)], row, {first, count, nullptr}, logits + row * stride);
@@ -315,12 +339,51 @@ private:
             for (int i = 0; i < columns.count; ++i) all_[size_t(row) * size_t(model_.logits.columns) + size_t(columns.token(i))] = logits[i];
             return;
         }
-        if (s.best.size() == most_ && !(peak > s.best.back().first)) return;
-        for (int i = -1;;) {
-            i = kernels_.above(logits, i + 1, columns.count, s.best.size() == most_ ? s.best.back().first : NEVER);
-            if (i >= columns.count) break;
-            s.add(logits[i], columns.token(i), most_);
-        }
+        if (peak > least(s)) keep_best(s, columns, logits);
+    }
+
+    float least(const Scores& s) const { return s.best.size() == most_ ? s.best.back().first : NEVER; }  // of the best so far
+
+    void keep_best(Scores& s, const Columns& columns, const float* logits) const {
+        for (int i = -1; (i = kernels_.above(logits, i + 1, columns.count, least(s))) < columns.count;) s.add(logits[i], columns.token(i), most_);
+    }
+
+    // The logit from which on, seen within a margin of the truth, one may be among the best, or would make the sum wrong
+    float near_from(const Scores& s, int row) {
+        const double margin = network_.margin(row), typical = margin / std::sqrt(double(model_.logits.depth));
+        return std::nextafter(float(std::min(least(s) - 2 * margin, s.highest + std::log(s.sum * WRONG / typical))), NEVER);
+    }
+
+    // The screened logits of some columns of one hypothesis: keeps those for which the truth is wanted
+    void sift(Scores& s, int row, int first, int count, float* logits) {
+        const Columns columns{first, count, nullptr};
+        const float peak = kernels_.sum_exp(logits, count, &s.highest, &s.sum);
+        const auto keep = [&](int i) { s.near.push_back(logits[i]), s.near_tokens.push_back(columns.token(i)); };
+        for (int i = 0; i < request_.unspeakable_count; ++i)
+            if (const int column = columns.find(request_.unspeakable[i]); column >= 0) keep(column), logits[column] = NEVER;
+        if (peak > least(s)) keep_best(s, columns, logits);
+        const float from = near_from(s, row);
+        if (peak > from)
+            for (int i = -1; (i = kernels_.above(logits, i + 1, count, from)) < count;) keep(i);
+    }
+
+    // Then the truth about them: they take the place of what was seen of them in the sum, and the best are chosen anew
+    void weigh(Scores& s, int row, std::vector<float>& buffer) {
+        const float from = near_from(s, row);
+        size_t count = 0;
+        for (size_t i = 0; i < s.near.size(); ++i)
+            if (s.near[i] > from) s.near[count] = s.near[i], s.near_tokens[count++] = s.near_tokens[i];
+        buffer.resize(std::max(buffer.size(), count));
+        kernels_.pick({states_.data() + row * network_.width(), network_.width(), 1}, model_.logits, s.near_tokens.data(), int(count), buffer.data(), 0);
+        float highest = s.highest;
+        double seen = 0.0;
+        kernels_.sum_exp(s.near.data(), int(count), &highest, &seen);
+        s.sum = std::max(s.sum - seen, 0.0);
+        kernels_.sum_exp(buffer.data(), int(count), &s.highest, &s.sum);
+        s.best.clear();
+        const int32_t* silent = request_.unspeakable + request_.unspeakable_count;
+        for (size_t i = 0; i < count; ++i)
+            if (buffer[i] > least(s) && std::find(request_.unspeakable, silent, s.near_tokens[i]) == silent) s.add(buffer[i], s.near_tokens[i], most_);
     }
 
     // Makes what was said before less likely (Keskar et al., 2019)

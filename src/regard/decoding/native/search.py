@@ -11,7 +11,6 @@ import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate, islice
@@ -26,14 +25,17 @@ from regard.text.tokenizer import Specials
 
 MOST = 2**31 - 1
 """The largest number that the library takes."""
-ROWS_AT_ONCE = 128
-"""Hypotheses of a worker that are read together: enough for the products, few enough for the caches."""
+ROWS_AT_ONCE = 64
+"""Hypotheses of a worker that are read together: enough for the products, few enough for the caches and for memory."""
 AT_ONCE = 512
 """Tokens that are written in no time: nobody can want to interrupt that, and a thread for it would cost a tenth."""
 POLL = 0.2
 """Seconds between two questions whether a search is still wanted."""
 WORTH_SHARING = 64 * 2**20
-"""Bytes from which on several threads share the products of one sentence: in smaller models they wait too often."""
+"""Bytes from which on several threads share the products of one sentence: in smaller models they wait too often.
+
+Such weights come from beyond the caches: twice as many hypotheses share them.
+"""
 A_TEAM_EACH = 4
 """From so many sentences a thread on, every thread works on sentences of its own."""
 
@@ -54,6 +56,7 @@ class NativeSearch:
         self.packed, self.specials, self.decoder_only = packed, specials, decoder_only
         self.longest = longest  # positions of the model
         self.threads, self.fallback = threads or available_threads(), fallback
+        self.rows_at_once = ROWS_AT_ONCE * (2 if packed.size >= WORTH_SHARING else 1)
 
     def search(
         self,
@@ -109,7 +112,7 @@ class NativeSearch:
         request.temperature, request.repetition_penalty = settings.temperature, settings.repetition_penalty
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
         request.patience, request.alignment = settings.patience, settings.alignment and not self.decoder_only
-        request.workers, request.lanes, request.rows_at_once = self.threads, 1, ROWS_AT_ONCE
+        request.workers, request.lanes, request.rows_at_once = self.threads, 1, self.rows_at_once
         return request, [len(row) if request.alignment else 0 for row in rows], arrays
 
     def _search_constrained(
@@ -198,6 +201,8 @@ class _Growing:
 
 def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
     """Does some work of the library's in another thread: Ctrl-C, or that nobody wants it any more, ends it at once."""
+    from concurrent.futures import ThreadPoolExecutor, wait
+
     with ThreadPoolExecutor(1) as pool:
         try:  # from the start: the work may be on its way before `submit` returns
             running = pool.submit(work)
