@@ -78,7 +78,6 @@ class Run:
     threads: int | None
     curve: bool
     command: str
-    diversify: bool = False
     adopted: Path | None = None
 
     @property
@@ -124,9 +123,6 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--form", choices=[*FORMS, "both"], default="both", help="of Multi30k's text; default: both")
     parser.add_argument("--seeds", default="1", help="a run for each; default: 1")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting over the recipe's")
-    parser.add_argument(
-        "--diversify", action="store_true", help="as regard train --diversify; updates are half as many"
-    )
     parser.add_argument("--threads", type=int, help="default: all cores")
     parser.add_argument("--curve", action="store_true", help="keep the best weights of every moment and score them too")
     parser.add_argument("--adopt", action="append", default=[], metavar="RECIPE[:FORM]=FOLDER", help="a trained model")
@@ -149,10 +145,8 @@ def planned(arguments: argparse.Namespace) -> Iterator[Run]:
         forms = [form for form in forms_of(recipe) if arguments.form in (form, "both")] if recipe else []
         for form, seed in ((form, seed) for form in forms for seed in arguments.seeds.split(",")):
             given = {**overrides, "training.seed": seed}
-            corpus = find_corpus(arguments.data, recipe, form, given)
-            folder = f"{recipe}.{form}.{'diversified.' * arguments.diversify}{seed}"
-            at = arguments.output.resolve() / folder
-            yield Run(recipe, form, corpus, given, at, **common, diversify=arguments.diversify)
+            corpus, folder = find_corpus(arguments.data, recipe, form, given), f"{recipe}.{form}.{seed}"
+            yield Run(recipe, form, corpus, given, arguments.output.resolve() / folder, **common)
     for adoption in arguments.adopt:
         name, _, path = adoption.partition("=")
         recipe, _, form = name.partition(":")
@@ -243,7 +237,7 @@ class Log:
 
 def train(run: Run, stop: threading.Event) -> bool:
     """Trains, or goes on, until the run is complete; false if it was stopped before."""
-    from regard.folder import SETTINGS, TRAINING, WEIGHTS, read_settings
+    from regard.folder import TRAINING, WEIGHTS, read_settings
     from regard.training import events as told, trainer
     from regard.training.checkpoint import snapshot_path
     from regard.training.prepare import NEW, REQUEST
@@ -259,17 +253,11 @@ def train(run: Run, stop: threading.Event) -> bool:
         events = trainer.resume(run.model, overrides=threads, stop=stop)
     else:
         files, dev = run.corpus.pair("train"), run.corpus.pair(run.corpus.dev)
-        recipe, overrides = RECIPES[run.recipe], run.overrides
-        events = trainer.train(
-            files, run.model, dev=dev, settings_file=recipe, overrides=overrides, diversify=run.diversify, stop=stop
-        )
+        recipe = RECIPES[run.recipe]
+        events = trainer.train(files, run.model, dev=dev, settings_file=recipe, overrides=run.overrides, stop=stop)
     every = 1
     for event in events:
-        if not (run.model / SETTINGS).exists():  # the model that learns both ways first
-            if isinstance(event, told.Note | told.Evaluation):
-                say(f"{run.folder.name}: first, {event}")
-                log.write(f"First {type(event).__name__}", asdict(event))
-        elif isinstance(event, told.Prepared):
+        if isinstance(event, told.Prepared):
             settings = read_settings(run.model)
             every = max(1, settings.training.evaluate_every // 10)
             log.write("Session", describe_session(run) | {"settings": asdict(settings)})
@@ -283,9 +271,7 @@ def train(run: Run, stop: threading.Event) -> bool:
             say(f"{run.folder.name}: {event.text}")
         elif isinstance(event, told.Finished):
             complete = event.complete
-        if not (run.model / SETTINGS).exists() or isinstance(event, told.Stage):
-            continue
-        if not isinstance(event, told.Progress) or event.step % every == 0:
+        if not isinstance(event, told.Stage) and (not isinstance(event, told.Progress) or event.step % every == 0):
             log.write(type(event).__name__, asdict(event))
     return complete
 
@@ -317,7 +303,7 @@ def measure(run: Run) -> None:
         record = {"weights": weights, "sets": {}, "curve": {}, "samples": []}
     corpus, settings, size = run.corpus, contents.settings, sum(each.numel() for each in contents.model.parameters())
     record |= course(read_log(run.log)) | {"recipe": run.recipe, "form": run.form, "name": run.folder.name}
-    record |= {"adopted": run.adopted is not None, "differences": [*made(run.model), *run.differences(settings)]}
+    record |= {"adopted": run.adopted is not None, "differences": run.differences(settings)}
     record |= {"seed": settings.training.seed, "parameters": size, "decoding": asdict(settings.decoding)}
     record |= {"dev": corpus.dev, "tests": corpus.tests}
 
@@ -339,13 +325,6 @@ def measure(run: Run) -> None:
             assign(contents.model, read_tensors(path)[0], path)
             record["curve"][step] = score(corpus.tests[0], f"the weights of update {step}")[1]["BLEU"]["value"]
             write_text(kept, json.dumps(record, ensure_ascii=False))
-
-
-def made(model: Path) -> list[str]:
-    """What a model was trained on beside the corpus."""
-    request = model / "training" / "request.json"
-    told = json.loads(request.read_text(encoding="utf-8")) if request.is_file() else {}
-    return ["--diversify"] if told.get("diversify") else []
 
 
 def scores(output: Sequence[str], reference: Sequence[str], run: Run) -> dict[str, Any]:

@@ -19,9 +19,6 @@ from benchmarks.training import ROOT
 from regard.cli import build_parser
 from regard.configuration import load
 from regard.errors import RegardError
-from regard.training import synthesis
-
-from .training.fakes import Turning
 
 TINY = {
     "tokenizer.vocabulary": "300",
@@ -174,22 +171,6 @@ def test_a_run_goes_on_with_its_clock_is_used_again_and_can_be_adopted(
     monkeypatch.setattr(quality, "scores", None)  # nothing is scored twice
     quality.measure(adopted)
     assert (adopted.folder / "scores.json").stat().st_mtime_ns > scores
-
-
-def test_a_diversified_run_is_logged_from_its_first_half_on(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(synthesis, "load_as", lambda *_: Turning())  # what learnt for four updates says nothing
-    (run,) = plan(data, tmp_path, "--recipes", "multi30k-en-de", "--form", "raw", "--diversify")
-    here(run)
-    log = read_log(run.log)
-    first = [line["event"] for line in log[: next(i for i, line in enumerate(log) if line["event"] == "Session")]]
-    assert first.count("First Evaluation") == 2
-    assert set(first) == {"First Evaluation", "First Note"}
-    assert [line["step"] for line in log if line["event"] == "Evaluation"] == [2, 4]
-    record = json.loads((run.folder / "scores.json").read_text())
-    assert (record["name"], record["differences"][0]) == ("multi30k-en-de.raw.diversified.1", "--diversify")
-    assert record["evaluations"][0]["wall"] > max(line["wall"] for line in log if line["event"] == "First Evaluation")
 
 
 @pytest.mark.parametrize(
