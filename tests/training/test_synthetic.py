@@ -52,7 +52,7 @@ def making(folder: Path, texts: list[str], back: bool = True, translator: Turnin
     def sentences() -> Iterator[Pair]:
         return (Pair(text, text, Place("mono", number)) for number, text in enumerate(texts, 1))
 
-    return Making(folder, sentences, translator or Turning(), DataSettings(source="forth", target="back"), back)  # type: ignore[arg-type]
+    return Making(folder, sentences, translator or Turning(), DataSettings(), back)  # type: ignore[arg-type]
 
 
 def make(folder: Path, texts: list[str], back: bool = True) -> State:
@@ -73,7 +73,7 @@ def test_pairs_stand_in_the_order_of_the_text(tmp_path: Path, back: bool) -> Non
 def test_progress_is_told_from_none_to_all(tmp_path: Path) -> None:
     events = list(making(tmp_path, rows(50, seed=1)).run(State(50), threading.Event()))
     stages = [event for event in events if isinstance(event, Stage)]
-    assert {(stage.name, stage.total) for stage in stages} == {("translating back, back → forth", 50)}
+    assert {(stage.name, stage.total) for stage in stages} == {("translating back by back → forth", 50)}
     done = [stage.done for stage in stages]
     assert (done[0], done[-1]) == (0, 50)
     assert all(0 <= after - before <= 8 for before, after in pairwise(done))
@@ -306,95 +306,6 @@ def test_real_pairs_are_repeated_beside_many_others(mono: Path, tmp_path: Path) 
     prepared = [event for event in events if isinstance(event, Prepared)]
     assert [event.examples for event in prepared] == [10, 90]
     assert prepared[1].reason.startswith("80 pairs")
-
-
-# Diversified
-
-
-@pytest.mark.usefixtures("turning")
-def test_a_diversified_run(corpus: list[Path], tmp_path: Path) -> None:
-    """Both ways first, then the corpus and what it is in both translations, from the weights of the first model."""
-    prepared: list[Prepared] = []
-    held: list[list[dict[str, str]]] = []
-    events = []
-    for event in train(corpus, tmp_path / "run", diversify=True, overrides=BRIEF):
-        events.append(event)
-        if isinstance(event, Prepared):
-            prepared.append(event)
-            folder = tmp_path / "run" / ("training" if prepared[1:] else "training.new/both/training")
-            held.append([json.loads(line) for line in (folder / "dev.jsonl").read_text().splitlines()])
-            if not prepared[1:]:
-                both, vocabularies = pairs_of(tmp_path / "run/training.new/both")
-    assert isinstance(events[-1], Finished)
-    assert events[-1].complete
-    assert [event.step for event in events if isinstance(event, Progress)] == [*range(1, 7), *range(1, 7)]
-    told = texts_of(events)
-    assert "First the model that translates both ways, forth → back and back." in told
-    assert told.count("synthetic: 120 sentences translated, 120 kept") == 2
-
-    assert held[0] == held[1]
-    secret = {pair["source"] for pair in held[0]}
-    lines = zip(*(path.read_text().splitlines() for path in corpus), strict=True)
-    real = [pair for pair in lines if pair[0] not in secret]
-    assert sorted(both) == sorted([*real, *(pair[::-1] for pair in real)])
-    found, again = pairs_of(tmp_path / "run")
-    assert again.to_json() == vocabularies.to_json()
-    turned = [(pair[0], " ".join(reversed(pair[0].split()))) for pair in real]
-    back = [(" ".join(reversed(pair[1].split())), pair[1]) for pair in real]
-    assert sorted(found) == sorted([*real, *turned, *back])
-    start = tmp_path / "run" / "training" / "start.safetensors"
-    assert start.read_bytes() == (tmp_path / "run/training/both/weights.safetensors").read_bytes()
-    card = (tmp_path / "run" / "card.md").read_text()
-    assert "sources and targets of the corpus translated by the model in training/both" in card
-
-
-def pairs_of(folder: Path) -> tuple[list[tuple[str, str]], Vocabularies]:
-    """The texts of the training pairs."""
-    examples = Examples(folder / "training" / "train")
-    vocabularies = Vocabularies.load(folder / "tokenizer.json")
-    sides = (vocabularies.source, vocabularies.target)
-    tokens = ([ids.tolist() for ids in examples.pair(row)[:2]] for row in range(len(examples)))
-    return [(sides[0].decode(a), sides[1].decode(b)) for a, b in tokens], vocabularies
-
-
-@pytest.mark.usefixtures("turning")
-def test_a_diversified_run_goes_on_from_every_stage(corpus: list[Path], tmp_path: Path) -> None:
-    def result(folder: Path) -> list[bytes]:
-        names = ("weights.safetensors", *(f"training/{n}" for n in ("both/weights.safetensors", *PARTS)))
-        return [(folder / name).read_bytes() for name in names]
-
-    finish(train(corpus, tmp_path / "whole", diversify=True, overrides=BRIEF))
-    moments = [at_step(2), at_stage("translating forth", 9), at_stage("translating back", 4), at_step(8)]
-    (tmp_path / "cut").mkdir()
-    events = train(corpus, tmp_path / "cut", diversify=True, overrides=BRIEF)
-    for moment in moments:
-        seen = list[Event]()
-        for event in events:
-            seen.append(event)
-            if moment(seen):
-                break  # as a kill does: nothing is told, nothing is saved
-        else:
-            pytest.fail("the moment did not come")
-        events.close()  # type: ignore[attr-defined]
-        moments[3] = at_step(2)  # of the second model alone, from now on
-        events = resume(tmp_path / "cut")
-    finish(events)
-    assert result(tmp_path / "cut") == result(tmp_path / "whole")
-
-
-PARTS = ("synthetic/there/pairs.tsv", "synthetic/back/pairs.tsv")
-
-
-def test_what_cannot_be_diversified_is_refused(corpus: list[Path], mono: Path, tmp_path: Path) -> None:
-    def refuse(error: type[RegardError], told: str, **more: Any) -> None:
-        with pytest.raises(error, match=told):
-            list(train(corpus, tmp_path / "new", diversify=True, **{"overrides": BRIEF, **more}))
-        assert not (tmp_path / "new").exists()
-
-    refuse(SettingsError, "the task write has no use for it", overrides={"task": "write"})
-    refuse(SettingsError, "for one direction", overrides={"data.directions": "forth-back,back-forth"})
-    refuse(SettingsError, "one vocabulary", overrides={**BRIEF, "tokenizer.joint": False, "model.tie": "output"})
-    refuse(InputError, "leave out --from and --back-translate", back_translate=[mono])
 
 
 # Stopped and resumed

@@ -34,8 +34,7 @@ that holds all that is needed to use it.
 --task classify   FILES are .tsv, .csv or .jsonl with a label and one text or two (or words, --data.carrier word)
 
 All files may be .gz. --from MODEL starts from a model that you trained or imported. --back-translate mono.de learns
-from text in the target language too: a model that translates back, trained first, makes pairs of it. --diversify
-makes more of a small corpus without any other text."""
+from text in the target language too: a model that translates back, trained first, makes pairs of it."""
 
 
 def add(verbs: Verbs) -> None:
@@ -82,11 +81,6 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--reverse", metavar="MODEL", help="the model that makes them (one that is trained first, on FILES)"
     )
-    parser.add_argument(
-        "--diversify",
-        action="store_true",
-        help="learn both ways first, translate the corpus both ways, and learn from that too (twice the time)",
-    )
     parser.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run, exactly where it stopped")
     parser.add_argument(
         "--processes", type=threads, default=1, metavar="N", help="processes on this machine that train together (1)"
@@ -110,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         others = [
             *(arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.output, arguments.start),
-            *(arguments.back_translate, arguments.reverse, arguments.diversify),
+            *(arguments.back_translate, arguments.reverse),
         ]
         if any(others) or arguments.overwrite:
             raise InputError("--resume takes all from its folder: beside it, give --training settings only")
@@ -137,7 +131,6 @@ def run(arguments: argparse.Namespace) -> int:
             start=arguments.start,
             back_translate=arguments.back_translate,
             reverse=arguments.reverse,
-            diversify=arguments.diversify,
             overwrite=arguments.overwrite,
             stop=stop,
             prepare_only=several,

@@ -47,7 +47,7 @@ def _read_files(names: Sequence[Path], data: DataSettings, report: Report) -> It
 
 def _read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     pairs = files.read(path, data, report)
-    return (pair.turned() for pair in pairs) if is_turned(path, data) else pairs
+    return (replace(pair, source=pair.target, target=pair.source) for pair in pairs) if is_turned(path, data) else pairs
 
 
 def in_lines(pairs: Iterable[Pair], report: Report) -> Iterator[Pair]:

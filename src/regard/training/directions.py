@@ -71,7 +71,7 @@ def both_ways(pairs: Iterator[Pair], data: DataSettings) -> Iterator[Pair]:
     for pair in pairs:
         yield pair
         if pair.tags[0] in sources:
-            yield pair.turned()
+            yield replace(pair, source=pair.target, target=pair.source)
 
 
 def record_of(pair: Pair) -> dict[str, str]:

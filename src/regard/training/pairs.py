@@ -47,19 +47,8 @@ from regard.training.encoding import Cutting, encode_corpus
 from regard.training.events import Note, Stage
 from regard.training.objectives import translation_loss
 from regard.training.shards import WHOLE
-from regard.training.synthetic import PAIRS, REVERSE, SYNTHETIC, State, is_text, made_in
-from regard.training.task import (
-    BOTH,
-    Assessment,
-    Batch,
-    Loss,
-    Preparation,
-    Request,
-    Task,
-    Tell,
-    refuse_start,
-    write_held_out,
-)
+from regard.training.synthetic import PAIRS, SYNTHETIC, State, is_text
+from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
 from regard.weights import Contents, Model
 from regard.workers import processors
 
@@ -82,7 +71,7 @@ class _Corpus:
             if number % 5000 == 0:
                 self.tell(Stage(doing, number, total))
             self.kept[pair.direction] += 1
-            yield pair.turned() if self.swapped else pair
+            yield Pair(pair.target, pair.source, pair.where) if self.swapped else pair
 
     def accept(self) -> None:
         """Refuses a corpus without a usable pair, and tells what was left out of any other."""
@@ -102,7 +91,7 @@ class PairPreparation(Preparation):
         super().__init__(new, with_tags(request), tell)
         refuse_start(self.start, "translate", ("translate",))
         require_tags(self.settings, request)
-        made = [str(folder / PAIRS) for folder in made_in(new, request)]
+        made = [str(new / SYNTHETIC / PAIRS)]
         alone = request.teacher is not None and is_text([located(name) for name in request.files])
         self.corpus = _Corpus("train", made if alone else request.files, self.data, tell, request.swapped)
         self.belongs: Callable[[Pair], bool] = lambda _: True  # whether a pair of the corpus is trained on
@@ -121,14 +110,14 @@ class PairPreparation(Preparation):
         about: dict[str, Any] = {"directions": self.sizes} if self.data.directions else {}
         if self.made is not None:
             about["synthetic"] = self.add_synthetic(self.made, held_out)
-        size = self.total if self.request.diversify else self.total * min(1, self.repeats) + self.synthetic
-        settings = self.choose(size, **first_direction(self.data))
+        settings = self.choose(self.total * min(1, self.repeats) + self.synthetic, **first_direction(self.data))
         vocabularies = self.vocabularies(
             lambda: Vocabularies.train(
                 lambda: map(self.without_pieces, self.training_pairs("learning the vocabulary")), settings.tokenizer
             )
         )
-        pairs = self.encode("train", self.training_pairs("encoding"), self.count, vocabularies)
+        total = self.total * self.repeats + self.synthetic
+        pairs = self.encode("train", self.training_pairs("encoding"), total, vocabularies)
         self.keep_memory()
         self.encode("dev", iter(held_out["dev"]), len(held_out["dev"]), vocabularies)
         for name, kept in held_out.items():
@@ -138,10 +127,10 @@ class PairPreparation(Preparation):
     def choose(self, size: int, **data: Any) -> Settings:
         """The settings for so many pairs; it is told where a preset's subword sampling is left out for their number."""
         settings = super().choose(size, **data)
-        given = without_sampling(self.request.given, self.count)
+        given = without_sampling(self.request.given, size)
         if not settings.training.subword_sampling or given is self.request.given:
             return settings
-        self.tell(Note(f"train: without training.subword_sampling, which would hold all words of {self.count:,} pairs"))
+        self.tell(Note(f"train: without training.subword_sampling, which would hold all words of {size:,} pairs"))
         self.request = replace(self.request, given=given)
         return super().choose(size, **data)
 
@@ -211,18 +200,16 @@ class PairPreparation(Preparation):
 
     def add_synthetic(self, made: _Corpus, held_out: dict[str, list[Pair]]) -> list[str]:
         """Counts the synthetic pairs that no held-out set has in it, and settles the shares; returns what was done."""
-        request = self.request
-        states = [state for folder in made_in(self.new, request) if (state := State.load(folder))]
-        assert states, "the pairs are made before the corpus is prepared"
-        count, lines = sum(state.report.kept for state in states), [line for state in states for line in state.lines()]
+        state, request = State.load(self.new / SYNTHETIC), self.request
+        assert state is not None, "the pairs are made before the corpus is prepared"
         kept = [pair for pairs in held_out.values() for pair in pairs]
-        sources, targets = {pair.source for pair in kept}, {pair.target for pair in kept if not request.teacher}
+        sources, targets = {pair.source for pair in kept}, {pair.target for pair in kept if request.texts}
         self.unseen = lambda pair: pair.source not in sources and pair.target not in targets
-        self.synthetic = sum(map(self.unseen, made.read("reading the synthetic pairs", count)))
+        self.synthetic = sum(map(self.unseen, made.read("reading the synthetic pairs", state.report.kept)))
         if not self.synthetic:
-            raise DataError(f"no synthetic pair is left to learn from: {'; '.join(lines)}")
+            raise DataError(f"no synthetic pair is left to learn from: {'; '.join(state.lines())}")
         done = []
-        if left := count - self.synthetic:
+        if left := state.report.kept - self.synthetic:
             done.append(f"{left:,} pairs left out: in the dev or test set")
         if request.teacher:
             self.repeats = 0
@@ -234,12 +221,10 @@ class PairPreparation(Preparation):
         for line in done:
             self.tell(Note(f"synthetic: {line}"))
         origin = request.teacher or request.reverse
-        maker = Path(origin).name if origin else f"the model in training/{BOTH if request.diversify else REVERSE}"
+        maker = Path(origin).name if origin else "the model in training/reverse"
         texts = ", ".join(Path(name).name for name in request.texts)
         what = f"{texts} translated back" if texts else "the sources as translated"
-        if request.diversify:
-            what = "sources and targets of the corpus translated"
-        return [f"{self.synthetic:,} synthetic pairs: {what} by {maker}", *lines, *done]
+        return [f"{self.synthetic:,} synthetic pairs: {what} by {maker}", *state.lines(), *done]
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -247,29 +232,17 @@ class PairPreparation(Preparation):
         return (SYNTHETIC,) if self.request.texts and SYNTHETIC in self.settings.tokenizer.tags else ()
 
     def training_pairs(self, doing: str) -> Iterator[Pair]:
-        """The corpus, as often as its share asks for, or both ways, and the synthetic pairs."""
+        """The corpus, as often as its share asks for, and the synthetic pairs."""
         for _ in range(self.repeats):
-            for pair in filter(self.belongs, self.corpus.read(doing, self.total)):
-                yield pair
-                if self.request.both:
-                    yield pair.turned()
+            yield from filter(self.belongs, self.corpus.read(doing, self.total))
         if self.made:
             pairs = filter(self.unseen, self.made.read(f"{doing}: synthetic pairs", self.synthetic))
             yield from (replace(pair, tags=self.tags) for pair in pairs)
 
-    @property
-    def count(self) -> int:
-        """How many pairs an epoch has."""
-        return self.total * self.repeats * (2 if self.request.both else 1) + self.synthetic
-
     def keep_memory(self) -> None:
         """The real pairs as a translation memory; held-out ones are not in it, so that scores stay honest."""
         kept = any(files.suffix(path) in memory.KEPT for path in expand(self.corpus.files)) and not self.request.teacher
-        if (
-            self.request.swapped
-            or self.request.both
-            or not (self.data.memory == "on" or (self.data.memory == "auto" and kept))
-        ):
+        if self.request.swapped or not (self.data.memory == "on" or (self.data.memory == "auto" and kept)):
             return
         pairs = read_pairs(self.corpus.files, self.data, Report(), whole=True)
         tidied = (replace(pair, source=tidy(pair.source), target=tidy(pair.target)) for pair in pairs)

@@ -41,15 +41,15 @@ from regard.training.filling import Filling
 from regard.training.labels import Classifying, LabelPreparation
 from regard.training.machine import require_precision
 from regard.training.pairs import PairPreparation, Translating
-from regard.training.synthetic import REVERSE, SYNTHETIC
-from regard.training.task import BOTH, Preparation, Request, Task, Tell, require_metric
+from regard.training.synthetic import SYNTHETIC
+from regard.training.task import Preparation, Request, Task, Tell, require_metric
 from regard.training.texts import TextPreparation
 from regard.training.writing import Writing
 from regard.weights import choose_device
 
-NEW, REQUEST, READY = "training.new", "request.json", "ready"
+NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
 SHARDS = "train"
-KEPT = (REVERSE, BOTH, SYNTHETIC)
+KEPT = (REVERSE, SYNTHETIC)
 """What takes long to make before a corpus can be prepared: no error removes it."""
 
 TASKS: dict[str, tuple[type[Preparation], type[Task]]] = {

@@ -2,7 +2,6 @@
 
 synthetic/pairs.tsv    source, tab, target; the file only grows
 synthetic/state.json   how much of it is whole: what a kill left behind that is cut off before the file grows on
-synthetic/there, back  the same, apart, where a corpus is translated both ways
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from regard.training.task import Request
 
 SYNTHETIC = "synthetic"
 """The folder, and the tag before a source that a model wrote (Caswell et al., 2019)."""
-REVERSE = "reverse"
-"""The folder of the model that translates back, if it is trained first."""
 PAIRS, STATE = "pairs.tsv", "state.json"
 
 CHUNK = 1000
@@ -76,12 +73,12 @@ class Making:
     folder: Path
     sentences: Callable[[], Iterator[Pair]]  # each as the source of a pair, with its place
     translator: Translator
-    data: DataSettings  # of the model that learns from them
+    data: DataSettings
     back: bool  # whether the translations are the sources of the pairs
 
     def run(self, state: State, stop: threading.Event) -> Iterator[Event]:
         """Translates what is not translated yet; the same pairs, byte for byte, however often it was stopped."""
-        doing = f"translating {'back, ' if self.back else ''}{self.way}"
+        doing = f"translating {'back ' if self.back else ''}by {self.model_name}"
         sentences = islice(self.sentences(), state.done, None)
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / PAIRS).open("ab") as file:
@@ -103,10 +100,9 @@ class Making:
         yield Stage(doing, state.done, state.texts)
 
     @property
-    def way(self) -> str:
-        """From which language into which it is translated."""
-        source, target = self.data.source, self.data.target
-        return f"{target} → {source}" if self.back else f"{source} → {target}"
+    def model_name(self) -> str:
+        data = self.translator.settings.data
+        return f"{data.source} → {data.target}"
 
     def pieces(self, chunk: Sequence[Pair]) -> Iterator[list[int]]:
         """The numbers of the sentences that the model can take, alike lengths together."""
@@ -148,12 +144,6 @@ def judge(text: str, translation: Translation, data: DataSettings) -> str | None
     if longer > 9 * shorter + 20:  # 9 is the ratio that Moses cleans by; short texts may differ more
         return "far longer or shorter than its translation"
     return None
-
-
-def made_in(new: Path, request: Request) -> list[Path]:
-    """Where the pairs are that a request asks for: of a corpus that is translated both ways, there and back."""
-    folder = new / SYNTHETIC
-    return [folder / "there", folder / "back"] if request.diversify else [folder]
 
 
 def read_sentences(request: Request, data: DataSettings, report: Report) -> Iterator[Pair]:

@@ -30,8 +30,6 @@ from regard.training.machine import settled
 from regard.weights import Contents, Model
 
 ABOUT, START = "about.json", "start.safetensors"
-BOTH = "both"
-"""The folder of the model that has learnt both ways, where one is to diversify a corpus."""
 
 Tell = Callable[[Event], None]
 """Takes events as they happen."""
@@ -48,16 +46,14 @@ class Request:
     test: list[str] = field(default_factory=list)
     start: str | None = None  # the model whose weights are the first ones
     swapped: bool = False  # whether the corpus is read the other way: its targets are the sources
-    both: bool = False  # whether it is read both ways
     texts: list[str] = field(default_factory=list)  # in the target language, to be translated back
     reverse: str | None = None  # the model that translates them back; none: it is trained first
     teacher: str | None = None  # the model whose translations of the sources are learnt
-    diversify: bool = False  # whether a model that learns both ways translates the corpus, and is gone on from
 
     @property
     def synthetic(self) -> bool:
         """Whether a model makes pairs before this one can learn from them."""
-        return bool(self.texts) or self.teacher is not None or self.diversify
+        return bool(self.texts) or self.teacher is not None
 
 
 def absolute_paths(names: Sequence[Path | str], settings: Settings) -> list[str]:
@@ -104,12 +100,11 @@ class Preparation(ABC):
 
     def vocabularies(self, learn: Callable[[], Vocabularies]) -> Vocabularies:
         """The vocabulary of the model to start from, whose weights are copied too, or else a newly learnt one."""
-        origin = self.new / BOTH if self.request.diversify else self.request.start
-        if origin is None:
+        if self.request.start is None:
             found = learn()
         else:
-            found = Vocabularies.load(Path(origin) / TOKENIZER)
-            shutil.copyfile(Path(origin) / WEIGHTS, self.new / START)
+            found = Vocabularies.load(Path(self.request.start) / TOKENIZER)
+            shutil.copyfile(Path(self.request.start) / WEIGHTS, self.new / START)
         write_text(self.new / TOKENIZER, found.to_json())
         return found
 

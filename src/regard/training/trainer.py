@@ -16,7 +16,7 @@ from regard.training.distributed import Group, heard, join
 from regard.training.events import Event, Finished
 from regard.training.loop import Trainer
 from regard.training.prepare import change_training, claim, is_begun, prepare, reopen, told
-from regard.training.synthesis import synthesize, with_back_translation, with_diversity
+from regard.training.synthesis import synthesize, with_back_translation
 from regard.training.task import ABOUT, Request, absolute_paths
 from regard.weights import (
     choose_device,
@@ -35,7 +35,6 @@ def train(
     start: Path | str | None = None,
     back_translate: Sequence[Path | str] = (),
     reverse: Path | str | None = None,
-    diversify: bool = False,
     overwrite: bool = False,
     stop: threading.Event | None = None,
     prepare_only: bool = False,
@@ -44,10 +43,9 @@ def train(
 
     `overrides` are settings by their dotted names; `task` says what the model is for. `start` is a model whose
     weights and vocabulary are the first ones. `back_translate` is text in the target language: the model `reverse`,
-    or one that is trained first, translates it back into more pairs. With `diversify` a model that learns both ways
-    translates the corpus both ways, and goes on with the pairs and what it made of them. Setting `stop` ends the run,
-    saved; with `prepare_only` it ends before the first update. `resume` goes on. Where torchrun has started several
-    processes, they train together.
+    or one that is trained first, translates it back into more pairs. Setting `stop` ends the run, saved; with
+    `prepare_only` it ends before the first update. `resume` goes on. Where torchrun has started several processes,
+    they train together.
     """
     folder, given = Path(output), gather(settings_file, overrides)
 
@@ -61,7 +59,6 @@ def train(
         origin = None if start is None else str(Path(start).resolve())
         request = Request(absolute[0], given, device.type, absolute[1], absolute[2], origin)
         request = with_back_translation(request, settings, back_translate, reverse)
-        request = with_diversity(request, settings, diversify)
         if group.restart and is_begun(folder, request):
             return reopen(folder)
         claim(folder, overwrite)

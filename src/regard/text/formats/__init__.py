@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 
@@ -28,10 +28,6 @@ class Pair:
     tags: tuple[str, ...] = ()  # what the model is told beside the source (`TokenizerSettings.tags`)
     direction: str = ""  # of a model that has several, such as en-de
     family: str = ""  # the same for all pairs of one line in several languages; they are held out together
-
-    def turned(self) -> Pair:
-        """What is the target is the source."""
-        return replace(self, source=self.target, target=self.source)
 
 
 State = Literal["empty", "draft", "done"]
