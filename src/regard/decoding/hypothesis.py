@@ -156,3 +156,14 @@ def length_penalty(form: str, alpha: float) -> Penalty:
 def die_for(ids: Sequence[int], number: int, settings: DecodingSettings) -> Random:
     """The luck of output `number` of a text: it depends on the seed and the text alone, not on its batch or engine."""
     return Random(crc32(repr((settings.seed, number, list(ids))).encode()))
+
+
+def side_by_side(
+    alignments: Sequence[Sequence[Sequence[float]]], widths: Sequence[int]
+) -> tuple[tuple[float, ...], ...]:
+    """The alignments of the parts of a text as one: no part looks at another."""
+    rows: list[tuple[float, ...]] = []
+    for number, alignment in enumerate(alignments):
+        before, after = sum(widths[:number]), sum(widths[number + 1 :])
+        rows += [(*[0.0] * before, *row, *[0.0] * after) for row in alignment]
+    return tuple(rows)

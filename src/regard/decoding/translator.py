@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from regard.decoding.ahead import ahead, end_if_unwanted
 from regard.decoding.confidence import Confidence
-from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesis, Search
+from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesis, Search, side_by_side
 from regard.errors import InputError, ModelError
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
@@ -353,17 +353,6 @@ def _settled(decoding: DecodingSettings, /, **options: Any) -> DecodingSettings:
     if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
         settings = replace(settings, beam=settings.alternatives + 1)
     return settings
-
-
-def side_by_side(
-    alignments: Sequence[Sequence[Sequence[float]]], widths: Sequence[int]
-) -> tuple[tuple[float, ...], ...]:
-    """The alignments of the parts of a text as one: no part looks at another."""
-    rows: list[tuple[float, ...]] = []
-    for number, alignment in enumerate(alignments):
-        before, after = sum(widths[:number]), sum(widths[number + 1 :])
-        rows += [(*[0.0] * before, *row, *[0.0] * after) for row in alignment]
-    return tuple(rows)
 
 
 def split_lines(text: str) -> Iterator[tuple[str, str]]:
