@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -168,6 +169,31 @@ for _ in range(40):
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == "stopped\n" * 40
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are told where to run on Linux alone")
+def test_where_threads_may_run_stays_as_it_was(tmp_path: Path) -> None:
+    """Threads that share a sentence are kept apart, on one processor too, and whoever asks is bound to none."""
+    write(endless(), tmp_path / "packed")
+    program = f"""
+import os
+from pathlib import Path
+from regard.decoding.native.library import Packed
+from regard.decoding.native import search
+from regard.decoding.native.search import NativeSearch
+from regard.settings import DecodingSettings
+from regard.text.tokenizer import Specials
+
+search.WORTH_SHARING = 0  # a toy is shared too
+engine = NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, decoder_only=True, threads=2)
+allowed = os.sched_getaffinity(0)
+for processors in (allowed, {{min(allowed)}}):
+    os.sched_setaffinity(0, processors)
+    found = engine.search([[5]], [20], DecodingSettings(beam=1))
+    assert len(found[0][0].tokens) == 20
+    assert os.sched_getaffinity(0) == processors
+"""
+    subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -1,6 +1,10 @@
 // What Python calls: load a packed model, search, at once or live, let go. No exception leaves it, and no lock of Python is held.
 #include "search.h"
 
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
 namespace regard {
 namespace {
 
@@ -24,10 +28,32 @@ const Kernels* choose(const std::string& name) {  // "" is the best that this ma
 
 constexpr int MOST_THREADS = 4096;
 
+// Keeps a new thread off the processor on which the thread that made it waits for it: Linux may take longer to see that than
+// a sentence lasts
+class Apart {
+#if defined(__linux__)
+    cpu_set_t others_;
+    bool known_;
+
+public:
+    Apart() : known_(!sched_getaffinity(0, sizeof others_, &others_) && CPU_COUNT(&others_) > 1) {
+        const int here = sched_getcpu();
+        if (known_ && here >= 0) CPU_CLR(here, &others_);
+    }
+    void go() const {
+        if (known_) sched_setaffinity(0, sizeof others_, &others_);
+    }
+#else
+public:
+    void go() const {}
+#endif
+};
+
 // Runs every lane of every worker, the first of them here
 void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
     std::atomic<int> gate{0};  // 1: all threads are there; -1: they are not, and none may wait for the others
     std::vector<std::thread> threads;
+    const Apart apart;
     const auto finish = [&](int way) {
         gate = way;
         for (std::thread& thread : threads) thread.join();
@@ -35,6 +61,7 @@ void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
     try {
         for (int i = 1; i < int(workers.size()) * lanes; ++i)
             threads.emplace_back([&, i] {
+                if (lanes > 1) apart.go();
                 while (!gate) std::this_thread::yield();
                 if (gate > 0) workers[size_t(i / lanes)]->run(i % lanes);
             });

@@ -31,11 +31,10 @@ AT_ONCE = 512
 """Tokens that are written in no time: nobody can want to interrupt that, and a thread for it would cost a tenth."""
 POLL = 0.2
 """Seconds between two questions whether a search is still wanted."""
-WORTH_SHARING = 64 * 2**20
-"""Bytes from which on several threads share the products of one sentence: in smaller models they wait too often.
-
-Such weights come from beyond the caches: twice as many hypotheses share them.
-"""
+WORTH_SHARING = 4 * 2**20
+"""Bytes from which on several threads share the products of one sentence: in smaller models they wait too often."""
+BEYOND_CACHES = 64 * 2**20
+"""Bytes of weights that come from memory at each step: twice as many hypotheses share them."""
 A_TEAM_EACH = 4
 """From so many sentences a thread on, every thread works on sentences of its own."""
 
@@ -56,7 +55,7 @@ class NativeSearch:
         self.packed, self.specials, self.decoder_only = packed, specials, decoder_only
         self.longest = longest  # positions of the model
         self.threads, self.fallback = threads or available_threads(), fallback
-        self.rows_at_once = ROWS_AT_ONCE * (2 if packed.size >= WORTH_SHARING else 1)
+        self.rows_at_once = ROWS_AT_ONCE * (2 if packed.size >= BEYOND_CACHES else 1)
 
     def search(
         self,
