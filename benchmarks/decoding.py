@@ -169,7 +169,7 @@ def train(model: str, arguments: argparse.Namespace) -> None:
     if (folder / "weights.safetensors").is_file():
         return
     if not arguments.train:
-        raise BenchmarkError(f"{folder} has no model yet: --train makes it (small: half an hour, base: some hours)")
+        raise BenchmarkError(f"{folder} has no model yet: --train makes it (small: some twenty minutes, base: longer)")
     files = {
         name: [str(arguments.data / f"{name}.lc.norm.tok.{side}") for side in ("en", "de")] for name in ("train", "val")
     }

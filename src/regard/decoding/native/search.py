@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import queue
-import random
 import threading
-import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +15,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 from regard.decoding.ahead import end_if_unwanted
-from regard.decoding.hypothesis import Constraints, Enough, Hypothesis, WritingSearch, ask
+from regard.decoding.hypothesis import Constraints, Enough, Hypothesis, WritingSearch, ask, die_for
 from regard.decoding.native.library import Packed, Request, Result, Told
 from regard.errors import InputError, ModelError
 from regard.settings import DecodingSettings
@@ -240,12 +238,12 @@ def offsets(lengths: Iterable[int]) -> array[int]:
 
 
 def luck(sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings) -> list[array[Any]]:
-    """The random numbers of each output, the same as the reference's (`lucky` of step.py)."""
+    """The random numbers of each output, the same as the reference's."""
     rows = settings.alternatives + 1
     numbers = array("d")
     for ids, limit in zip(sources, limits, strict=True):
         for k in range(rows):
-            die = random.Random(zlib.crc32(repr((settings.seed, k, list(ids))).encode()))
+            die = die_for(ids, k, settings)
             numbers.extend(die.random() for _ in range(limit))
     return [numbers, offsets(rows * limit for limit in limits)]
 
