@@ -76,11 +76,17 @@ class Watched:
     def __init__(self, page: Page) -> None:
         self.page = page
         page.set_default_timeout(PATIENCE)
-        self.errors: list[str] = []
+        self.refusals = False  # whether requests of this test are meant to fail
+        self.said: list[str] = []
         self.requests: list[str] = []
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("console", lambda said: self.said.append(said.text) if said.type == "error" else None)
         page.on("request", lambda request: self.requests.append(request.url))
+
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong. The browser's own note of a refused request comes when it will, also after the answer."""
+        return [said for said in self.said if not (self.refusals and said.startswith("Failed to load resource"))]
 
     def open(self, address: str) -> Page:
         """Goes to an address, on the page that is open if it is the same one, and waits until it has drawn."""

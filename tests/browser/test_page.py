@@ -173,9 +173,9 @@ def test_hostile_tokens_are_text(watched: Watched, address: str) -> None:
 
 
 def test_a_wrong_request_is_told_in_words(watched: Watched, address: str) -> None:
+    watched.refusals = True
     page = watched.page
     wrong = '[{"site": "nowhere", "op": "zero"}]'
     page.goto(f"{address}#text=Hello&patch={quote(wrong)}")
     page.wait_for_selector("#main .error")
     assert "nowhere" in page.inner_text("#main .error")
-    watched.errors.clear()  # the browser's own note of the 400
