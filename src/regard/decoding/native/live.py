@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.native.library import Result
-from regard.decoding.native.search import NativeSearch, hypotheses
+from regard.decoding.native.search import ROWS_AT_ONCE, NativeSearch, hypotheses
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 
@@ -22,7 +22,7 @@ class LiveSearch:
     def __init__(self, search: NativeSearch, settings: DecodingSettings, found: Found) -> None:
         self.engine, self.found = search, found
         request, _, _arrays = search.request([], [], settings)
-        self.at_once = search.threads * max(1, search.rows_at_once // (request.beam or request.rows))  # sentences
+        self.at_once = search.threads * max(1, ROWS_AT_ONCE // (request.beam or request.rows))  # sentences
         self._keys: dict[
             int, tuple[Hashable | None, int]
         ] = {}  # of those that wait or are written, and how wide they look

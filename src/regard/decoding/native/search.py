@@ -31,8 +31,6 @@ POLL = 0.2
 """Seconds between two questions whether a search is still wanted."""
 WORTH_SHARING = 4 * 2**20
 """Bytes from which on several threads share the products of one sentence: in smaller models they wait too often."""
-BEYOND_CACHES = 64 * 2**20
-"""Bytes of weights that come from memory at each step: twice as many hypotheses share them."""
 A_TEAM_EACH = 4
 """From so many sentences a thread on, every thread works on sentences of its own."""
 
@@ -53,7 +51,6 @@ class NativeSearch:
         self.packed, self.specials, self.decoder_only = packed, specials, decoder_only
         self.longest = longest  # positions of the model
         self.threads, self.fallback = threads or available_threads(), fallback
-        self.rows_at_once = ROWS_AT_ONCE * (2 if packed.size >= BEYOND_CACHES else 1)
 
     def search(
         self,
@@ -109,7 +106,7 @@ class NativeSearch:
         request.temperature, request.repetition_penalty = settings.temperature, settings.repetition_penalty
         request.power_penalty, request.length_penalty = settings.penalty == "power", settings.length_penalty
         request.patience, request.alignment = settings.patience, settings.alignment and not self.decoder_only
-        request.workers, request.lanes, request.rows_at_once = self.threads, 1, self.rows_at_once
+        request.workers, request.lanes, request.rows_at_once = self.threads, 1, ROWS_AT_ONCE
         return request, [len(row) if request.alignment else 0 for row in rows], arrays
 
     def _search_constrained(
