@@ -82,6 +82,22 @@ def test_a_recipe_resolves_and_names_its_own_command(name: str) -> None:
     assert given.output == f"runs/{name}"
 
 
+@pytest.mark.parametrize("part", ["first", "then"])
+def test_the_recipe_in_two_parts_resolves_and_names_its_commands(part: str) -> None:
+    path = ROOT / "recipes" / "multi30k-both" / f"{part}.toml"
+    (command,) = re.findall(r"^# regard (train .+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    given = build_parser().parse_args(shlex.split(command))
+    assert (ROOT / given.settings).samefile(path)
+    settings, alone = load(path), load(quality.RECIPES["multi30k-en-de"])
+    assert settings.training.learning_rate == alone.training.learning_rate
+    assert settings.decoding == alone.decoding
+    languages = ["en", "de", "fr"] if part == "first" else ["en", "de"]
+    assert (given.files, given.dev) == tuple([f"DATA/{name}.{each}" for each in languages] for name in ("train", "val"))
+    assert (given.output, given.start) == (
+        ("runs/multi30k-both", None) if part == "first" else ("runs/multi30k-both-de", "runs/multi30k-both")
+    )
+
+
 def test_the_page_of_recipes_names_them_all_and_scores_are_published_of_some() -> None:
     page = (ROOT / "recipes" / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(([\w-]+)\.toml\)", page)) == set(quality.RECIPES)
