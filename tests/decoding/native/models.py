@@ -14,8 +14,8 @@ import torch
 from hypothesis import strategies as st
 
 from regard.decoding.hypothesis import Hypothesis, length_penalty
+from regard.decoding.native import packing
 from regard.decoding.native.library import Packed, instructions
-from regard.decoding.native.packing import pack
 from regard.decoding.native.search import NativeSearch
 from regard.decoding.reference import TorchSearch
 from regard.decoding.shortlist import Shortlist
@@ -54,21 +54,26 @@ def build(shape: ModelSettings, vocabulary: int, *, decoder_only: bool = False, 
     return model.eval()
 
 
-def packed(model: Model, kernels: str = "", *, int8: bool = False) -> Packed:
+def packed(model: Model, kernels: str = "", *, int8: bool = False, fixed: bool = False) -> Packed:
     """The model for the native engine; its file is gone as soon as it is mapped."""
     with tempfile.TemporaryDirectory() as folder:
-        write(model, Path(folder) / "packed", int8=int8)
+        write(model, Path(folder) / "packed", int8=int8, fixed=fixed)
         return Packed(Path(folder) / "packed", kernels)
 
 
-def write(model: Model, path: Path, *, int8: bool = False) -> None:
+def write(model: Model, path: Path, *, int8: bool = False, fixed: bool = False) -> None:
+    """`fixed`: as a large model, whose weights have three bytes each."""
     weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
-    with path.open("wb") as file:
-        pack(weights, model.settings, file, decoder_only=isinstance(model, Decoder), int8=int8)
+    with path.open("wb") as file, pytest.MonkeyPatch.context() as patch:
+        if fixed:
+            patch.setattr(packing, "WORTH_FIXED", 0)
+        packing.pack(weights, model.settings, file, decoder_only=isinstance(model, Decoder), int8=int8)
 
 
-def native(model: Model, kernels: str = "", *, threads: int = 1, int8: bool = False) -> NativeSearch:
-    return searching(packed(model, kernels, int8=int8), model, threads)
+def native(
+    model: Model, kernels: str = "", *, threads: int = 1, int8: bool = False, fixed: bool = False
+) -> NativeSearch:
+    return searching(packed(model, kernels, int8=int8, fixed=fixed), model, threads)
 
 
 def searching(weights: Packed, model: Model, threads: int = 1) -> NativeSearch:

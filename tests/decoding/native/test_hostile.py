@@ -146,7 +146,8 @@ def test_numbers_that_32_bits_do_not_hold(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 3e38], ids=str)
 @pytest.mark.parametrize("where", ["logits.bias", "target_embedding.tokens", "encoder.layers.0", "norm", "weight"])
-def test_weights_that_are_no_numbers(where: str, value: float) -> None:
+@pytest.mark.parametrize("fixed", [False, True])
+def test_weights_that_are_no_numbers(where: str, value: float, fixed: bool) -> None:
     """What comes out is worth nothing, but something does, within the limits."""
     model = toy(encoder_layers=1, decoder_layers=1)
     with torch.no_grad():
@@ -154,7 +155,7 @@ def test_weights_that_are_no_numbers(where: str, value: float) -> None:
             if where in name:
                 parameter.view(-1)[:: 1 if where == "logits.bias" else 7] = value
     for kernels in SETS:
-        engine = native(model, kernels)
+        engine = native(model, kernels, fixed=fixed)
         for search in SEARCHES:
             found = engine.search([[FIRST, FIRST + 1], [FIRST]], [6, 4], search)
             assert all(len(h.tokens) <= limit for hs, limit in zip(found, (6, 4), strict=True) for h in hs)

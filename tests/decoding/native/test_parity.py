@@ -34,14 +34,14 @@ SEARCHES = {"greedy": greedy, "beam": beams, "drawn": drawn}
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-@given(data=st.data(), model=models(), threads=st.sampled_from([1, 1, 2, 3]))
+@given(data=st.data(), model=models(), threads=st.sampled_from([1, 1, 2, 3]), fixed=st.booleans())
 @settings(max_examples=16)
-def test_the_same_outputs(search: str, data: st.DataObject, model: Model, threads: int) -> None:
+def test_the_same_outputs(search: str, data: st.DataObject, model: Model, threads: int, fixed: bool) -> None:
     work = data.draw(works(model, SEARCHES[search]))
     expected = reference(model).search(*work)
     for kernels in SETS:
         note(kernels)
-        assert_same(model, work, native(model, kernels, threads=threads).search(*work), expected)
+        assert_same(model, work, native(model, kernels, threads=threads, fixed=fixed).search(*work), expected)
 
 
 @given(data=st.data(), search=greedy | beams, shape=shapes(), threads=st.integers(1, 2), seed=st.integers(0, 99))

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "../../model/vectors.h"
 
@@ -22,34 +23,66 @@ constexpr int REGISTERS = 12, MOST_ROWS = 3;
 #endif
 constexpr int VECTORS = PANEL / LANES;  // in a panel
 
-// Products of float32: ROWS rows and PANELS panels at once, their sums in registers
+// How weights lie, and how a step along the depth multiplies with those of a panel
 
-template <int ROWS, int PANELS>
-void tile(const float* a, long stride, const float* weights, long ahead, long depth, const float* bias, float* out,
-          long out_stride, bool add) {
-    Vec sum[ROWS][PANELS * VECTORS];
-    UNROLL for (int i = 0; i < ROWS; ++i)
-        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = Vec{};
-    for (long k = 0; k < depth; ++k) {
-        Vec b[PANELS * VECTORS];
-        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j)
-            b[j] = load(weights + (j / VECTORS * depth + k) * PANEL + j % VECTORS * LANES);
-        UNROLL for (int j = 0; j < PANELS; ++j) __builtin_prefetch(weights + (ahead * PANELS + j) * depth * PANEL + k * PANEL, 0, 2);
-        UNROLL for (int i = 0; i < ROWS; ++i) {
-            const Vec x = splat(a[i * stride + k]);
-            UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] += x * b[j];
-        }
-    }
-    UNROLL for (int i = 0; i < ROWS; ++i)
-        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) {
-            float* place = out + i * out_stride + j * LANES;
-            Vec v = sum[i][j] + load(bias + j * LANES);
-            store(place, add ? v + load(place) : v);
-        }
+#if defined(__AVX512F__)
+INLINE Int unpack(const uint8_t* p) {  // LANES integers of three bytes
+    const __m512i spread = _mm512_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0, 6, 7, 8, 0, 9, 10, 11, 0);
+    const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(-1, 0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11));
+    return (Int)_mm512_shuffle_epi8(_mm512_permutexvar_epi32(spread, _mm512_maskz_loadu_epi32(0xfff, p)), order);
 }
+#elif defined(__AVX2__)
+INLINE Int unpack(const uint8_t* p) {
+    __m128i low, high;
+    std::memcpy(&low, p, sizeof low);
+    std::memcpy(&high, p + 8, sizeof high);
+    return (Int)_mm256_shuffle_epi8(_mm256_set_m128i(high, low), _mm256_setr_epi8(-1, 0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11,
+                                                                                  -1, 4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15));
+}
+#else
+INLINE Int unpack(const uint8_t* p) {
+    Int v;
+    for (int i = 0; i < LANES; ++i) v[i] = three_bytes(p + 3 * i);
+    return v;
+}
+#endif
 
-// Products of int8. Rows and weights lie in -127 ... 127, so that no sum of two products overflows 16 bits, and all
-// sets of instructions give the same integers.
+struct Plain {  // float32
+    using Number = float;
+    using Sum = Vec;
+    static constexpr int STEP = 1;           // along the depth
+    static constexpr long SIZE = 4 * PANEL;  // bytes of a panel that a step takes
+    static constexpr bool KEEPS = false;
+    static long depth(const Matrix& m) { return m.depth; }
+    INLINE static Vec weights(const uint8_t* p, int vector) { return load(reinterpret_cast<const float*>(p) + vector * LANES); }
+    INLINE static Vec multiply_add(Vec sum, const float* row, Vec weights) { return sum + splat(*row) * weights; }
+    struct Columns {  // which make numbers of sums
+        Columns(const Matrix&, long) {}
+        INLINE Vec value(Vec sum, const Rows&, int) const { return sum; }
+    };
+};
+
+struct Fixed : Plain {  // three bytes each
+    static constexpr long SIZE = 3 * PANEL;
+    INLINE static Vec weights(const uint8_t* p, int vector) { return __builtin_convertvector(unpack(p + vector * LANES * 3), Vec); }
+    struct Columns {
+        const Vec scale;
+        Columns(const Matrix& m, long first) : scale(load(m.scales + first)) {}
+        INLINE Vec value(Vec sum, const Rows&, int) const { return sum * scale; }
+    };
+};
+
+struct Kept : Fixed {  // the same, and they are written down as float32, for the rows that come
+    static constexpr bool KEEPS = true;
+};
+
+struct Known : Fixed {  // the same, as they were written down
+    static constexpr long SIZE = Plain::SIZE;
+    INLINE static Vec weights(const uint8_t* p, int vector) { return Plain::weights(p, vector); }
+};
+
+// int8: rows and weights lie in -127 ... 127, so that no sum of two products overflows 16 bits, and all sets of
+// instructions give the same integers.
 
 #if defined(__AVX512VNNI__)
 constexpr bool SCREENS = true;
@@ -78,106 +111,127 @@ INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
 }
 #endif
 
-template <int ROWS, int PANELS>
-void tile_int8(const uint8_t* a, long stride, const float* row_scales, const Matrix& m, int panel, long ahead, float* out,
-               long out_stride, bool add) {
-    const long deep = m.deep();
-    const int8_t* weights = m.integers + panel * deep * PANEL;
-    Int sum[ROWS][PANELS * VECTORS];
+struct Bytes {
+    using Number = uint8_t;
+    using Sum = Int;
+    static constexpr int STEP = 4;
+    static constexpr long SIZE = 4 * PANEL;
+    static constexpr bool KEEPS = false;
+    static long depth(const Matrix& m) { return m.deep(); }
+    INLINE static Int weights(const uint8_t* p, int vector) {
+        Int v;
+        std::memcpy(&v, p + vector * LANES * 4, sizeof v);
+        return v;
+    }
+    INLINE static Int multiply_add(Int sum, const uint8_t* row, Int weights) {
+        int32_t four;
+        std::memcpy(&four, row, 4);
+        return regard::multiply_add(sum, four + Int{}, weights);
+    }
+    struct Columns {
+        const Vec scale;
+        const Int excess;
+        Columns(const Matrix& m, long first) : scale(load(m.scales + first)), excess(load(m.sums + first) * ZERO) {}
+        INLINE Vec value(Int sum, const Rows& rows, int row) const { return __builtin_convertvector(sum - excess, Vec) * (scale * rows.scales[row]); }
+    };
+};
+
+// Products: ROWS rows and PANELS panels at once, their sums in registers, while the weights of `next` are fetched
+
+struct Product {
+    const Rows& rows;
+    const Matrix& m;
+    int first;  // panel, whose columns go to out[row, 0]
+    float* out;
+    long stride;
+    bool add;
+    float* kept = nullptr;  // the panels that are multiplied with now, as float32
+};
+
+template <class How, int ROWS, int PANELS>
+void tile(const Product& p, const uint8_t* weights, const uint8_t* next, int row, int panel) {
+    const typename How::Number* a = static_cast<const typename How::Number*>(p.rows.data) + row * p.rows.stride;
+    const long stride = p.rows.stride, steps = How::depth(p.m) / How::STEP;
+    typename How::Sum sum[ROWS][PANELS * VECTORS];
     UNROLL for (int i = 0; i < ROWS; ++i)
-        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = Int{};
-    for (long k = 0; k < deep; k += 4) {
-        Int b[PANELS * VECTORS];
-        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j)
-            std::memcpy(&b[j], weights + (j / VECTORS * deep + k) * PANEL + j % VECTORS * LANES * 4, sizeof(Int));
-        UNROLL for (int j = 0; j < PANELS; ++j) __builtin_prefetch(weights + ((ahead * PANELS + j) * deep + k) * PANEL, 0, 2);
-        UNROLL for (int i = 0; i < ROWS; ++i) {
-            int32_t four;
-            std::memcpy(&four, a + i * stride + k, 4);
-            const Int bytes = four + Int{};
-            UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = multiply_add(sum[i][j], bytes, b[j]);
-        }
+        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = typename How::Sum{};
+    for (long k = 0; k < steps; ++k, a += How::STEP) {
+        typename How::Sum b[PANELS * VECTORS];
+        UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) b[j] = How::weights(weights + (j / VECTORS * steps + k) * How::SIZE, j % VECTORS);
+        UNROLL for (int j = 0; j < PANELS; ++j) __builtin_prefetch(next + (j * steps + k) * How::SIZE, 0, 2);
+        if constexpr (How::KEEPS)
+            UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) store(p.kept + (j / VECTORS * steps + k) * PANEL + j % VECTORS * LANES, b[j]);
+        UNROLL for (int i = 0; i < ROWS; ++i)
+            UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) sum[i][j] = How::multiply_add(sum[i][j], a + i * stride, b[j]);
     }
     UNROLL for (int j = 0; j < PANELS * VECTORS; ++j) {
         const long column = long(panel) * PANEL + j * LANES;
-        const Vec scale = load(m.scales + column), bias = load(m.bias + column);
-        const Int excess = load(m.sums + column) * ZERO;
+        const Vec bias = load(p.m.bias + column);
+        const typename How::Columns columns(p.m, column);
         UNROLL for (int i = 0; i < ROWS; ++i) {
-            float* place = out + i * out_stride + j * LANES;
-            const Vec v = __builtin_convertvector(sum[i][j] - excess, Vec) * (scale * row_scales[i]) + bias;
-            store(place, add ? v + load(place) : v);
+            float* place = p.out + (row + i) * p.stride + (panel - p.first) * PANEL + j * LANES;
+            const Vec v = columns.value(sum[i][j], p.rows, row + i) + bias;
+            store(place, p.add ? v + load(place) : v);
         }
     }
 }
 
 // Which tile for how many rows: as many panels as the registers hold
 
+constexpr int MOST_PANELS = 8;
+
 constexpr int panels_at_once(int rows) {
-    int panels = 8;
+    int panels = MOST_PANELS;
     while (panels > 1 && rows * panels * VECTORS > REGISTERS) panels /= 2;
     return panels;
 }
 
-using Tile = decltype(&tile<1, 1>);
-using TileInt8 = decltype(&tile_int8<1, 1>);
+using Tile = void (*)(const Product&, const uint8_t*, const uint8_t*, int, int);
 
-template <int ROWS> INLINE Tile pick(int panels) {
+template <class How, int ROWS> INLINE Tile tile_of(int panels) {
     constexpr int MOST = panels_at_once(ROWS);
-    if (MOST >= 8 && panels == 8) return tile<ROWS, MOST >= 8 ? 8 : 1>;
-    if (MOST >= 4 && panels == 4) return tile<ROWS, MOST >= 4 ? 4 : 1>;
-    return panels == 2 ? tile<ROWS, MOST >= 2 ? 2 : 1> : tile<ROWS, 1>;
+    if (MOST >= 8 && panels == 8) return tile<How, ROWS, MOST >= 8 ? 8 : 1>;
+    if (MOST >= 4 && panels == 4) return tile<How, ROWS, MOST >= 4 ? 4 : 1>;
+    return panels == 2 ? tile<How, ROWS, MOST >= 2 ? 2 : 1> : tile<How, ROWS, 1>;
 }
-template <int ROWS> INLINE TileInt8 pick_int8(int panels) {
-    constexpr int MOST = panels_at_once(ROWS);
-    if (MOST >= 8 && panels == 8) return tile_int8<ROWS, MOST >= 8 ? 8 : 1>;
-    if (MOST >= 4 && panels == 4) return tile_int8<ROWS, MOST >= 4 ? 4 : 1>;
-    return panels == 2 ? tile_int8<ROWS, MOST >= 2 ? 2 : 1> : tile_int8<ROWS, 1>;
-}
-template <int... I> Tile tile_of(int rows, int panels, std::integer_sequence<int, I...>) {
+template <class How, int... I> Tile tile_of(int rows, int panels, std::integer_sequence<int, I...>) {
     Tile found = nullptr;
-    ((rows == I + 1 ? void(found = pick<I + 1>(panels)) : void()), ...);
-    return found;
-}
-template <int... I> TileInt8 tile_int8_of(int rows, int panels, std::integer_sequence<int, I...>) {
-    TileInt8 found = nullptr;
-    ((rows == I + 1 ? void(found = pick_int8<I + 1>(panels)) : void()), ...);
+    ((rows == I + 1 ? void(found = tile_of<How, I + 1>(panels)) : void()), ...);
     return found;
 }
 constexpr auto EVERY_ROW_COUNT = std::make_integer_sequence<int, MOST_ROWS>{};
 
-// Calls run(tile, first row, panel, whether to fetch the next panels meanwhile) until all rows have met all panels: the
-// rows are cut into blocks of equal height, and a few panels meet all of them before the next.
-template <class Find, class Run> INLINE void sweep(int rows, int first, int last, Find find, Run run) {
-    if (rows <= 0) return;
-    const int blocks = (rows + MOST_ROWS - 1) / MOST_ROWS, high = (rows + blocks - 1) / blocks;
+// The rows are cut into blocks of equal height, and a few panels meet all of them before the next: the first block, how
+// they lie in the file, the others, how they lie then
+template <class First, class Then = First> void sweep(Product p, int last) {
+    const int rows = p.rows.count, blocks = (rows + MOST_ROWS - 1) / MOST_ROWS, high = (rows + blocks - 1) / blocks;
     const int rest = rows - (rows - 1) / high * high;
-    for (int panel = first, panels = panels_at_once(high); panel < last; panel += panels) {
+    const long size = First::depth(p.m) / First::STEP * First::SIZE;  // of a panel
+    for (int panel = p.first, panels = panels_at_once(high); panel < last; panel += panels) {
         while (panel + panels > last) panels /= 2;
-        const auto whole = find(high, panels), end = find(rest, panels);
-        int row = 0;
-        for (; row + high < rows; row += high) run(whole, row, panel, row == 0);
-        run(end, row, panel, row == 0);
+        const Tile whole = tile_of<Then>(high, panels, EVERY_ROW_COUNT), end = tile_of<Then>(rest, panels, EVERY_ROW_COUNT);
+        const uint8_t *stored = p.m.weights + panel * size, *then = First::KEEPS ? reinterpret_cast<uint8_t*>(p.kept) : stored;
+        tile_of<First>(high, panels, EVERY_ROW_COUNT)(p, stored, stored + panels * size, 0, panel);
+        for (int row = high; row < rows; row += high) (row + high <= rows ? whole : end)(p, then, then, row, panel);
     }
 }
 
 void multiply(const Rows& rows, const Matrix& m, int first, int last, float* out, long stride, bool add) {
-    const float* a = static_cast<const float*>(rows.data);
-    sweep(
-        rows.count, first, last, [](int r, int p) { return tile_of(r, p, EVERY_ROW_COUNT); },
-        [&](Tile t, int row, int panel, bool ahead) {
-            t(a + row * rows.stride, rows.stride, m.weights + long(panel) * m.depth * PANEL, ahead, m.depth,
-              m.bias + panel * PANEL, out + row * stride + (panel - first) * PANEL, stride, add);
-        });
+    struct alignas(64) Line {
+        float numbers[PANEL];
+    };
+    thread_local std::vector<Line> kept;
+    Product p{rows, m, first, out, stride, add};
+    if (rows.count <= 0) return;
+    if (m.form == Form::plain) return sweep<Plain>(p, last);
+    if (rows.count <= MOST_ROWS) return sweep<Fixed>(p, last);
+    if (kept.size() < size_t(MOST_PANELS * m.depth)) kept.resize(size_t(MOST_PANELS * m.depth));
+    p.kept = kept.data()->numbers;
+    sweep<Kept, Known>(p, last);
 }
 
 void multiply_int8(const Rows& rows, const Matrix& m, int first, int last, float* out, long stride, bool add) {
-    const uint8_t* a = static_cast<const uint8_t*>(rows.data);
-    sweep(
-        rows.count, first, last, [](int r, int p) { return tile_int8_of(r, p, EVERY_ROW_COUNT); },
-        [&](TileInt8 t, int row, int panel, bool ahead) {
-            t(a + row * rows.stride, rows.stride, rows.scales + row, m, panel, ahead,
-              out + row * stride + (panel - first) * PANEL, stride, add);
-        });
+    if (rows.count > 0) sweep<Bytes>({rows, m, first, out, stride, add}, last);
 }
 
 // Rows of states. They are padded with zeros to whole panels, and stay so.

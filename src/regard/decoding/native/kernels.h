@@ -4,24 +4,31 @@
 
 namespace regard {
 
-// Output columns lie in panels of 16, so that one step along the depth reads 16 neighbours: of float32, the panel of
-// columns 16 p ... 16 p + 15 is [depth][16]; of int8, whose products take four steps at once, [depth / 4][16][4].
+// Output columns lie in panels of 16, so that one step along the depth reads 16 neighbours
 constexpr int PANEL = 16;
 
 constexpr long round_up(long n, long multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+enum class Form {  // of the weights of a panel
+    plain,         // [depth][16], float32
+    fixed,         // [depth][16], integers of three bytes (the upper ones of 32 bits), times the scale of their column
+    int8,          // [depth / 4][16][4], bytes, four steps at once, times the scale of their column
+};
+
+inline int32_t three_bytes(const uint8_t* p) { return int32_t(uint32_t(p[0]) << 8 | uint32_t(p[1]) << 16 | uint32_t(p[2]) << 24); }
+
 struct Matrix {  // [columns, depth], which maps a row of `depth` numbers to one of `columns`
     int columns = 0, depth = 0;
-    const float* weights = nullptr;    // float32, or
-    const int8_t* integers = nullptr;  // int8: weight = integer * scale of its column
+    Form form = Form::plain;
+    const uint8_t* weights = nullptr;
     const float* scales = nullptr;
-    const int32_t* sums = nullptr;  // of a column's integers
+    const int32_t* sums = nullptr;  // of a column's bytes
     const float* bias = nullptr;
     const void* lines = nullptr;  // the columns once more, each by itself, where some of them may be wanted alone
 
     int panels() const { return int(round_up(columns, PANEL) / PANEL); }
     long deep() const { return round_up(depth, 4); }  // of int8
-    long line() const { return round_up(depth, integers ? 64 : PANEL); }  // numbers from one to the next, zeros after the last
+    long line() const { return round_up(depth, form == Form::int8 ? 64 : PANEL); }  // numbers from one to the next, zeros after the last
 };
 
 enum class Activation : int { none, relu, gelu, gelu_tanh, silu };

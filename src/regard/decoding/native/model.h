@@ -21,7 +21,7 @@ struct Shape {  // the first bytes of the file; packing.py has the same list
     int64_t size;  // of the file
     int32_t decoder_only, width, heads, groups, key_width, value_width, hidden, encoder_layers, decoder_layers;
     int32_t pre_norm, rms, activation, gated, rotary, positions, source_vocabulary, target_vocabulary, int8;
-    int32_t embedding_norm, one_source_table, one_target_table, max_length, has_screen;
+    int32_t embedding_norm, one_source_table, one_target_table, max_length, has_screen, fixed;
     float epsilon, rotary_base, embedding_scale;
 };
 
@@ -112,12 +112,16 @@ public:
             const float scale = int8() ? table.scales[token] * factor : factor;
             for (int k = 0; k < table.depth; ++k)
                 out[k] = (int8() ? float(static_cast<const int8_t*>(table.lines)[from + k]) : static_cast<const float*>(table.lines)[from + k]) * scale;
-        } else if (int8()) {
-            const int8_t* p = table.integers + panel * table.deep() * PANEL + place * 4;
+        } else if (table.form == Form::int8) {
+            const int8_t* p = reinterpret_cast<const int8_t*>(table.weights) + panel * table.deep() * PANEL + place * 4;
             const float scale = table.scales[token] * factor;
             for (int k = 0; k < table.depth; ++k) out[k] = float(p[k / 4 * 4 * PANEL + k % 4]) * scale;
+        } else if (table.form == Form::fixed) {
+            const uint8_t* p = table.weights + (panel * table.depth * PANEL + place) * 3;
+            const float scale = table.scales[token] * factor;
+            for (int k = 0; k < table.depth; ++k, p += PANEL * 3) out[k] = float(three_bytes(p)) * scale;
         } else {
-            const float* p = table.weights + panel * table.depth * PANEL + place;
+            const float* p = reinterpret_cast<const float*>(table.weights) + panel * table.depth * PANEL + place;
             for (int k = 0; k < table.depth; ++k) out[k] = p[k * PANEL] * factor;
         }
     }
@@ -139,19 +143,15 @@ private:
         return {gain, take<float>(size_t(width()))};
     }
 
-    Matrix matrix(int columns, int depth) { return matrix(columns, depth, int8()); }
+    Matrix matrix(int columns, int depth) { return matrix(columns, depth, int8() ? Form::int8 : shape.fixed ? Form::fixed : Form::plain); }
 
-    Matrix matrix(int columns, int depth, bool bytes) {
+    Matrix matrix(int columns, int depth, Form form) {
         Matrix m;
-        m.columns = columns, m.depth = depth;
+        m.columns = columns, m.depth = depth, m.form = form;
         const size_t padded = size_t(m.panels()) * PANEL;
-        if (bytes) {
-            m.integers = take<int8_t>(padded * size_t(m.deep()));
-            m.scales = take<float>(padded);
-            m.sums = take<int32_t>(padded);
-        } else {
-            m.weights = take<float>(padded * size_t(depth));
-        }
+        m.weights = take<uint8_t>(padded * (form == Form::int8 ? size_t(m.deep()) : size_t(depth) * (form == Form::fixed ? 3 : 4)));
+        if (form != Form::plain) m.scales = take<float>(padded);
+        if (form == Form::int8) m.sums = take<int32_t>(padded);
         m.bias = take<float>(padded);
         return m;
     }
@@ -185,14 +185,14 @@ private:
         const int64_t head = s.key_width + s.value_width;
         if (s.heads % s.groups || s.heads * head > MOST || s.groups * head > MOST / s.decoder_layers) return false;
         if (s.rotary && (s.key_width % 2 || int64_t(s.max_length) * s.key_width > 4 * MOST)) return false;
-        if (s.has_screen && (s.decoder_only || s.int8)) return false;
+        if ((s.has_screen && s.decoder_only) || (s.int8 && (s.has_screen || s.fixed))) return false;
         return s.decoder_only || !s.one_source_table || s.source_vocabulary == s.target_vocabulary;
     }
 
     void read() {
         std::memcpy(&shape, take<char>(sizeof(Shape)), sizeof(Shape));
         const Shape& s = shape;
-        if (std::memcmp(s.magic, "regard-3", 8) != 0) throw std::runtime_error("is not packed for this version");
+        if (std::memcmp(s.magic, "regard-4", 8) != 0) throw std::runtime_error("is not packed for this version");
         if (s.size != int64_t(size_)) throw std::runtime_error("is cut short");
         if (!possible()) throw std::runtime_error("has impossible sizes");
         logits = matrix(s.target_vocabulary, s.width);
@@ -200,7 +200,7 @@ private:
             const size_t size = size_t(s.target_vocabulary) * size_t(logits.line());
             logits.lines = int8() ? static_cast<const void*>(take<int8_t>(size)) : take<float>(size);
             if (s.has_screen) {
-                screen = matrix(s.target_vocabulary, s.width, true);
+                screen = matrix(s.target_vocabulary, s.width, Form::int8);
                 const float* most = take<float>(2);
                 screen_off = most[0], screen_length = most[1];
             }

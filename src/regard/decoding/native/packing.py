@@ -20,6 +20,10 @@ Array = NDArray[Any]
 PANEL, LINE_INT8, ALIGNMENT = 16, 64, 64
 WORTH_SCREENING = 2**19
 """Weights of an output layer from which on the float32 of a translator is screened in int8: fewer stay in the cache."""
+WORTH_FIXED = 2**24
+"""Weights of a model from which on they have three bytes each: so many are waited for, fewer are in the cache."""
+LARGEST = 2**23 - 1
+"""Integer of three bytes."""
 MOST = float(np.finfo(np.float32).max)
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
 
@@ -62,6 +66,7 @@ def _header(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only:
         names.target == names.output,
         model.max_length,
         _screened(weights[names.output], decoder_only=decoder_only, int8=int8),
+        _fixed(weights, int8=int8),
     ]
     scale = model.width**0.5 if model.scale_embedding else 1.0
     return struct.pack(f"<{len(integers)}i3f", *map(int, integers), model.norm_epsilon, model.rotary_base, scale)
@@ -69,6 +74,10 @@ def _header(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only:
 
 def _screened(output: Array, *, decoder_only: bool, int8: bool) -> bool:
     return not decoder_only and not int8 and output.size >= WORTH_SCREENING
+
+
+def _fixed(weights: Mapping[str, Array], *, int8: bool) -> bool:
+    return not int8 and sum(array.size for array in weights.values()) >= WORTH_FIXED
 
 
 class _Names:
@@ -87,6 +96,7 @@ class _Parts:
 
     def __init__(self, weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> None:
         self.weights, self.model, self.decoder_only, self.int8 = weights, model, decoder_only, int8
+        self.fixed = _fixed(weights, int8=int8)
 
     def __iter__(self) -> Iterator[Array]:
         model, names = self.model, _Names(self.model, decoder_only=self.decoder_only)
@@ -177,6 +187,11 @@ class _Parts:
             yield np.ascontiguousarray(panels.transpose(0, 2, 1, 3))
             yield np.pad(scales, (0, rest))
             yield integers.sum(1, dtype=np.int32)
+        elif self.fixed:
+            thrice, scales = fixed_point(matrix)
+            panels = np.pad(thrice, ((0, rest), (0, 0), (0, 0))).reshape(-1, PANEL, *thrice.shape[1:])
+            yield np.ascontiguousarray(panels.transpose(0, 2, 1, 3))
+            yield np.pad(scales, (0, rest))
         else:
             padded = np.pad(matrix.astype(np.float32), ((0, rest), (0, 0)))
             yield np.ascontiguousarray(padded.reshape(-1, PANEL, matrix.shape[1]).transpose(0, 2, 1))
@@ -197,6 +212,21 @@ class _Parts:
         else:
             table = sinusoids(self.model.max_length, width, halves=kind == "sinusoidal-halves")
         yield np.pad(table, ((0, 0), (0, -width % PANEL)))
+
+
+def fixed_point(matrix: Array) -> tuple[Array, Array]:
+    """[N, K] -> three bytes a number [N, K, 3], the lowest first, and scales [N]: the largest of a row becomes LARGEST.
+
+    They are read as the upper bytes of 32 bits, hence the 256. A row that has something other than numbers is none at all.
+    """
+    exact = matrix.astype(np.float64)
+    most = np.abs(exact).max(1)
+    scales = (most / LARGEST / 256).astype(np.float32)
+    scales[scales == 0] = 1
+    with np.errstate(invalid="ignore"):
+        integers = np.nan_to_num(np.rint(exact / scales[:, None] / 256)).clip(-LARGEST, LARGEST).astype("<i4")
+    scales[~np.isfinite(scales)] = np.nan
+    return integers.view(np.uint8).reshape(*matrix.shape, 4)[..., :3], scales
 
 
 def sinusoids(length: int, width: int, *, halves: bool) -> Array:
