@@ -217,7 +217,7 @@ class _Parts:
 def fixed_point(matrix: Array) -> tuple[Array, Array]:
     """[N, K] -> three bytes a number [N, K, 3], the lowest first, and scales [N]: the largest of a row becomes LARGEST.
 
-    They are read as the upper bytes of 32 bits, hence the 256. A row that has something other than numbers is none at all.
+    They are read as the upper bytes of 32 bits, hence the 256. A row that has something other than numbers is none.
     """
     exact = matrix.astype(np.float64)
     most = np.abs(exact).max(1)
