@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import regard
 from regard.cli import (
+    average,
     bench,
     check,
     completion,
@@ -113,6 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
         look,
         serve,
         exchange,
+        average,
         quantize,
         shortlist,
         bench,
