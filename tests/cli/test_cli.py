@@ -32,6 +32,7 @@ VERBS = [
     "serve",
     "import",
     "export",
+    "average",
     "quantize",
     "shortlist",
     "bench",

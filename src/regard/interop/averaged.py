@@ -12,7 +12,6 @@ from torch import Tensor
 from regard.errors import InputError, ModelError
 from regard.folder import MEMORY, SHORTLIST, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.interop.quantized import write_copy
-from regard.training.card import purpose
 from regard.weights import read_tensors
 
 NEAR = 0.3
@@ -52,7 +51,7 @@ def refuse_another(first: Path, other: Path) -> None:
     """Refuses a model of another task, shape, vocabulary or set of languages."""
     kinds = [
         {
-            "purpose": purpose(settings),
+            "purpose": (settings.task, settings.data.source, settings.data.target, settings.data.directions),
             "shape": {name: value for name, value in asdict(settings.model).items() if "dropout" not in name},
             "vocabulary": (path / TOKENIZER).read_bytes(),
         }
