@@ -194,3 +194,14 @@ def test_a_teacher_of_several_directions_is_refused(trained: tuple[Path, list[Ev
     with pytest.raises(SettingsError, match="translates in several directions, a student learns one"):
         next(regard.distill(trained[0], [tmp_path / "text.txt"], tmp_path / "student"))
     assert not (tmp_path / "student").exists()
+
+
+def test_links_go_by_their_own_names(tmp_path: Path) -> None:
+    """A store of data names files by their content, and has links to them."""
+    links = []
+    for number, path in enumerate(write(tmp_path, "corpus", "en de fr")):
+        path = path.rename(tmp_path / f"SHA256-{number:064x}")
+        links.append(tmp_path / f"train.{('en', 'de', 'fr')[number]}")
+        links[-1].symlink_to(path)
+    list(train(links, tmp_path / "run", overrides={**SMALL, "data.directions": FOUR}, prepare_only=True))
+    assert list(read_settings(tmp_path / "run").data.directions) == FOUR

@@ -61,7 +61,7 @@ def with_back_translation(
     return replace(
         request,
         given=given,
-        texts=[str(located(name).resolve()) for name in texts],
+        texts=[str(located(name).absolute()) for name in texts],
         reverse=None if reverse is None else str(Path(reverse).resolve()),
     )
 

@@ -59,7 +59,7 @@ class Request:
 def absolute_paths(names: Sequence[Path | str], settings: Settings) -> list[str]:
     """The files of a request, wherever it is gone on with; folders and patterns stand for files with pairs."""
     found = expand(names, settings.data) if settings.task == "translate" else map(located, names)
-    return [str(path.resolve()) for path in found]
+    return [str(path.absolute()) for path in found]
 
 
 class Preparation(ABC):
