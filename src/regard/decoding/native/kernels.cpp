@@ -179,6 +179,7 @@ void tile(const Product& p, const uint8_t* weights, const uint8_t* next, int row
 // Which tile for how many rows: as many panels as the registers hold
 
 constexpr int MOST_PANELS = 8;
+constexpr long AT_ONCE = 1 << 18;  // bytes of them: as many are fetched meanwhile, and a second cache has room for both
 
 constexpr int panels_at_once(int rows) {
     int panels = MOST_PANELS;
@@ -206,12 +207,16 @@ constexpr auto EVERY_ROW_COUNT = std::make_integer_sequence<int, MOST_ROWS>{};
 template <class First, class Then = First> void sweep(Product p, int last) {
     const int rows = p.rows.count, blocks = (rows + MOST_ROWS - 1) / MOST_ROWS, high = (rows + blocks - 1) / blocks;
     const int rest = rows - (rows - 1) / high * high;
-    const long size = First::depth(p.m) / First::STEP * First::SIZE;  // of a panel
-    for (int panel = p.first, panels = panels_at_once(high); panel < last; panel += panels) {
+    const long size = p.m.size();
+    const Matrix* after = p.m.next;  // of which this thread has the same share
+    const uint8_t* share = after ? after->weights + long(p.first) * after->panels() / p.m.panels() * after->size() : nullptr;
+    int panels = panels_at_once(high);
+    while (panels > 2 && panels * size > AT_ONCE) panels /= 2;
+    for (int panel = p.first; panel < last; panel += panels) {
         while (panel + panels > last) panels /= 2;
         const Tile whole = tile_of<Then>(high, panels, EVERY_ROW_COUNT), end = tile_of<Then>(rest, panels, EVERY_ROW_COUNT);
         const uint8_t *stored = p.m.weights + panel * size, *then = First::KEEPS ? reinterpret_cast<uint8_t*>(p.kept) : stored;
-        tile_of<First>(high, panels, EVERY_ROW_COUNT)(p, stored, stored + panels * size, 0, panel);
+        tile_of<First>(high, panels, EVERY_ROW_COUNT)(p, stored, share && panel + panels == last ? share : stored + panels * size, 0, panel);
         for (int row = high; row < rows; row += high) (row + high <= rows ? whole : end)(p, then, then, row, panel);
     }
 }

@@ -25,9 +25,11 @@ struct Matrix {  // [columns, depth], which maps a row of `depth` numbers to one
     const int32_t* sums = nullptr;  // of a column's bytes
     const float* bias = nullptr;
     const void* lines = nullptr;  // the columns once more, each by itself, where some of them may be wanted alone
+    const Matrix* next = nullptr;  // the one that is read after this, whose first weights are fetched with the last of these
 
     int panels() const { return int(round_up(columns, PANEL) / PANEL); }
     long deep() const { return round_up(depth, 4); }  // of int8
+    long size() const { return PANEL * (form == Form::int8 ? deep() : form == Form::fixed ? depth * 3L : depth * 4L); }  // of a panel, in bytes
     long line() const { return round_up(depth, form == Form::int8 ? 64 : PANEL); }  // numbers from one to the next, zeros after the last
 };
 

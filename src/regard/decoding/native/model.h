@@ -149,7 +149,7 @@ private:
         Matrix m;
         m.columns = columns, m.depth = depth, m.form = form;
         const size_t padded = size_t(m.panels()) * PANEL;
-        m.weights = take<uint8_t>(padded * (form == Form::int8 ? size_t(m.deep()) : size_t(depth) * (form == Form::fixed ? 3 : 4)));
+        m.weights = take<uint8_t>(size_t(m.panels()) * size_t(m.size()));
         if (form != Form::plain) m.scales = take<float>(padded);
         if (form == Form::int8) m.sums = take<int32_t>(padded);
         m.bias = take<float>(padded);
@@ -189,6 +189,22 @@ private:
         return s.decoder_only || !s.one_source_table || s.source_vocabulary == s.target_vocabulary;
     }
 
+    void link() {  // in the order of network.h
+        Matrix* last = nullptr;
+        const auto then = [&](Matrix& m) {
+            if (last && m.weights) last->next = &m;
+            if (m.weights) last = &m;
+        };
+        const auto through = [&](std::vector<Layer>& layers) {
+            for (Layer& l : layers)
+                for (Matrix* m : {&l.query_key_value, &l.self_output, &l.cross_query, &l.cross_output, &l.rise, &l.fall}) then(*m);
+        };
+        through(encoder);
+        then(memory);
+        through(decoder);
+        last->next = screen.weights ? &screen : &logits;
+    }
+
     void read() {
         std::memcpy(&shape, take<char>(sizeof(Shape)), sizeof(Shape));
         const Shape& s = shape;
@@ -219,6 +235,7 @@ private:
         for (int i = 0; i < s.decoder_layers; ++i) decoder.push_back(layer(!s.decoder_only));
         if (s.pre_norm) decoder_norm = norm();
         if (at_ != size_) throw std::runtime_error("has other sizes than it says");
+        link();
         if (s.rotary)
             for (int p = 0; p < s.max_length; ++p)
                 for (int i = 0; i < s.key_width; i += 2) {
