@@ -168,7 +168,7 @@ def limits(report: Record, model: str) -> Section:
     rates = ", ".join(f"{width[name]:.0f} GB/s ({size})" for name, size in sizes.items())
     note = (
         f"Batches: all products at {gflops:.0f} GFLOP/s, the best float32 matrix product of this run; int8 at {rate:g} "
-        "times that, which is an estimate. One sentence: the bytes of the weights that its tokens need, in float32 four "
+        "times that, an estimate. One sentence: the bytes of the weights that its tokens need, in float32 four "
         "each (Regard reads three of a large model's, and one of the output layer's), over the rate at which blocks of "
         f"that size are read: {rates}."
     )
