@@ -153,8 +153,7 @@ def planned(arguments: argparse.Namespace) -> Iterator[Run]:
         if not path or form not in (*forms_of(recipe), ""):
             raise InputError(f"--adopt {adoption}: write RECIPE=FOLDER, or RECIPE:FORM=FOLDER with tokenised or raw")
         model = Path(path).resolve()
-        log = model / "log.jsonl"  # which the mean of models has none of
-        if not (model / "weights.safetensors").is_file() or (log.exists() and not finished(read_log(log))):
+        if not finished(read_log(model / "log.jsonl")):
             raise InputError(f"{path}: no finished training is logged there: regard train --resume {path}")
         form = form or form_of(model)
         corpus, folder = find_corpus(arguments.data, recipe, form, {}), f"{recipe}.{form}.{model.name}"

@@ -131,8 +131,9 @@ def runs(groups: Groups) -> str:
             if each["differences"]:
                 others.append(f"- {recipe}, {form}, {label(each)} has {plain('; '.join(each['differences']))}")
             for name, found in each["sets"].items():
-                updates = f"{each['step']:,}" if each["step"] else "–"
-                rows.append([recipe, form, label(each), updates, minutes(each["wall"]), minutes(each["seconds"])])
+                rows.append(
+                    [recipe, form, label(each), f"{each['step']:,}", minutes(each["wall"]), minutes(each["seconds"])]
+                )
                 rows[-1] += [size, name, *(f"{found[m]['value']:.2f}" if m in found else "" for m in ("BLEU", "chrF"))]
                 search = f"beam {each['decoding']['beam']}, length penalty {each['decoding']['length_penalty']:g}"
                 signatures = ", ".join(f"{metric} `{score['signature']}`" for metric, score in found.items())

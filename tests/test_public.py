@@ -12,7 +12,7 @@ import pytest
 import regard
 from regard import configuration, weights
 from regard.demo.glass import GLASS
-from regard.interop import averaged, ctranslate2, huggingface, llama2c, onnx, quantized
+from regard.interop import ctranslate2, huggingface, llama2c, onnx, quantized
 from regard.text.formats import files
 from regard.text.glossary import Glossary
 from regard.training.lexicon import learn_shortlist
@@ -27,7 +27,6 @@ BEYOND: list[Callable[..., Any]] = [  # told of in the documentation, beside the
     llama2c.import_model,
     onnx.export_model,
     quantized.quantize_folder,
-    averaged.average_folders,
     files.open_document,
     Glossary.read,
     learn_shortlist,

@@ -19,7 +19,6 @@ from benchmarks.training import ROOT
 from regard.cli import build_parser
 from regard.configuration import load
 from regard.errors import RegardError
-from regard.interop.averaged import average_folders
 
 TINY = {
     "tokenizer.vocabulary": "300",
@@ -179,9 +178,6 @@ def test_a_run_goes_on_with_its_clock_is_used_again_and_can_be_adopted(
     with pytest.raises(RegardError, match=r"model.dropout = 0.3 instead of 0.1: remove it"):
         quality.train(other, threading.Event())
 
-    mean = tmp_path / "mean"
-    average_folders([run.model, run.model], mean)
-    assert plan(data, tmp_path, "--adopt", f"multi30k-en-de:raw={mean}")[0].model == mean.resolve()
     (adopted,) = plan(data, tmp_path, "--adopt", f"multi30k-en-de={run.model}")
     assert (adopted.form, adopted.folder.name) == ("raw", "multi30k-en-de.raw.model")
     quality.measure(adopted)

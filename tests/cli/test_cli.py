@@ -32,7 +32,6 @@ VERBS = [
     "serve",
     "import",
     "export",
-    "average",
     "quantize",
     "shortlist",
     "bench",

@@ -12,7 +12,6 @@ from typing import NoReturn
 
 import regard
 from regard.cli import (
-    average,
     bench,
     check,
     completion,
@@ -114,7 +113,6 @@ def build_parser() -> argparse.ArgumentParser:
         look,
         serve,
         exchange,
-        average,
         quantize,
         shortlist,
         bench,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +47,11 @@ def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool =
             arrays[name], arrays[name + SCALE] = quantize(array)
         else:
             arrays[name] = array
-    write_copy(folder, output, arrays, (TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY), NOTE, overwrite=overwrite)
-
-
-def write_copy(
-    folder: Path, output: Path, arrays: dict[str, NDArray[Any]], kept: Sequence[str], note: str, *, overwrite: bool
-) -> None:
-    """Writes a model folder like another one, with other weights, and with this note at the end of its card."""
     names = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, NATIVE)
     with whole_folder(output, folder, names, overwrite=overwrite) as place:
-        for name in (SETTINGS, *kept):
+        for name in (SETTINGS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY):
             if (folder / name).exists():
                 shutil.copyfile(folder / name, place / name)
         card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
-        (place / CARD).write_text(card + note, encoding="utf-8")
+        (place / CARD).write_text(card + NOTE, encoding="utf-8")
         write_atomically(place / WEIGHTS, lambda path: save_file(arrays, path))
