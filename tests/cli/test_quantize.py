@@ -18,7 +18,7 @@ LINES = b"a dog sees me 5.\nthe cat likes us 7.\n"
 native = pytest.mark.skipif(missing() is not None, reason="no C++ compiler was there")
 
 
-def test_a_quantized_folder_is_a_quarter_and_says_the_same(
+def test_a_quantized_folder_is_smaller_and_says_the_same(
     capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path
 ) -> None:
     output = tmp_path / "int8"
@@ -27,10 +27,11 @@ def test_a_quantized_folder_is_a_quarter_and_says_the_same(
     assert done.out.startswith(f"{output}: ")
     before, after = (parameters(read_folder(folder).model) for folder in (Path(model), output))
     for name, weight in before.items():
-        step = weight.abs().amax(-1, keepdim=True) / 127 if weight.dim() == 2 else torch.zeros(1)
-        assert ((weight - after[name]).abs() <= step * 0.501).all(), name
+        most = 32767 if "tokens" in name or "logits" in name else 127
+        step = weight.abs().amax(-1, keepdim=True) / most if weight.dim() == 2 else torch.zeros(1)
+        assert ((weight - after[name]).abs() <= step * 0.505).all(), name
     size = [(folder / "weights.safetensors").stat().st_size for folder in (Path(model), output)]
-    assert size[1] < 0.5 * size[0]  # of a toy much is names
+    assert size[1] < 0.56 * size[0]  # of a toy much is names, and the table of tokens
     expected = call(capsys, "translate", model, stdin=LINES).out
     found = [
         call(capsys, "translate", str(output), "--engine", engine, stdin=LINES).out for engine in ("auto", "torch")

@@ -1,4 +1,4 @@
-"""A copy of a model folder with its matrices in int8."""
+"""A copy of a model folder with its matrices in int8; the tables of a translator's tokens have two bytes a number."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from regard.int8 import quantize
 from regard.interop.output import whole_folder
 from regard.weights import read_tensors
 
+TABLES = ("embedding.tokens.weight", "logits.weight")
+"""What decides between two tokens: a rounded one would be wrong in all that is read and said."""
 NOTE = "\nThe matrices of this copy are int8 (`regard quantize`); the scores above are those of the original.\n"
 
 
@@ -36,7 +38,7 @@ def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool =
     """Writes the copy; tables of positions and vectors stay as they are."""
     folder, output = Path(folder), Path(output)
     check_folder(folder)
-    read_settings(folder)
+    translates = read_settings(folder).task == "translate"
     tensors, _ = read_tensors(folder / WEIGHTS)
     arrays: dict[str, NDArray[Any]] = {}
     for name, tensor in tensors.items():
@@ -44,7 +46,8 @@ def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool =
         if not np.isfinite(array).all():
             raise ModelError(f"{folder / WEIGHTS}: the tensor {name} has numbers that are not finite")
         if array.ndim == 2 and not name.endswith("positions.table"):
-            arrays[name], arrays[name + SCALE] = quantize(array)
+            table = translates and name.endswith(TABLES)
+            arrays[name], arrays[name + SCALE] = quantize(array, np.int16 if table else np.int8)
         else:
             arrays[name] = array
     names = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, NATIVE)

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from regard.decoding.hypothesis import Hypothesis
-from regard.int8 import quantize
+from regard.int8 import dequantized, quantize
 from regard.settings import DecodingSettings
 
 from .models import SETS, Model, beams, greedy, models, native, reference_score, some_sources, toy, works, write
@@ -25,19 +25,22 @@ matrices = arrays.arrays(
 )
 
 
-@given(matrices)
-def test_a_round_trip_is_off_by_half_a_step_at_most(matrix: NDArray[Any]) -> None:
-    integers, scales = quantize(matrix)
-    assert integers.dtype == np.int8
-    assert np.abs(integers.astype(int)).max() <= 127
+kinds = st.sampled_from([np.int8, np.int16])
+
+
+@given(matrices, kinds)
+def test_a_round_trip_is_off_by_half_a_step_at_most(matrix: NDArray[Any], kind: type[np.signedinteger]) -> None:
+    integers, scales = quantize(matrix, kind)
+    assert integers.dtype == kind
+    assert np.abs(integers.astype(int)).max() <= {np.int8: 127, np.int16: 32767}[kind]
     off = np.abs(matrix - integers.astype(np.float64) * scales[:, None].astype(np.float64))
-    assert (off <= 0.50001 * scales[:, None]).all()
+    assert (off <= 0.502 * scales[:, None]).all()
 
 
-@given(matrices)
-def test_what_is_quantized_stays_as_it_is(matrix: NDArray[Any]) -> None:
-    integers, scales = quantize(matrix)
-    again, same = quantize(integers.astype(np.float32) * scales[:, None])
+@given(matrices, kinds)
+def test_what_is_quantized_stays_as_it_is(matrix: NDArray[Any], kind: type[np.signedinteger]) -> None:
+    integers, scales = quantize(matrix, kind)
+    again, same = quantize(dequantized(integers, scales), kind)
     assert np.array_equal(again, integers)
     assert same == pytest.approx(np.where((integers == 0).all(1), 1, scales), rel=1e-6)
 
@@ -93,13 +96,38 @@ def test_scores_are_near_those_of_float32(decoder_only: bool, kernels: str) -> N
     found = native(model, kernels, int8=True).search(sources, [12] * 20, settings)
     off = [h.score - reference_score(model, ids, h, settings) for ids, (h, *_) in zip(sources, found, strict=True)]
     assert sum(map(abs, off)) / len(off) < 0.1
-    assert max(map(abs, off)) < 0.3
+    assert max(map(abs, off)) < 0.4
     assert any(off), "int8 would be float32"
 
 
+@pytest.mark.parametrize("kernels", SETS)
+@pytest.mark.parametrize("tie", ["all", "none"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_tables_of_tokens_are_as_good_as_exact(kernels: str, tie: str, beam: int) -> None:
+    """Where nothing but them counts: no layer adds anything. With bytes alone, scores would be off by 0.05 and more."""
+    model = toy(width=64, hidden=100, vocabulary=600, tie=tie)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "attention.output" in name or "feed_forward.fall" in name:
+                parameter.zero_()
+    settings = DecodingSettings(beam=beam, penalty="power", length_penalty=0.0)
+    sources = some_sources(model, 20)
+    found = native(model, kernels, int8=True).search(sources, [12] * 20, settings)
+    expected = native(model, kernels).search(sources, [12] * 20, settings)
+    assert [[h.tokens for h in each] for each in found] == [[h.tokens for h in each] for each in expected]
+    off = [
+        abs(a.score - b.score)
+        for ours, theirs in zip(found, expected, strict=True)
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+    assert 0 < max(off) < 0.02
+
+
 def test_a_quarter_of_the_size(tmp_path: Path) -> None:
+    """But for the table of tokens, which is there in bytes, and with two bytes a number."""
     model: Model = toy(width=64, heads=4, hidden=256, vocabulary=500)
     for int8 in (False, True):
         write(model, tmp_path / str(int8), int8=int8)
     sizes = [(tmp_path / str(int8)).stat().st_size for int8 in (True, False)]
-    assert 0.25 < sizes[0] / sizes[1] < 0.33
+    twice = 500 * 64 * 2
+    assert 0.25 < (sizes[0] - twice) / (sizes[1] - 2 * twice) < 0.33

@@ -118,8 +118,8 @@ def test_the_same_alone_and_in_any_company(options: DecodingSettings, int8: bool
 
 
 @pytest.mark.parametrize("kernels", SETS)
-def test_int8_has_the_same_numbers_as_without_a_list(kernels: str) -> None:
-    """The columns are multiplied in another way: the integers are the same."""
+def test_int8_has_nearly_the_same_numbers_as_without_a_list(kernels: str) -> None:
+    """Without one, what nobody would choose is in the sum as bytes have it."""
     model = toy(vocabulary=600, width=72)
     assert isinstance(model, EncoderDecoder)
     sources, whole = some_sources(model, 12), lists([[]] * 603, list(range(600)))
@@ -127,7 +127,7 @@ def test_int8_has_the_same_numbers_as_without_a_list(kernels: str) -> None:
     theirs = native(model, kernels, int8=True).search(sources, [12] * 12, BEAM)
     for found, expected in zip(ours, theirs, strict=True):
         assert [h.tokens for h in found] == [h.tokens for h in expected]
-        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-5)
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=0.02)
 
 
 @pytest.mark.parametrize(

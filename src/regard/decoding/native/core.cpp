@@ -176,7 +176,7 @@ void* regard_load(const char* path, const char* kernels, char* error, int64_t si
         const regard::Kernels* chosen = regard::choose(kernels);
         if (!chosen) throw std::runtime_error("needs instructions that this machine does not have");
         auto loaded = std::make_unique<regard::Loaded>(path, chosen);
-        loaded->model.screened = chosen->screens && loaded->model.screen.weights;
+        loaded->model.choose(*chosen);
         return loaded.release();
     });
 }

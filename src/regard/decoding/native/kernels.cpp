@@ -362,43 +362,33 @@ void attend(const float* query, const float* const* entries, int count, long key
 
 constexpr int TOGETHER = 4;
 
-template <class T, class Meet> INLINE void pick_lines(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, Meet meet) {
+INLINE Vec widened(const float* p) { return load(p); }
+INLINE Vec widened(const int16_t* p) {
+    int16_t numbers __attribute__((vector_size(LANES * 2)));
+    std::memcpy(&numbers, p, sizeof numbers);
+    return __builtin_convertvector(numbers, Vec);
+}
+
+template <class T> INLINE void pick_lines(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, float* out, long stride) {
     const auto line = [&](int i) { return static_cast<const T*>(m.lines) + long(tokens[i]) * m.line(); };
     for (int i = 0; i < count; i += TOGETHER) {
         const T* lines[TOGETHER];  // those after the last are the last again
         for (int j = 0; j < TOGETHER; ++j) lines[j] = line(i + j < count ? i + j : count - 1);
         for (int j = i + TOGETHER; j < i + 2 * TOGETHER && j < count; ++j)
             for (long k = 0; k < m.line(); k += 64 / long(sizeof(T))) __builtin_prefetch(line(j) + k, 0, 3);
-        const int some = count - i < TOGETHER ? count - i : TOGETHER;
-        for (int row = 0; row < rows.count; ++row) meet(row, i, some, lines);
+        for (int row = 0; row < rows.count; ++row) {
+            const float* numbers = static_cast<const float*>(rows.data) + row * rows.stride;
+            Vec sum[TOGETHER] = {};
+            for (long k = 0; k < m.line(); k += LANES)
+                UNROLL for (int j = 0; j < TOGETHER; ++j) sum[j] += load(numbers + k) * widened(lines[j] + k);
+            for (int j = 0; j < TOGETHER && i + j < count; ++j)
+                out[row * stride + i + j] = total(sum[j]) * m.line_scale(tokens[i + j]) + m.bias[tokens[i + j]];
+        }
     }
 }
 
 void pick(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, float* out, long stride) {
-    pick_lines<float>(rows, m, tokens, count, [&](int row, int i, int some, const float* const* lines) {
-        float found[TOGETHER];
-        score<TOGETHER>(static_cast<const float*>(rows.data) + row * rows.stride, lines, 0, int(m.line()), found);
-        for (int j = 0; j < some; ++j) out[row * stride + i + j] = found[j] + m.bias[tokens[i + j]];
-    });
-}
-
-void pick_int8(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, float* out, long stride) {
-    pick_lines<int8_t>(rows, m, tokens, count, [&](int row, int i, int some, const int8_t* const* lines) {
-        Int sum[TOGETHER];
-        UNROLL for (int j = 0; j < TOGETHER; ++j) sum[j] = Int{};
-        for (long k = 0; k < m.line(); k += LANES * 4) {
-            Int bytes, weights[TOGETHER];
-            std::memcpy(&bytes, static_cast<const uint8_t*>(rows.data) + row * rows.stride + k, sizeof bytes);
-            UNROLL for (int j = 0; j < TOGETHER; ++j) {
-                std::memcpy(&weights[j], lines[j] + k, sizeof(Int));
-                sum[j] = multiply_add(sum[j], bytes, weights[j]);
-            }
-        }
-        for (int j = 0; j < some; ++j) {
-            const int token = tokens[i + j];
-            out[row * stride + i + j] = float(total(sum[j]) - m.sums[token] * ZERO) * (m.scales[token] * rows.scales[row]) + m.bias[token];
-        }
-    });
+    (m.form == Form::int8 ? pick_lines<int16_t> : pick_lines<float>)(rows, m, tokens, count, out, stride);
 }
 
 float sum_exp(const float* row, int count, float* high, double* sum) {
@@ -438,7 +428,7 @@ int above(const float* row, int begin, int count, float least) {
 #define QUOTE(x) QUOTE_(x)
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-const Kernels TABLE = {QUOTE(REGARD_KERNELS), SCREENS, multiply, multiply_int8, pick, pick_int8, quantize, normalize, activate, attend, sum_exp, above};
+const Kernels TABLE = {QUOTE(REGARD_KERNELS), SCREENS, multiply, multiply_int8, pick, quantize, normalize, activate, attend, sum_exp, above};
 
 }  // namespace
 

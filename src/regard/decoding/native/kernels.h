@@ -24,13 +24,14 @@ struct Matrix {  // [columns, depth], which maps a row of `depth` numbers to one
     const float* scales = nullptr;
     const int32_t* sums = nullptr;  // of a column's bytes
     const float* bias = nullptr;
-    const void* lines = nullptr;  // the columns once more, each by itself, where some of them may be wanted alone
+    const void* lines = nullptr;  // the columns once more, each by itself, where some may be wanted alone: float32, or of int8 two bytes a number
     const Matrix* next = nullptr;  // the one that is read after this, whose first weights are fetched with the last of these
 
     int panels() const { return int(round_up(columns, PANEL) / PANEL); }
     long deep() const { return round_up(depth, 4); }  // of int8
     long size() const { return PANEL * (form == Form::int8 ? deep() : form == Form::fixed ? depth * 3L : depth * 4L); }  // of a panel, in bytes
-    long line() const { return round_up(depth, form == Form::int8 ? 64 : PANEL); }  // numbers from one to the next, zeros after the last
+    long line() const { return round_up(depth, PANEL); }  // numbers from one to the next, zeros after the last
+    float line_scale(int column) const { return form == Form::int8 ? scales[column] * (127.0f / 32767.0f) : 1.0f; }
 };
 
 enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
@@ -49,9 +50,8 @@ struct Kernels {
     // the first of which goes to out[row, 0]
     void (*multiply)(const Rows& rows, const Matrix& matrix, int first, int last, float* out, long stride, bool add);
     void (*multiply_int8)(const Rows& rows, const Matrix& matrix, int first, int last, float* out, long stride, bool add);
-    // out[row, i] = bias + row * column tokens[i], of the lines of a matrix
+    // out[row, i] = bias + row * column tokens[i], of the lines of a matrix; the rows are float32
     void (*pick)(const Rows& rows, const Matrix& matrix, const int32_t* tokens, int count, float* out, long stride);
-    void (*pick_int8)(const Rows& rows, const Matrix& matrix, const int32_t* tokens, int count, float* out, long stride);
     // a row as bytes, in the form that multiply_int8 wants, and what these leave, if that is wanted; returns its scale
     float (*quantize)(const float* row, int count, uint8_t* out, float* rest);
     void (*normalize)(const float* row, const float* gain, const float* bias, int count, float epsilon, bool rms, float* out);

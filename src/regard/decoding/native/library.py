@@ -12,7 +12,7 @@ from regard.decoding.shortlist import Shortlist
 from regard.errors import ModelError
 
 HERE = Path(__file__).parent
-MAGIC = b"regard-4"
+MAGIC = b"regard-5"
 """How a packed file begins."""
 ERROR_SIZE = 200
 

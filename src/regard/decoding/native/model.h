@@ -56,9 +56,9 @@ class Model {
 public:
     Shape shape;
     Shortlist shortlist{};
-    bool screened = false;  // whether `screen` is used
+    bool screened = false;  // whether `screen` is used, and then the lines of `logits`
     Matrix source_embedding, target_embedding, logits;
-    Matrix screen;  // `logits` in int8, of a float32 translator with a large vocabulary
+    Matrix screen;  // `logits` in int8, of a translator in int8, or in float32 with a large vocabulary
     float screen_off = 0.0f, screen_length = 0.0f;  // how far a column of it is from that of `logits` at most, and how long it is
     const float *source_positions = nullptr, *target_positions = nullptr;  // [max_length, padded width], or none
     Norm source_norm, target_norm, encoder_norm, decoder_norm;
@@ -92,6 +92,12 @@ public:
     int hidden() const { return int(round_up(shape.hidden, PANEL)); }
     bool int8() const { return shape.int8 != 0; }
 
+    // Once, before any search
+    void choose(const Kernels& kernels) {
+        screened = screen.weights && (int8() || kernels.screens);
+        link();
+    }
+
     // Before any search; the arrays are the caller's, and stay
     void shorten(const Shortlist& with) {
         if (!logits.lines) throw std::runtime_error("is no model that translates");
@@ -107,11 +113,11 @@ public:
     // One row of a table that is stored as a matrix, times `factor`
     void look_up(const Matrix& table, int token, float factor, float* out) const {
         const long panel = token / PANEL, place = token % PANEL;
-        if (table.lines && (shortlist.starts || screened)) {  // nothing else reads the panels then
+        if (table.lines && (int8() || shortlist.starts || screened)) {  // those of int8 know more, and nothing else reads float32's panels then
             const long from = token * table.line();
-            const float scale = int8() ? table.scales[token] * factor : factor;
+            const float scale = table.line_scale(token) * factor;
             for (int k = 0; k < table.depth; ++k)
-                out[k] = (int8() ? float(static_cast<const int8_t*>(table.lines)[from + k]) : static_cast<const float*>(table.lines)[from + k]) * scale;
+                out[k] = (int8() ? float(static_cast<const int16_t*>(table.lines)[from + k]) : static_cast<const float*>(table.lines)[from + k]) * scale;
         } else if (table.form == Form::int8) {
             const int8_t* p = reinterpret_cast<const int8_t*>(table.weights) + panel * table.deep() * PANEL + place * 4;
             const float scale = table.scales[token] * factor;
@@ -156,6 +162,15 @@ private:
         return m;
     }
 
+    Matrix table(int tokens) {  // that nothing is multiplied with
+        if (!int8() || shape.decoder_only) return matrix(tokens, shape.width);
+        Matrix m;
+        m.columns = tokens, m.depth = shape.width, m.form = Form::int8;
+        m.scales = take<float>(size_t(tokens));
+        m.lines = take<int16_t>(size_t(tokens) * size_t(m.line()));
+        return m;
+    }
+
     Layer layer(bool cross) {
         const Shape& s = shape;
         Layer l;
@@ -185,11 +200,12 @@ private:
         const int64_t head = s.key_width + s.value_width;
         if (s.heads % s.groups || s.heads * head > MOST || s.groups * head > MOST / s.decoder_layers) return false;
         if (s.rotary && (s.key_width % 2 || int64_t(s.max_length) * s.key_width > 4 * MOST)) return false;
-        if ((s.has_screen && s.decoder_only) || (s.int8 && (s.has_screen || s.fixed))) return false;
+        if ((s.has_screen && s.decoder_only) || (s.int8 && s.fixed)) return false;
         return s.decoder_only || !s.one_source_table || s.source_vocabulary == s.target_vocabulary;
     }
 
-    void link() {  // in the order of network.h
+    // Of each matrix the one that is read after it, in the order of network.h
+    void link() {
         Matrix* last = nullptr;
         const auto then = [&](Matrix& m) {
             if (last && m.weights) last->next = &m;
@@ -202,30 +218,27 @@ private:
         through(encoder);
         then(memory);
         through(decoder);
-        last->next = screen.weights ? &screen : &logits;
+        last->next = screened ? &screen : &logits;
     }
 
     void read() {
         std::memcpy(&shape, take<char>(sizeof(Shape)), sizeof(Shape));
         const Shape& s = shape;
-        if (std::memcmp(s.magic, "regard-4", 8) != 0) throw std::runtime_error("is not packed for this version");
+        if (std::memcmp(s.magic, "regard-5", 8) != 0) throw std::runtime_error("is not packed for this version");
         if (s.size != int64_t(size_)) throw std::runtime_error("is cut short");
         if (!possible()) throw std::runtime_error("has impossible sizes");
         logits = matrix(s.target_vocabulary, s.width);
         if (!s.decoder_only) {
             const size_t size = size_t(s.target_vocabulary) * size_t(logits.line());
-            logits.lines = int8() ? static_cast<const void*>(take<int8_t>(size)) : take<float>(size);
-            if (s.has_screen) {
-                screen = matrix(s.target_vocabulary, s.width, Form::int8);
-                const float* most = take<float>(2);
-                screen_off = most[0], screen_length = most[1];
-            }
+            logits.lines = int8() ? static_cast<const void*>(take<int16_t>(size)) : take<float>(size);
+            if (s.has_screen) screen = s.int8 ? logits : matrix(s.target_vocabulary, s.width, Form::int8);
+            if (const float* most = s.has_screen ? take<float>(2) : nullptr) screen_off = most[0], screen_length = most[1];
         }
-        target_embedding = s.one_target_table ? logits : matrix(s.target_vocabulary, s.width);
+        target_embedding = s.one_target_table ? logits : table(s.target_vocabulary);
         if (s.positions) target_positions = take<float>(size_t(s.max_length) * size_t(width()));
         if (!s.decoder_only) {
             if (s.positions) source_positions = take<float>(size_t(s.max_length) * size_t(width()));
-            source_embedding = s.one_source_table ? target_embedding : matrix(s.source_vocabulary, s.width);
+            source_embedding = s.one_source_table ? target_embedding : table(s.source_vocabulary);
             if (s.embedding_norm) source_norm = norm();
             for (int i = 0; i < s.encoder_layers; ++i) encoder.push_back(layer(false));
             if (s.pre_norm) encoder_norm = norm();
@@ -235,7 +248,6 @@ private:
         for (int i = 0; i < s.decoder_layers; ++i) decoder.push_back(layer(!s.decoder_only));
         if (s.pre_norm) decoder_norm = norm();
         if (at_ != size_) throw std::runtime_error("has other sizes than it says");
-        link();
         if (s.rotary)
             for (int p = 0; p < s.max_length; ++p)
                 for (int i = 0; i < s.key_width; i += 2) {

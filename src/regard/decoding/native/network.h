@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <thread>
 
 #include "model.h"
@@ -68,7 +69,8 @@ public:
     Team& team;
 
     Network(const Model& m, const Kernels& k, Team& t)
-        : model(m), kernels(k), team(t), width_(m.width()), context_(round_up(m.shape.heads * m.shape.value_width, PANEL)) {
+        : model(m), kernels(k), team(t), width_(m.width()), context_(round_up(m.shape.heads * m.shape.value_width, PANEL)),
+          terms_(m.screened && !m.int8() ? 2 : 1) {
         const Shape& s = m.shape;
         const long wide[] = {s.heads * s.key_width + m.entry(), s.gated ? 2 * m.hidden() : m.hidden(), s.heads * s.key_width};
         wide_ = round_up(*std::max_element(wide, wide + 3), PANEL);
@@ -79,8 +81,7 @@ public:
     void reserve(int rows, int longest) {
         const size_t n = size_t(rows);
         x_.get(n * width_), y_.get(n * width_), wide_rows_.get(n * wide_), context_rows_.get(n * context_);
-        if (model.int8()) byte_rows_.get(n * bytes_), byte_scales_.get(n);
-        if (model.screened) byte_rows_.get(2 * n * bytes_), byte_scales_.get(2 * n), margins_.get(n);
+        if (model.int8() || model.screened) byte_rows_.get(terms_ * n * bytes_), byte_scales_.get(terms_ * n), margins_.get(n);
         weights_ = round_up(longest, PANEL) + PANEL;
         weight_rows_.get(size_t(weights_ * team.lanes));
         if (sources_.size() < n) sources_.resize(n);
@@ -164,28 +165,27 @@ public:
         }
     }
 
-    // The same in int8, of states that are read as bytes and what these leave, as bytes once more. What is seen of row i
-    // lies within margin(i) of the truth, and mostly much nearer.
+    // The same in int8, of states that are read as bytes and, of float32, what these leave, as bytes once more. What is seen
+    // of row i lies within margin(i) of the truth, and mostly much nearer.
     template <class See> void screen(int lane, const float* states, int rows, std::vector<float>& buffer, See see) {
         const Matrix& m = model.screen;
         for_rows(lane, rows, [&](long row) {
-            const float* state = states + row * width_;
-            float *rest = y_.data() + row * width_, *scales = byte_scales_.data();
-            scales[row] = kernels.quantize(state, m.depth, byte_rows_.data() + row * bytes_, rest);
-            scales[rows + row] = kernels.quantize(rest, m.depth, byte_rows_.data() + (rows + row) * bytes_, nullptr);
-            double squares = 0.0;
-            for (int i = 0; i < m.depth; ++i) squares += double(state[i]) * state[i];
-            const double length = std::sqrt(squares), lost = 0.5 * scales[rows + row] * std::sqrt(double(m.depth));
+            const float *whole = states + row * width_, *state = whole;
+            float *rest = y_.data() + row * width_, *scales = byte_scales_.data() + row;
+            for (long i = 0; i < terms_; ++i, state = rest)
+                scales[i * rows] = kernels.quantize(state, m.depth, byte_rows_.data() + (i * rows + row) * bytes_, i + 1 < terms_ ? rest : nullptr);
+            const double length = std::sqrt(std::inner_product(whole, whole + m.depth, whole, 0.0));
+            const double lost = 0.5 * scales[(terms_ - 1) * rows] * std::sqrt(double(m.depth));
             margins_.data()[row] = float(1.001 * length * model.screen_off + (lost + 1e-5 * length) * model.screen_length);
         });
-        const Rows input{byte_rows_.data(), bytes_, 2 * rows, byte_scales_.data()};
+        const Rows input{byte_rows_.data(), bytes_, int(terms_ * rows), byte_scales_.data()};
         const Range panels = team.share(lane, m.panels());
-        buffer.resize(size_t(2 * rows) * CHUNK * PANEL);
+        buffer.resize(size_t(terms_ * rows) * CHUNK * PANEL);
         for (long panel = panels.begin; panel < panels.end; panel += CHUNK) {
             const long last = std::min(panels.end, panel + CHUNK), wide = CHUNK * PANEL;
             kernels.multiply_int8(input, m, int(panel), int(last), buffer.data(), wide, false);
             const float *bias = m.bias + panel * PANEL, *lower = buffer.data() + rows * wide;
-            for (long row = 0; row < rows; ++row)
+            for (long row = 0; row < rows && terms_ == 2; ++row)
                 for (long i = 0; i < (last - panel) * PANEL; ++i) buffer[size_t(row * wide + i)] += lower[row * wide + i] - bias[i];
             see(int(panel) * PANEL, int(std::min(last * PANEL, long(m.columns)) - panel * PANEL), buffer.data(), wide);
         }
@@ -194,21 +194,19 @@ public:
 
     // The same for some rows, of a share of these tokens alone: columns are places in the list
     template <class See>
-    void logits_of(int lane, const Rows& input, int row, int rows, const std::vector<int32_t>& tokens, std::vector<float>& buffer, See see) {
+    void logits_of(int lane, const float* states, int rows, const std::vector<int32_t>& tokens, std::vector<float>& buffer, See see) {
         const Range mine = team.share(lane, long(tokens.size()));
-        const char* data = static_cast<const char*>(input.data) + row * input.stride * long(model.int8() ? sizeof(uint8_t) : sizeof(float));
-        const Rows part{data, input.stride, rows, input.scales ? input.scales + row : nullptr};
         buffer.resize(size_t(rows) * CHUNK * PANEL);
         for (long first = mine.begin; first < mine.end; first += CHUNK * PANEL) {
             const int count = int(std::min(mine.end - first, CHUNK * PANEL));
-            (model.int8() ? kernels.pick_int8 : kernels.pick)(part, model.logits, tokens.data() + first, count, buffer.data(), CHUNK * PANEL);
+            kernels.pick({states, width_, rows}, model.logits, tokens.data() + first, count, buffer.data(), CHUNK * PANEL);
             see(int(first), count, buffer.data(), long(CHUNK * PANEL));
         }
     }
 
 private:
     static constexpr long CHUNK = 32;
-    const long width_, context_;
+    const long width_, context_, terms_;  // rows of bytes for one that is screened
     long wide_, bytes_, weights_ = 0;
     Buffer<float> x_, y_, wide_rows_, context_rows_, weight_rows_, byte_scales_, margins_;
     Buffer<uint8_t> byte_rows_;

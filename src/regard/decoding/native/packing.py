@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.decoding.native.library import MAGIC
-from regard.int8 import quantize
+from regard.int8 import dequantized, quantize
 from regard.settings import ModelSettings
 
 Array = NDArray[Any]
-PANEL, LINE_INT8, ALIGNMENT = 16, 64, 64
+PANEL, ALIGNMENT = 16, 64
 WORTH_SCREENING = 2**19
 """Weights of an output layer from which on the float32 of a translator is screened in int8: fewer stay in the cache."""
 WORTH_FIXED = 2**24
@@ -73,7 +73,7 @@ def _header(weights: Mapping[str, Array], model: ModelSettings, *, decoder_only:
 
 
 def _screened(output: Array, *, decoder_only: bool, int8: bool) -> bool:
-    return not decoder_only and not int8 and output.size >= WORTH_SCREENING
+    return not decoder_only and (int8 or output.size >= WORTH_SCREENING)
 
 
 def _fixed(weights: Mapping[str, Array], *, int8: bool) -> bool:
@@ -95,7 +95,11 @@ class _Parts:
     """The arrays of the file, in its order."""
 
     def __init__(self, weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> None:
-        self.weights, self.model, self.decoder_only, self.int8 = weights, model, decoder_only, int8
+        names = _Names(model, decoder_only=decoder_only)
+        self.weights, self.model, self.decoder_only, self.int8 = dict(weights), model, decoder_only, int8
+        if int8 and not decoder_only:
+            for name in {names.source, names.target, names.output}:
+                self.weights[name] = dequantized(*quantize(weights[name], np.int16))
         self.fixed = _fixed(weights, int8=int8)
 
     def __iter__(self) -> Iterator[Array]:
@@ -107,12 +111,12 @@ class _Parts:
             if _screened(self.weights[names.output], decoder_only=self.decoder_only, int8=self.int8):
                 yield from self._screen(names.output)
         if names.target != names.output:
-            yield from self._table(names.target)
+            yield from self._looked_up(names.target)
         yield from self._positions(target)
         if not self.decoder_only:
             yield from self._positions("source_embedding")
             if names.source != names.target:
-                yield from self._table(names.source)
+                yield from self._looked_up(names.source)
             if model.embedding_norm:
                 yield from self._norm("source_embedding.norm")
             for i in range(model.encoder_layers):
@@ -159,20 +163,29 @@ class _Parts:
     def _bias(self, matrix: Array, name: str) -> Array:
         return self.weights.get(name, np.zeros(len(matrix), np.float32))
 
+    def _looked_up(self, name: str) -> Iterator[Array]:
+        """A table that nothing is multiplied with."""
+        if self.int8 and not self.decoder_only:
+            yield quantize(self.weights[name])[1]
+            yield self._lines(name)
+        else:
+            yield from self._table(name)
+
     def _lines(self, name: str) -> Array:
-        """[N, padded K]: a table row by row, for shortlists."""
-        matrix = quantize(self.weights[name])[0] if self.int8 else self.weights[name].astype(np.float32)
-        return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % (LINE_INT8 if self.int8 else PANEL))))
+        """[N, padded K]: a table row by row, in float32, or where the rest is int8, two bytes a number."""
+        matrix = quantize(self.weights[name], np.int16)[0] if self.int8 else self.weights[name].astype(np.float32)
+        return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % PANEL)))
 
     def _matrix(self, matrix: Array, bias: Array) -> Iterator[Array]:
         """[N, K] in panels of 16 rows (see kernels.h), and what belongs to it."""
         return self._panels(matrix, bias, int8=self.int8)
 
     def _screen(self, name: str) -> Iterator[Array]:
-        """A float32 table in int8, how far a row of it is from the truth at most, and how long it is."""
+        """A table in int8, unless it is there, how far a row of it is from the truth at most, and how long it is."""
         matrix = self.weights[name].astype(np.float32)
         known = matrix if np.isfinite(matrix).all() else np.zeros_like(matrix)
-        yield from self._panels(known, self._bias(matrix, "logits.bias"), int8=True)
+        if not self.int8:
+            yield from self._panels(known, self._bias(matrix, "logits.bias"), int8=True)
         integers, scales = quantize(known)
         near = integers * scales[:, None].astype(np.float64)
         most = [np.linalg.norm(each, axis=1).max() if known is matrix else MOST for each in (matrix - near, near)]

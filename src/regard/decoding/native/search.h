@@ -90,7 +90,7 @@ struct Columns {  // tokens that are scored together: some that follow each othe
 
 class Worker {  // a team with sentences of its own
 public:
-    static constexpr double WRONG = 1e-5;  // of a probability, as screened: so much is typically wrong at most
+    static constexpr double WRONG = 1e-5, WRONG_INT8 = 1e-3;  // of a probability, as screened: so much is typically wrong at most
     static constexpr int PATIENCE = 4;  // steps until a live search lets few sentences join, too
 
     Worker(const Model& model, const Kernels& kernels, Job& job)
@@ -316,14 +316,13 @@ private:
             for (int row = 0; row < rows; ++row) weigh(scores[size_t(row)], row, buffer);
             return;
         }
-        const Rows input = network_.scorable(lane, states_.data(), rows);
         if (!model_.shortlist.starts)
-            return network_.logits(lane, input, buffer, [&](int first, int count, float* logits, long stride) {
+            return network_.logits(lane, network_.scorable(lane, states_.data(), rows), buffer, [&](int first, int count, float* logits, long stride) {
                 for (int row = 0; row < rows; ++row) look_at(scores[size_t(row)], row, {first, count, nullptr}, logits + row * stride);
             });
         for (const Sentence& s : sentences_)
             if (!s.free())
-                network_.logits_of(lane, input, s.first_row, int(s.alive.size()), s.tokens, buffer, [&](int first, int count, float* logits, long stride) {
+                network_.logits_of(lane, states_.data() + s.first_row * network_.width(), int(s.alive.size()), s.tokens, buffer, [&](int first, int count, float* logits, long stride) {
                     for (int i = 0; i < int(s.alive.size()); ++i)
                         look_at(scores[size_t(s.first_row + i)], s.first_row + i, {0, count, s.tokens.data() + first}, logits + i * stride);
                 });
@@ -348,10 +347,12 @@ private:
         for (int i = -1; (i = kernels_.above(logits, i + 1, columns.count, least(s))) < columns.count;) s.add(logits[i], columns.token(i), most_);
     }
 
-    // The logit from which on, seen within a margin of the truth, one may be among the best, or would make the sum wrong
+    // The logit from which on, seen within a margin of the truth, one may be among the best, or would make the sum wrong.
+    // A state of int8 is not exact to begin with: twice what is typical has to do for each of two logits that are compared.
     float near_from(const Scores& s, int row) {
-        const double margin = network_.margin(row), typical = margin / std::sqrt(double(model_.logits.depth));
-        return std::nextafter(float(std::min(least(s) - 2 * margin, s.highest + std::log(s.sum * WRONG / typical))), NEVER);
+        const double worst = network_.margin(row), typical = worst / std::sqrt(double(model_.logits.depth));
+        const double margin = model_.int8() ? 2 * typical : worst, wrong = model_.int8() ? WRONG_INT8 : WRONG;
+        return std::nextafter(float(std::min(least(s) - 2 * margin, s.highest + std::log(s.sum * wrong / typical))), NEVER);
     }
 
     // The screened logits of some columns of one hypothesis: keeps those for which the truth is wanted
