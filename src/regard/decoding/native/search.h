@@ -60,12 +60,19 @@ struct Sentence {  // one that is being written
     bool free() const { return !memory.task; }
 };
 
+struct Seen {  // of the logits of one hypothesis
+    float highest;
+    double sum;   // of exp(logit - highest)
+    float least;  // of as many as are wanted, the highest ones
+};
+
 struct Scores {  // of one hypothesis, over the part of the vocabulary that a lane has seen
     float highest;
     double sum;
     std::vector<std::pair<float, int32_t>> best;  // logits, highest first
     std::vector<float> near;            // where they are screened: logits that may be among the best, or count in the sum,
     std::vector<int32_t> near_tokens;   // and whose they are
+    Seen screened;                      // for all lanes, until the next token
 
     void clear() { highest = NEVER, sum = 0.0, best.clear(), near.clear(), near_tokens.clear(); }
     void add(float logit, int32_t token, size_t most) {
@@ -116,6 +123,10 @@ public:
             const float* states = network_.decode(lane, read_, request_.alignment ? looks_.data() : nullptr, looks_stride_);
             by_one(lane, [&] { gather(states); });
             guard([&] { score(lane); });
+            if (screening_) {
+                team_.wait();
+                guard([&] { weigh_all(lane); });
+            }
             team_.wait();
             const Range mine = team_.share(lane, long(sentences_.size()));
             guard([&] {
@@ -313,7 +324,7 @@ private:
             network_.screen(lane, states_.data(), rows, buffer, [&](int first, int count, float* logits, long stride) {
                 for (int row = 0; row < rows; ++row) sift(scores[size_t(row)], row, first, count, logits + row * stride);
             });
-            for (int row = 0; row < rows; ++row) weigh(scores[size_t(row)], row, buffer);
+            for (Scores& s : scores) s.screened = {s.highest, s.sum, least(s)};
             return;
         }
         if (!model_.shortlist.starts)
@@ -349,10 +360,10 @@ private:
 
     // The logit from which on, seen within a margin of the truth, one may be among the best, or would make the sum wrong.
     // A state of int8 is not exact to begin with: twice what is typical has to do for each of two logits that are compared.
-    float near_from(const Scores& s, int row) {
+    float near_from(const Seen& s, int row) {
         const double worst = network_.margin(row), typical = worst / std::sqrt(double(model_.logits.depth));
         const double margin = model_.int8() ? 2 * typical : worst, wrong = model_.int8() ? WRONG_INT8 : WRONG;
-        return std::nextafter(float(std::min(least(s) - 2 * margin, s.highest + std::log(s.sum * wrong / typical))), NEVER);
+        return std::nextafter(float(std::min(s.least - 2 * margin, s.highest + std::log(s.sum * wrong / typical))), NEVER);
     }
 
     // The screened logits of some columns of one hypothesis: keeps those for which the truth is wanted
@@ -363,14 +374,29 @@ private:
         for (int i = 0; i < request_.unspeakable_count; ++i)
             if (const int column = columns.find(request_.unspeakable[i]); column >= 0) keep(column), logits[column] = NEVER;
         if (peak > least(s)) keep_best(s, columns, logits);
-        const float from = near_from(s, row);
+        const float from = near_from({s.highest, s.sum, least(s)}, row);
         if (peak > from)
             for (int i = -1; (i = kernels_.above(logits, i + 1, count, from)) < count;) keep(i);
     }
 
+    // What all lanes have seen, as screened; of the best, no more than one of them can tell
+    Seen together(int row) const {
+        Seen all{NEVER, 0.0, NEVER};
+        const auto each = [&](auto add) {
+            for (const std::vector<Scores>& lane : scores_) add(lane[size_t(row)].screened);
+        };
+        each([&](const Seen& s) { all.highest = std::max(all.highest, s.highest), all.least = std::max(all.least, s.least); });
+        each([&](const Seen& s) { all.sum += s.sum * std::exp(double(s.highest) - all.highest); });
+        return all;
+    }
+
+    void weigh_all(int lane) {
+        for (size_t row = 0; row < wanted_.size(); ++row) weigh(scores_[size_t(lane)][row], int(row), buffers_[size_t(lane)]);
+    }
+
     // Then the truth about them: they take the place of what was seen of them in the sum, and the best are chosen anew
     void weigh(Scores& s, int row, std::vector<float>& buffer) {
-        const float from = near_from(s, row);
+        const float from = near_from(together(row), row);
         size_t count = 0;
         for (size_t i = 0; i < s.near.size(); ++i)
             if (s.near[i] > from) s.near[count] = s.near[i], s.near_tokens[count++] = s.near_tokens[i];
