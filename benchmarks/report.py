@@ -74,7 +74,8 @@ def write_report(kept: Path, base: Path) -> Path:
     if not records:
         raise InputError(f"{kept}: nothing is measured yet: give --data, without --report-only")
     groups = grouped(records)
-    parts = [INTRODUCTION, summary(groups), runs(groups), times(groups), "## The course of training\n"]
+    begins = "A run that goes on from another model begins at 0, without what that one took.\n"
+    parts = [INTRODUCTION, summary(groups), runs(groups), times(groups), "## The course of training\n", begins]
     for (recipe, form), its in groups.items():
         picture = base.parent / "images" / f"{base.name}-{recipe}-{form}.svg"
         picture.parent.mkdir(parents=True, exist_ok=True)
