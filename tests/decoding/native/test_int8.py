@@ -34,7 +34,7 @@ def test_a_round_trip_is_off_by_half_a_step_at_most(matrix: NDArray[Any], kind: 
     assert integers.dtype == kind
     assert np.abs(integers.astype(int)).max() <= {np.int8: 127, np.int16: 32767}[kind]
     off = np.abs(matrix - integers.astype(np.float64) * scales[:, None].astype(np.float64))
-    assert (off <= 0.502 * scales[:, None]).all()
+    assert (off <= (0.50001 if kind is np.int8 else 0.502) * scales[:, None]).all()
 
 
 @given(matrices, kinds)

@@ -97,7 +97,7 @@ class _Parts:
     def __init__(self, weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> None:
         names = _Names(model, decoder_only=decoder_only)
         self.weights, self.model, self.decoder_only, self.int8 = dict(weights), model, decoder_only, int8
-        if int8 and not decoder_only:
+        if int8 and not decoder_only:  # as `regard quantize` stores them, so that both ways give the same integers
             for name in {names.source, names.target, names.output}:
                 self.weights[name] = dequantized(*quantize(weights[name], np.int16))
         self.fixed = _fixed(weights, int8=int8)

@@ -324,7 +324,7 @@ private:
             network_.screen(lane, states_.data(), rows, buffer, [&](int first, int count, float* logits, long stride) {
                 for (int row = 0; row < rows; ++row) sift(scores[size_t(row)], row, first, count, logits + row * stride);
             });
-            for (Scores& s : scores) s.screened = {s.highest, s.sum, least(s)};
+            for (Scores& s : scores) s.screened = seen(s);
             return;
         }
         if (!model_.shortlist.starts)
@@ -354,6 +354,8 @@ private:
 
     float least(const Scores& s) const { return s.best.size() == most_ ? s.best.back().first : NEVER; }  // of the best so far
 
+    Seen seen(const Scores& s) const { return {s.highest, s.sum, least(s)}; }
+
     void keep_best(Scores& s, const Columns& columns, const float* logits) const {
         for (int i = -1; (i = kernels_.above(logits, i + 1, columns.count, least(s))) < columns.count;) s.add(logits[i], columns.token(i), most_);
     }
@@ -374,12 +376,12 @@ private:
         for (int i = 0; i < request_.unspeakable_count; ++i)
             if (const int column = columns.find(request_.unspeakable[i]); column >= 0) keep(column), logits[column] = NEVER;
         if (peak > least(s)) keep_best(s, columns, logits);
-        const float from = near_from({s.highest, s.sum, least(s)}, row);
+        const float from = near_from(seen(s), row);
         if (peak > from)
             for (int i = -1; (i = kernels_.above(logits, i + 1, count, from)) < count;) keep(i);
     }
 
-    // What all lanes have seen, as screened; of the best, no more than one of them can tell
+    // What all lanes have seen, as screened; `least` is that of one lane, so that it is not too high
     Seen together(int row) const {
         Seen all{NEVER, 0.0, NEVER};
         const auto each = [&](auto add) {
