@@ -22,55 +22,31 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
+from benchmarks.recipes import FORMS, RECIPES, Corpus, Recipe, find_corpus, find_recipe
 from benchmarks.report import course, finished, read_log, write_report
 from benchmarks.training import ROOT, describe_machine
 from regard.cli.evaluate import read_text
 from regard.cli.train import with_interrupts
-from regard.configuration import gather, resolve
 from regard.errors import InputError, RegardError
-from regard.settings import Settings
 
-RECIPES = {path.stem: path for path in sorted((ROOT / "recipes").glob("*.toml"))}
-FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and what stands before the language in the names of their files
-OF_THE_RUN = ("seed", "threads", "device", "precision")  # settings in which runs of one recipe may differ
 SAMPLES = 20
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """The files of a recipe in one form."""
-
-    folder: Path
-    suffix: str
-    languages: tuple[str, str]
-
-    def pair(self, name: str) -> tuple[Path, Path]:
-        source, target = (self.folder / f"{name}{self.suffix}.{language}" for language in self.languages)
-        return source, target
-
-    @property
-    def dev(self) -> str:
-        return "val" if self.pair("val")[0].is_file() else "dev"
-
-    @property
-    def tests(self) -> list[str]:
-        """The test sets of which both sides are there; the oldest, whose scores are published, first."""
-        found = (path.name.split(".")[0] for path in self.folder.glob(f"test*{self.suffix}.{self.languages[1]}"))
-        return sorted(name for name in set(found) if all(path.is_file() for path in self.pair(name)))
-
-
-@dataclass(frozen=True)
 class Run:
-    """One training of a recipe and what it is scored on; `adopted` is a model that was trained elsewhere."""
+    """One training of a recipe and what it is scored on; `adopted` is a model that was trained elsewhere.
 
-    recipe: str
+    `first` is the run that it goes on from, which is not scored itself.
+    """
+
+    recipe: Recipe
     form: str
     corpus: Corpus
     overrides: dict[str, str]
@@ -79,6 +55,7 @@ class Run:
     curve: bool
     command: str
     adopted: Path | None = None
+    first: Run | None = None
 
     @property
     def model(self) -> Path:
@@ -87,16 +64,6 @@ class Run:
     @property
     def log(self) -> Path:
         return (self.adopted or self.folder) / "log.jsonl"
-
-    def differences(self, found: Settings, overrides: dict[str, str] | None = None) -> list[str]:
-        """Where the settings of a model are not those of the recipe."""
-        wanted = asdict(resolve(gather(RECIPES[self.recipe], overrides), found.preset))
-        return [
-            f"{table}.{key} = {value} instead of {wanted[table][key]}"
-            for table in ("data", "tokenizer", "model", "training", "decoding")
-            for key, value in asdict(found)[table].items()
-            if value != wanted[table][key] and key not in OF_THE_RUN
-        ]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -135,58 +102,63 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def planned(arguments: argparse.Namespace) -> Iterator[Run]:
-    """The runs that the command line asks for, their files checked."""
+    """The runs that the command line asks for, their files checked; before second parts, the first that they share."""
     if arguments.data is None:
         raise InputError("give --data, the folder that holds multi30k/, tatoeba-en-zh/ and gettext-en-de/")
     common = {"threads": arguments.threads, "curve": arguments.curve, "command": arguments.command}
     threads = [f"training.threads={arguments.threads}"] if arguments.threads else []
     overrides = dict(setting.partition("=")[::2] for setting in [*arguments.set, *threads])
-    for recipe in (arguments.recipes or ("" if arguments.adopt else ",".join(RECIPES))).split(","):
-        forms = [form for form in forms_of(recipe) if arguments.form in (form, "both")] if recipe else []
+    begun: dict[str, Run] = {}
+
+    def begin(recipe: Recipe, form: str, seed: str, first: Run | None = None) -> Run:
+        name, given = f"{recipe.name}.{form}.{seed}", {**overrides, "training.seed": seed}
+        recipe.settings(given)  # which says what is wrong with them
+        corpus = find_corpus(arguments.data, recipe, form)
+        return Run(recipe, form, corpus, given, arguments.output.resolve() / name, **common, first=first)
+
+    names = arguments.recipes.split(",") if arguments.recipes else [] if arguments.adopt else list(RECIPES)
+    for recipe in map(find_recipe, names):
+        forms = [form for form in recipe.forms if arguments.form in (form, "both")]
         for form, seed in ((form, seed) for form in forms for seed in arguments.seeds.split(",")):
-            given = {**overrides, "training.seed": seed}
-            corpus, folder = find_corpus(arguments.data, recipe, form, given), f"{recipe}.{form}.{seed}"
-            yield Run(recipe, form, corpus, given, arguments.output.resolve() / folder, **common)
+            first = begin(recipe.first, form, seed) if recipe.first else None
+            if first and first.folder.name not in begun:
+                yield begun.setdefault(first.folder.name, first)
+            yield begin(recipe, form, seed, first)
     for adoption in arguments.adopt:
-        name, _, path = adoption.partition("=")
-        recipe, _, form = name.partition(":")
-        if not path or form not in (*forms_of(recipe), ""):
-            raise InputError(f"--adopt {adoption}: write RECIPE=FOLDER, or RECIPE:FORM=FOLDER with tokenised or raw")
-        model = Path(path).resolve()
-        if not finished(read_log(model / "log.jsonl")):
-            raise InputError(f"{path}: no finished training is logged there: regard train --resume {path}")
-        form = form or form_of(model)
-        corpus, folder = find_corpus(arguments.data, recipe, form, {}), f"{recipe}.{form}.{model.name}"
-        yield Run(recipe, form, corpus, {}, arguments.output.resolve() / folder, **common, adopted=model)
+        yield adopt(adoption, arguments, common)
 
 
-def forms_of(recipe: str) -> list[str]:
-    if recipe not in RECIPES:
-        raise InputError(f"there is no recipe {recipe}: use {', '.join(RECIPES)}")
-    return list(FORMS) if recipe.startswith("multi30k") else ["raw"]
+def adopt(adoption: str, arguments: argparse.Namespace, common: dict[str, Any]) -> Run:
+    """A model that was trained elsewhere, as RECIPE=FOLDER or RECIPE:FORM=FOLDER names it."""
+    name, _, path = adoption.partition("=")
+    name, _, form = name.partition(":")
+    recipe = find_recipe(name)
+    if not path or form not in (*recipe.forms, ""):
+        raise InputError(f"--adopt {adoption}: write RECIPE=FOLDER, or RECIPE:FORM=FOLDER with tokenised or raw")
+    model = Path(path).resolve()
+    if not finished(read_log(model / "log.jsonl")):
+        raise InputError(f"{path}: no finished training is logged there: regard train --resume {path}")
+    request = read_request(model)
+    form = form or form_of(model, request)
+    corpus = find_corpus(arguments.data, recipe, form)
+    run = Run(recipe, form, corpus, {}, arguments.output.resolve() / f"{name}.{form}.{model.name}", **common)
+    if recipe.first and request.get("start"):
+        start = Path(request["start"])
+        return replace(run, adopted=model, first=replace(run, recipe=recipe.first, folder=start, adopted=start))
+    return replace(run, adopted=model)
 
 
-def form_of(model: Path) -> str:
+def read_request(model: Path) -> dict[str, Any]:
+    """What a training was asked for, as long as the model can go on with it."""
+    path = model / "training" / "request.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def form_of(model: Path, request: dict[str, Any]) -> str:
     """The form of the text that a model was trained on, which its request tells."""
-    request = model / "training" / "request.json"
-    if not request.is_file():
-        raise InputError(f"{request} is gone: name the form of the text, --adopt RECIPE:FORM={model}")
-    files = json.loads(request.read_text(encoding="utf-8"))["files"]
-    return "tokenised" if FORMS["tokenised"] in Path(files[0]).name else "raw"
-
-
-def find_corpus(data: Path, recipe: str, form: str, overrides: dict[str, str]) -> Corpus:
-    """The corpus of a recipe: in the folder of its name, or of the first word of its name."""
-    settings = resolve(gather(RECIPES[recipe], overrides))
-    folders = [data / recipe, data / recipe.partition("-")[0]]
-    folder = next((folder for folder in folders if folder.is_dir()), None)
-    if folder is None:
-        raise InputError(f"neither {folders[0]} nor {folders[1]} is there: --data is the folder above them")
-    corpus = Corpus(folder.resolve(), FORMS[form], (settings.data.source, settings.data.target))
-    for path in (*corpus.pair("train"), *corpus.pair(corpus.dev)):
-        if not path.is_file():
-            raise InputError(f"{path} is missing: put it there, or choose others with --recipes and --form")
-    return corpus
+    if not request:
+        raise InputError(f"{model}: training/request.json is gone: name the form, --adopt RECIPE:FORM={model}")
+    return "tokenised" if FORMS["tokenised"] in Path(request["files"][0]).name else "raw"
 
 
 def carry_out(run: Run) -> None:
@@ -210,6 +182,8 @@ def work(run: Run) -> None:
     try:
         if run.adopted is None and not train(run, stop):
             sys.exit(130)
+        if run.recipe.name not in RECIPES:  # a first part, of which nothing is published
+            return
         for number in (signal.SIGINT, signal.SIGTERM):  # scores need no saving
             signal.signal(number, signal.SIG_DFL)
         measure(run)
@@ -243,7 +217,7 @@ def train(run: Run, stop: threading.Event) -> bool:
     from regard.training.prepare import NEW, REQUEST
 
     prepared = (run.model / TRAINING).exists()
-    if prepared and (others := run.differences(read_settings(run.model), run.overrides)):
+    if prepared and (others := run.recipe.differences(read_settings(run.model), run.overrides)):
         raise RegardError(f"{run.folder}: has {'; '.join(others)}: remove it, or choose another --output")
     if finished(read_log(run.log)):
         return True
@@ -252,9 +226,15 @@ def train(run: Run, stop: threading.Event) -> bool:
         threads = {"training.threads": run.threads} if prepared and run.threads else None
         events = trainer.resume(run.model, overrides=threads, stop=stop)
     else:
-        files, dev = run.corpus.pair("train"), run.corpus.pair(run.corpus.dev)
-        recipe = RECIPES[run.recipe]
-        events = trainer.train(files, run.model, dev=dev, settings_file=recipe, overrides=run.overrides, stop=stop)
+        events = trainer.train(
+            run.corpus.files("train"),
+            run.model,
+            dev=run.corpus.files(run.corpus.dev),
+            settings_file=run.recipe.path,
+            overrides=run.recipe.own(run.overrides),
+            start=run.first.model if run.first else None,
+            stop=stop,
+        )
     every = 1
     for event in events:
         if isinstance(event, told.Prepared):
@@ -302,13 +282,15 @@ def measure(run: Run) -> None:
     if record.get("weights") != weights:
         record = {"weights": weights, "sets": {}, "curve": {}, "samples": []}
     corpus, settings, size = run.corpus, contents.settings, sum(each.numel() for each in contents.model.parameters())
-    record |= course(read_log(run.log)) | {"recipe": run.recipe, "form": run.form, "name": run.folder.name}
-    record |= {"adopted": run.adopted is not None, "differences": run.differences(settings)}
+    record |= course(read_log(run.log)) | {"recipe": run.recipe.name, "form": run.form, "name": run.folder.name}
+    record |= {"adopted": run.adopted is not None, "differences": run.recipe.differences(settings, {})}
+    if run.first:
+        record["before"] = course(read_log(run.first.log), run.recipe.direction)
     record |= {"seed": settings.training.seed, "parameters": size, "decoding": asdict(settings.decoding)}
     record |= {"dev": corpus.dev, "tests": corpus.tests}
 
     def score(name: str, what: str) -> tuple[list[list[str]], dict[str, Any]]:
-        source, reference = (read_text(path) for path in corpus.pair(name))
+        source, reference = (read_text(path) for path in corpus.files(name))
         say(f"{run.folder.name}: translating {name} with {what}")
         output = [translation.text for translation in translator.translate(source)]
         return [list(lines) for lines in zip(source, output, reference, strict=True)], scores(output, reference, run)

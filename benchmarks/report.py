@@ -15,7 +15,7 @@ from benchmarks.plots import Line, draw
 from benchmarks.records import ROOT
 from regard.errors import InputError
 
-PUBLISHED = {"multi30k-en-de": 41.02, "multi30k-en-fr": 61.80}
+PUBLISHED = {"de": 41.02, "fr": 61.80}  # of multi30k, from English
 MOST_PARAMETERS = 3_000_000  # of the recipes that have a published score
 INTRODUCTION = """# Quality on small data
 
@@ -27,7 +27,10 @@ by them.
 - **raw**: trained on the text as people write it; detokenised and cased.
 - **published**: Transformer-Tiny, text only, tokenised and lower-cased, test_2016_flickr (Wu et al., 2021).
 - **minutes** pass from the start of a run, preparation and evaluations included; beside them, those **of updates**.
+- **multi30k-both** has two parts, German and French together, then one of them: updates and minutes are of both parts.
 """
+
+NEVER = "not reached"
 
 Record = dict[str, Any]
 Groups = dict[tuple[str, str], list[Record]]
@@ -49,14 +52,17 @@ def finished(log: Sequence[Record]) -> Record | None:
     return next((line for line in reversed(log) if line["event"] == "Finished" and line["complete"]), None)
 
 
-def course(log: Sequence[Record]) -> Record:
-    """What the log of a finished run tells: its evaluations, how long it took, and where."""
+def course(log: Sequence[Record], direction: str = "") -> Record:
+    """What the log of a finished run tells: its evaluations, all or of one direction, how long it took, and where."""
     evaluations = {line["step"]: line for line in log if line["event"] == "Evaluation"}
     wanted, last = ("step", "wall", "seconds", "scores", "best"), finished(log) or {}
     session = next((line for line in log if line["event"] == "Session"), {})
     found = {name: session.get(name) for name in ("date", "machine", "versions", "command")}
     found |= {name: last.get(name) for name in ("step", "wall", "seconds")}
-    return found | {"evaluations": [{name: line.get(name) for name in wanted} for line in evaluations.values()]}
+    told: list[Record] = [{name: line.get(name) for name in wanted} for line in evaluations.values()]
+    for each in told if direction else []:
+        each["scores"] = {name: each["scores"][f"{name} {direction}"] for name in ("bleu", "chrf")}
+    return found | {"evaluations": told}
 
 
 # The page
@@ -74,8 +80,7 @@ def write_report(kept: Path, base: Path) -> Path:
     if not records:
         raise InputError(f"{kept}: nothing is measured yet: give --data, without --report-only")
     groups = grouped(records)
-    begins = "A run that goes on from another model begins at 0, without what that one took.\n"
-    parts = [INTRODUCTION, summary(groups), runs(groups), times(groups), "## The course of training\n", begins]
+    parts = [INTRODUCTION, summary(groups), runs(groups), times(groups), "## The course of training\n"]
     for (recipe, form), its in groups.items():
         picture = base.parent / "images" / f"{base.name}-{recipe}-{form}.svg"
         picture.parent.mkdir(parents=True, exist_ok=True)
@@ -126,15 +131,14 @@ def runs(groups: Groups) -> str:
     for (recipe, form), its in groups.items():
         for each in its:
             size = f"{each['parameters']:,}"
-            if recipe in PUBLISHED:
+            if level(recipe, "tokenised"):
                 fits = each["parameters"] <= MOST_PARAMETERS
                 size += f" ({'within' if fits else '**more than**'} {MOST_PARAMETERS:,})"
             if each["differences"]:
                 others.append(f"- {recipe}, {form}, {label(each)} has {plain('; '.join(each['differences']))}")
             for name, found in each["sets"].items():
-                rows.append(
-                    [recipe, form, label(each), f"{each['step']:,}", minutes(each["wall"]), minutes(each["seconds"])]
-                )
+                updates = " + ".join(f"{part['step']:,}" for part in (before(each), each) if part["step"])
+                rows.append([recipe, form, label(each), updates, *map(minutes, since_the_start(each, each))])
                 rows[-1] += [size, name, *(f"{found[m]['value']:.2f}" if m in found else "" for m in ("BLEU", "chrF"))]
                 search = f"beam {each['decoding']['beam']}, length penalty {each['decoding']['length_penalty']:g}"
                 signatures = ", ".join(f"{metric} `{score['signature']}`" for metric, score in found.items())
@@ -158,8 +162,9 @@ def times(groups: Groups) -> str:
     for (recipe, form), its in groups.items():
         goal = round(level(recipe, form) or 0.0, 1)
         for each in its if goal else []:
-            whole = each["curve"] and {str(e["step"]) for e in each["evaluations"] if e["best"]} == set(each["curve"])
-            on_test = first_above(goal, test_course(each)) if whole and each["tests"] else "not kept (`--curve`)"
+            on_test = first_above(goal, test_course(each))
+            if not each["curve"] or {str(e["step"]) for e in each["evaluations"] if e["best"]} != set(each["curve"]):
+                on_test = "not kept (`--curve`)" if on_test == NEVER else f"at most {on_test}"
             rows.append([recipe, label(each), goal, first_above(goal, dev_course(each)), on_test])
     if not rows:
         return ""
@@ -174,25 +179,38 @@ the weights that were best on the dev set at each moment, and by the final ones.
 Course = list[tuple[float | None, float | None, float]]  # seconds since the start, of updates, and BLEU then
 
 
+def before(record: Record) -> Record:
+    """The part of the recipe that went before; before one in one part, nothing."""
+    return record.get("before", {"step": 0, "wall": 0.0, "seconds": 0.0, "evaluations": []})
+
+
+def since_the_start(record: Record, moment: Record) -> tuple[float | None, float | None]:
+    """When something happened, on the clock and in updates, with what went before."""
+    parts = [(before(record)[name], moment[name]) for name in ("wall", "seconds")]
+    wall, seconds = (None if None in part else sum(part) for part in parts)
+    return wall, seconds
+
+
 def dev_course(record: Record) -> Course:
-    return [(each["wall"], each["seconds"], each["scores"]["bleu"]) for each in record["evaluations"]]
+    first = [(each["wall"], each["seconds"], each["scores"]["bleu"]) for each in before(record)["evaluations"]]
+    return first + [(*since_the_start(record, each), each["scores"]["bleu"]) for each in record["evaluations"]]
 
 
 def test_course(record: Record) -> Course:
     """The test scores of the weights that were kept along the way, and of the final ones."""
-    if not record["curve"]:
+    if not record["tests"]:
         return []
-    when = {str(each["step"]): (each["wall"], each["seconds"]) for each in record["evaluations"]}
+    when = {str(each["step"]): since_the_start(record, each) for each in record["evaluations"]}
     kept = sorted(record["curve"], key=int)
     final = record["sets"][record["tests"][0]]["BLEU"]["value"]
-    return [*((*when[step], record["curve"][step]) for step in kept), (record["wall"], record["seconds"], final)]
+    return [*((*when[step], record["curve"][step]) for step in kept), (*since_the_start(record, record), final)]
 
 
 def first_above(goal: float, course: Course) -> str:
     for wall, seconds, value in course:
         if value >= goal:
             return f"{minutes(wall)} ({minutes(seconds)})"
-    return "not reached"
+    return NEVER
 
 
 def plot(title: str, its: Sequence[Record], published: float | None) -> str:
@@ -203,7 +221,7 @@ def plot(title: str, its: Sequence[Record], published: float | None) -> str:
         for what, course in ((each["tests"][:1], test_course(each)), (["dev, greedy"], dev_course(each))):
             found = [(wall if clock else seconds, value) for wall, seconds, value in course]
             points = [(passed / 60, value) for passed, value in found if passed is not None]
-            if points:
+            if len(points) > 1:  # the end alone is no course
                 lines.append(Line(f"{label(each)}, {what[0]}", points, number, dashed=what != each["tests"][:1]))
     across = "minutes since the start" if clock else "minutes of updates"
     return draw(
@@ -227,7 +245,7 @@ def tests(its: Sequence[Record]) -> list[str]:
 
 
 def level(recipe: str, form: str) -> float | None:
-    return PUBLISHED.get(recipe) if form == "tokenised" else None
+    return PUBLISHED.get(recipe[-2:]) if recipe.startswith("multi30k") and form == "tokenised" else None
 
 
 def label(record: Record) -> str:

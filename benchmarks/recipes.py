@@ -1,0 +1,117 @@
+"""The recipes that quality is measured of, and the files of their corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.records import ROOT
+from regard.configuration import FREE, gather, resolve
+from regard.errors import InputError
+from regard.settings import Settings
+
+FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and what stands before the language in the names of their files
+OF_THE_RUN = ("seed", "threads", "device", "precision")  # settings in which runs of one recipe may differ
+OF_THE_DATA = ("source", "target", "tags")  # what a second part is told by the model that it goes on from
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A file of settings and the languages of its corpus; a second part goes on from what its first has made."""
+
+    name: str
+    path: Path
+    languages: tuple[str, ...]
+    first: Recipe | None = None
+
+    @property
+    def direction(self) -> str:
+        return "-".join(self.languages)
+
+    def own(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """What is set over the file: of a second part its direction, and nothing that its first has decided."""
+        if self.first is None:
+            return dict(overrides)
+        fixed = {
+            name
+            for name in overrides
+            if name.startswith(("model.", "tokenizer.")) and name.partition(".")[2] not in FREE
+        }
+        return {name: overrides[name] for name in overrides if name not in fixed} | {"data.directions": self.direction}
+
+    def settings(self, overrides: Mapping[str, str], preset: str | None = None) -> Settings:
+        start = self.first.settings(overrides) if self.first else None
+        return resolve(gather(self.path, self.own(overrides)), preset, start)
+
+    def differences(self, found: Settings, overrides: Mapping[str, str]) -> list[str]:
+        """Where the settings of a model are not those of the recipe."""
+        wanted = asdict(self.settings(overrides, found.preset))
+        free = (*OF_THE_RUN, *(OF_THE_DATA if self.first else ()))
+        return [
+            f"{table}.{key} = {value} instead of {wanted[table][key]}"
+            for table in ("data", "tokenizer", "model", "training", "decoding")
+            for key, value in asdict(found)[table].items()
+            if value != wanted[table][key] and key not in free
+        ]
+
+    @property
+    def forms(self) -> list[str]:
+        return list(FORMS) if self.name.startswith("multi30k") else ["raw"]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The files of a recipe in one form."""
+
+    folder: Path
+    suffix: str
+    languages: tuple[str, ...]
+
+    def files(self, name: str) -> tuple[Path, ...]:
+        return tuple(self.folder / f"{name}{self.suffix}.{language}" for language in self.languages)
+
+    @property
+    def dev(self) -> str:
+        return "val" if self.files("val")[0].is_file() else "dev"
+
+    @property
+    def tests(self) -> list[str]:
+        """The test sets of which all languages are there; the oldest, whose scores are published, first."""
+        found = (path.name.split(".")[0] for path in self.folder.glob(f"test*{self.suffix}.{self.languages[1]}"))
+        return sorted(name for name in set(found) if all(path.is_file() for path in self.files(name)))
+
+
+def all_recipes(folder: Path) -> Iterator[Recipe]:
+    """Each file is a recipe; a folder is one in two parts, with a second for every direction of its first."""
+    for path in folder.glob("*.toml"):
+        data = gather(path)["data"]
+        yield Recipe(path.stem, path, (data["source"], data["target"]))
+    for path in folder.glob("*/first.toml"):
+        directions = [tuple(direction.split("-")) for direction in gather(path)["data"]["directions"]]
+        languages = tuple(dict.fromkeys(language for direction in directions for language in direction))
+        first = Recipe(path.parent.name, path, languages)
+        for direction in directions:
+            yield Recipe(f"{first.name}-{direction[1]}", path.with_name("then.toml"), direction, first)
+
+
+RECIPES = {recipe.name: recipe for recipe in sorted(all_recipes(ROOT / "recipes"), key=lambda each: each.name)}
+
+
+def find_recipe(name: str) -> Recipe:
+    if name not in RECIPES:
+        raise InputError(f"there is no recipe {name}: use {', '.join(RECIPES)}")
+    return RECIPES[name]
+
+
+def find_corpus(data: Path, recipe: Recipe, form: str) -> Corpus:
+    """The corpus of a recipe: in the folder of its name, or of the first word of its name."""
+    folders = [data / recipe.name, data / recipe.name.partition("-")[0]]
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None:
+        raise InputError(f"neither {folders[0]} nor {folders[1]} is there: --data is the folder above them")
+    corpus = Corpus(folder.resolve(), FORMS[form], recipe.languages)
+    for path in (*corpus.files("train"), *corpus.files(corpus.dev)):
+        if not path.is_file():
+            raise InputError(f"{path} is missing: put it there, or choose others with --recipes and --form")
+    return corpus
