@@ -90,6 +90,7 @@ SYSTEMS = {
     REGARD: System("regard", "ours", {"shipped": SHIPPED, "bfloat16": BFLOAT16}),
     "opennmt": System("OpenNMT-py", "opennmt", COMMON | {"settings": EPOCH_BUCKET}),
     "eole": System("Eole", "eole", COMMON | {"settings": EPOCH_BUCKET}),
+    "marian": System("Marian", "marian", COMMON),
     "huggingface": System("Hugging Face transformers", "huggingface", COMMON | {"settings": LONGER_SIDE}),
 }
 
@@ -177,9 +178,7 @@ def figures(name: str, variant: str, runs: list[dict[str, Any]]) -> dict[str, An
         "system": f"{title[:1].upper()}{title[1:]} {next(iter(measured[0]['versions'].values()))}",
         "variant": variant,
         "tokens/s": records.spread([tokens_per_second(run) for run in measured], 0),
-        "padding %": round(
-            100 * sum(run["padding"] for run in measured) / sum(run["positions"] for run in measured), 1
-        ),
+        "padding %": round(100 * share, 1) if (share := padding(measured)) is not None else "",
         "target tokens a step": round(sum(run["target_tokens"] for run in measured) / steps),
         "peak MiB": round(statistics.median(run["peak_rss_mib"] for run in measured)),
     }
@@ -316,7 +315,8 @@ def measure(arguments: argparse.Namespace, corpus: Corpus, failures: dict[str, s
     """Run the rounds; every other one in reverse order, so that a drift of the machine favours nobody."""
     entries = [] if arguments.without_regard else [(REGARD, SHIPPED), (REGARD, BFLOAT16)]
     for name in arguments.peers:
-        entries += [(name, SYSTEMS[name].variants[key]) for key in arguments.variants]
+        variants = SYSTEMS[name].variants
+        entries += [(name, variants[key]) for key in arguments.variants if key in variants]
     for number in range(1, arguments.rounds + 1):
         report["gemm_gflops"].append(measure_gemm(arguments.threads))
         for model in arguments.models:
@@ -441,7 +441,7 @@ def row(name: str, variant: str, runs: list[dict[str, Any]]) -> list[str]:
         version,
         variant if len(measured) == len(its) else f"{variant} ({len(measured)} of {len(its)} rounds)",
         f"{statistics.median(map(tokens_per_second, measured)):,.0f}",
-        f"{sum(run['padding'] for run in measured) / sum(run['positions'] for run in measured):.1%}",
+        "" if (share := padding(measured)) is None else f"{share:.1%}",
         f"{sum(run['target_tokens'] for run in measured) / steps:,.0f}",
         f"{statistics.median(run['peak_rss_mib'] for run in measured):,.0f}",
         ratio(
@@ -449,6 +449,12 @@ def row(name: str, variant: str, runs: list[dict[str, Any]]) -> list[str]:
             [run for run in runs if (run["system"], run["variant"]) == (REGARD, SHIPPED.name) and "error" not in run],
         ),
     ]
+
+
+def padding(measured: list[dict[str, Any]]) -> float | None:
+    """The share of padding; none, where a system does not tell of it."""
+    positions = sum(run["positions"] for run in measured)
+    return sum(run["padding"] for run in measured) / positions if positions else None
 
 
 def ratio(measured: list[dict[str, Any]], ours: list[dict[str, Any]]) -> str:

@@ -28,6 +28,7 @@ TINY = [
     *("--training.batch_tokens", "500", "--training.warmup", "5", "--training.learning_rate", "0.02"),
     *("--training.steps", "20", "--training.evaluate_every", "10", "--training.evaluate_pairs", "5"),
     *("--training.threads", "1", "--training.device", "cpu"),
+    *("--training.optimizer", "adam", "--training.precision", "float32"),
 ]
 """A model that trains in a second."""
 

@@ -21,8 +21,10 @@ SMALL: dict[str, Any] = {
     "training.warmup": 10,
     "training.average": 2,
     "training.threads": 1,
+    "training.optimizer": "adam",
+    "training.precision": "float32",
 }
-"""Settings under which a run takes a second."""
+"""Settings under which a run takes a second, and can be compared with another to rounding."""
 
 
 def write_reversals(folder: Path, pairs: int, seed: int = 0, longest: int = 8) -> list[Path]:

@@ -33,6 +33,8 @@ SETTINGS = {
     "model.positions": "sinusoidal",
     "training.steps": 1800,
     "training.batch_tokens": 1024,
+    "training.optimizer": "adam",
+    "training.precision": "float32",
     "training.learning_rate": 0.002,
     "training.warmup": 200,
     "training.schedule": "linear",

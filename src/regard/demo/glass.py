@@ -42,6 +42,8 @@ SETTINGS = {
     "model.dropout": 0.0,
     "training.steps": 8000,
     "training.batch_tokens": 1024,
+    "training.optimizer": "adam",
+    "training.precision": "float32",
     "training.learning_rate": 0.005,
     "training.warmup": 1000,
     "training.schedule": "linear",
