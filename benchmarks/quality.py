@@ -19,6 +19,7 @@ import shlex
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -268,15 +269,12 @@ def describe_session(run: Run) -> dict[str, Any]:
 
 def measure(run: Run) -> None:
     """Scores a finished model; what was scored before stays, as long as the weights are the same."""
-    import torch
-
-    from regard.decoding.reference import translator_of
+    from regard.decoding.engine import load_as
+    from regard.decoding.translator import Translator
     from regard.folder import SETTINGS, WEIGHTS, write_text
-    from regard.weights import assign, choose_device, read_folder, read_tensors
+    from regard.weights import read_folder
 
-    torch.set_num_threads(run.threads or torch.get_num_threads())
-    contents = read_folder(run.model, choose_device("auto"))
-    translator, kept = translator_of(contents), run.folder / "scores.json"
+    contents, kept = read_folder(run.model), run.folder / "scores.json"
     weights = hashlib.sha256((run.model / WEIGHTS).read_bytes() + (run.model / SETTINGS).read_bytes()).hexdigest()
     record = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
     if record.get("weights") != weights:
@@ -289,23 +287,28 @@ def measure(run: Run) -> None:
     record |= {"seed": settings.training.seed, "parameters": size, "decoding": asdict(settings.decoding)}
     record |= {"dev": corpus.dev, "tests": corpus.tests}
 
-    def score(name: str, what: str) -> tuple[list[list[str]], dict[str, Any]]:
+    def score(name: str, what: str, model: Path) -> tuple[list[list[str]], dict[str, Any]]:
         source, reference = (read_text(path) for path in corpus.files(name))
         say(f"{run.folder.name}: translating {name} with {what}")
+        translator = load_as(Translator, model, threads=run.threads)
         output = [translation.text for translation in translator.translate(source)]
         return [list(lines) for lines in zip(source, output, reference, strict=True)], scores(output, reference, run)
 
     for name in (corpus.dev, *corpus.tests):
         if name not in record["sets"]:
-            lines, record["sets"][name] = score(name, "the final weights")
+            lines, record["sets"][name] = score(name, "the final weights", run.model)
             if name == corpus.dev:
                 record["samples"] = lines[:: max(1, len(lines) // SAMPLES)][:SAMPLES]
         write_text(kept, json.dumps(record, ensure_ascii=False))
     for path in sorted((run.folder / "curve").glob("step-*")) if corpus.tests else []:
         step = str(int(path.stem.removeprefix("step-")))
         if step not in record["curve"]:
-            assign(contents.model, read_tensors(path)[0], path)
-            record["curve"][step] = score(corpus.tests[0], f"the weights of update {step}")[1]["BLEU"]["value"]
+            with tempfile.TemporaryDirectory(dir=run.folder) as place:
+                model = Path(place) / "model"
+                shutil.copytree(run.model, model, ignore=shutil.ignore_patterns("training", "native"))
+                shutil.copyfile(path, model / WEIGHTS)
+                found = score(corpus.tests[0], f"the weights of update {step}", model)[1]
+            record["curve"][step] = found["BLEU"]["value"]
             write_text(kept, json.dumps(record, ensure_ascii=False))
 
 
