@@ -38,6 +38,7 @@ from regard.cli.train import with_interrupts
 from regard.errors import InputError, RegardError
 
 SAMPLES = 20
+CONSENSUS = 24  # outputs of the beam, from which the second score of a model chooses; found on val (docs/log.md)
 
 
 @dataclass(frozen=True)
@@ -278,7 +279,7 @@ def measure(run: Run) -> None:
     weights = hashlib.sha256((run.model / WEIGHTS).read_bytes() + (run.model / SETTINGS).read_bytes()).hexdigest()
     record = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
     if record.get("weights") != weights:
-        record = {"weights": weights, "sets": {}, "curve": {}, "samples": []}
+        record = {"weights": weights, "sets": {}, "agreed": {}, "curve": {}, "samples": []}
     corpus, settings, size = run.corpus, contents.settings, sum(each.numel() for each in contents.model.parameters())
     record |= course(read_log(run.log)) | {"recipe": run.recipe.name, "form": run.form, "name": run.folder.name}
     record |= {"adopted": run.adopted is not None, "differences": run.recipe.differences(settings, {})}
@@ -287,11 +288,11 @@ def measure(run: Run) -> None:
     record |= {"seed": settings.training.seed, "parameters": size, "decoding": asdict(settings.decoding)}
     record |= {"dev": corpus.dev, "tests": corpus.tests}
 
-    def score(name: str, what: str, model: Path) -> tuple[list[list[str]], dict[str, Any]]:
+    def score(name: str, what: str, model: Path, **how: Any) -> tuple[list[list[str]], dict[str, Any]]:
         source, reference = (read_text(path) for path in corpus.files(name))
         say(f"{run.folder.name}: translating {name} with {what}")
         translator = load_as(Translator, model, threads=run.threads)
-        output = [translation.text for translation in translator.translate(source)]
+        output = [translation.text for translation in translator.translate(source, **how)]
         return [list(lines) for lines in zip(source, output, reference, strict=True)], scores(output, reference, run)
 
     for name in (corpus.dev, *corpus.tests):
@@ -299,6 +300,9 @@ def measure(run: Run) -> None:
             lines, record["sets"][name] = score(name, "the final weights", run.model)
             if name == corpus.dev:
                 record["samples"] = lines[:: max(1, len(lines) // SAMPLES)][:SAMPLES]
+        if name not in record["agreed"]:
+            what = f"the final weights, by a consensus of {CONSENSUS}"
+            record["agreed"][name] = score(name, what, run.model, consensus=CONSENSUS)[1]
         write_text(kept, json.dumps(record, ensure_ascii=False))
     for path in sorted((run.folder / "curve").glob("step-*")) if corpus.tests else []:
         step = str(int(path.stem.removeprefix("step-")))

@@ -298,11 +298,15 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
         record(3, test=40.0, dev=39.0, curve={"3": 41.5}),
         record(4, test=40.0, dev=39.0, curve={}, wall=None),
     ]
+    for each, score in zip(records, (41.75, 41.25), strict=False):
+        each["agreed"] = {"test": {"BLEU": {"value": score, "signature": "s"}}}
     for each in records:
         (tmp_path / each["name"]).mkdir()
         (tmp_path / each["name"] / "scores.json").write_text(json.dumps(each))
     page = report.write_report(tmp_path, tmp_path / "quality").read_text(encoding="utf-8")
-    assert "| multi30k-en-de | tokenised | test | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.02 |" in page
+    assert (
+        "| multi30k-en-de | tokenised | test | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.25, 41.50 of 2 | 41.02 |" in page
+    )
     assert "| multi30k-en-de | seed 1 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page
     assert "| multi30k-en-de | seed 2 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page  # the final weights
     assert "| multi30k-en-de | seed 3 | 41.0 | 2.3 (2.0) | at most 3.5 (3.0) |" in page  # not all of them are kept

@@ -273,6 +273,11 @@ class DecodingSettings(Section):
         "a beam search ends when it has found so many times `beam` outputs (Kasai et al., 2022); 0: when no better one can come",
         at_least(0),
     ] = 1.0
+    consensus: Annotated[
+        int,
+        "of so many outputs of a beam as wide, take the one most like all of them (minimum Bayes risk, Kumar & Byrne, 2004); 0: the best",
+        at_least(0),
+    ] = 0
     alternatives: Annotated[int, "further translations given beside the best", at_least(0)] = 0
     alignment: Annotated[bool, "tell what each token looked at in the source, by the last layer"] = False
     temperature: Annotated[

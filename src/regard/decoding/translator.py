@@ -218,6 +218,11 @@ class Translator:
         constraints: Sequence[Constraints | None] = (),
     ) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each, best first."""
+        if settings.consensus:
+            from regard.decoding.consensus import agreed, widened
+
+            found = self.search(sources, widened(settings), constraints)
+            return [agreed(each, self.target.decode, settings) for each in found]
         limits = [self.limit(ids, settings) for ids in sources]
         if not any(constraints):
             return self.searcher.search(sources, limits, settings)

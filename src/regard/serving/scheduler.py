@@ -161,7 +161,7 @@ class Scheduler:
         direction = {name: options.pop(name) for name in ("source", "target", "zero_shot") if name in options}
         constrain, glossary = options.pop("constrain", None), options.pop("glossary", None)
         settings, into = self.translator.decoding(options), self.translator.direction(**direction).target
-        if self.live and constrain is None and not glossary:
+        if self.live and constrain is None and not glossary and not settings.consensus:
             return How(settings, into, searched_with(settings))
         every = {**direction, **options, "constrain": constrain, "glossary": glossary}
         alike = (*sorted((direction | options).items()), id(constrain), id(glossary))  # both live as long as their lane

@@ -1,0 +1,73 @@
+"""Of several translations the one that is most like all the others: minimum Bayes risk (Kumar & Byrne, 2004)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.decoding.hypothesis import Hypothesis
+from regard.settings import DecodingSettings
+
+SHARPNESS = 12.0
+"""Probabilities count by the mean over their tokens to this power: what suits texts of a dozen (docs/log.md)."""
+LONGEST = 10
+"""Texts whose words have more characters than this on average are not written in words."""
+
+
+def widened(settings: DecodingSettings) -> DecodingSettings:
+    """The search that finds what is to be chosen from."""
+    several = max(settings.consensus, settings.alternatives + 1)
+    return replace(settings, consensus=0, beam=max(settings.beam, several), alternatives=several - 1)
+
+
+def agreed(
+    found: Sequence[Hypothesis], spell: Callable[[Sequence[int]], str], settings: DecodingSettings
+) -> list[Hypothesis]:
+    """As many as are asked for of what a wide search found, those first that are most like all."""
+    among, rest = found[: settings.consensus], found[settings.consensus :]
+    means = [each.log_probability / max(len(each.log_probabilities), 1) for each in among]
+    order = ranked([spell(each.tokens) for each in among], means)
+    return [*(among[number] for number in order), *rest][: settings.alternatives + 1]
+
+
+def ranked(texts: Sequence[str], means: Sequence[float]) -> list[int]:
+    """The numbers of the texts, the one most like all of them first; `means` are log-probabilities of a token."""
+    weights = np.exp(SHARPNESS * (np.array(means) - max(means)))
+    found = likeness([text.split() for text in texts] if spaced(texts) else [list(text) for text in texts]) @ weights
+    return sorted(range(len(texts)), key=lambda number: -found[number])
+
+
+def spaced(texts: Sequence[str]) -> bool:
+    """Whether texts are compared word by word, and not, as Chinese, character by character."""
+    words = [word for text in texts for word in text.split()]
+    return len(words) > len(texts) and sum(map(len, words)) <= LONGEST * len(words)
+
+
+def likeness(texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+    """BLEU of each text (row) as a translation of which each (column) is the reference.
+
+    That of sentences, with one added to the matches of two words and more (Lin & Och, 2004).
+    """
+    lengths = np.array([max(len(text), 1) for text in texts], float)
+    logarithms = np.minimum(0.0, 1.0 - lengths[None, :] / lengths[:, None])
+    for size in range(1, 5):
+        more = size > 1
+        totals = np.maximum(lengths - size + 1, 0.0) + more
+        with np.errstate(divide="ignore"):  # nothing in common: minus infinity, and no likeness
+            logarithms = logarithms + np.log((matches(texts, size) + more) / totals[:, None]) / 4
+    return np.exp(logarithms)
+
+
+def matches(texts: Sequence[Sequence[str]], size: int) -> NDArray[np.float64]:
+    """How many runs of so many words two texts have in common, each as often as it is in both."""
+    counts = [Counter(tuple(text[i : i + size]) for i in range(len(text) - size + 1)) for text in texts]
+    columns = {run: number for number, run in enumerate(dict.fromkeys(run for each in counts for run in each))}
+    table = np.zeros((len(texts), len(columns)))
+    for row, each in zip(table, counts, strict=True):
+        row[[columns[run] for run in each]] = list(each.values())
+    common: NDArray[np.float64] = np.minimum(table[:, None, :], table[None, :, :]).sum(axis=2)
+    return common
