@@ -279,7 +279,7 @@ def measure(run: Run) -> None:
     weights = hashlib.sha256((run.model / WEIGHTS).read_bytes() + (run.model / SETTINGS).read_bytes()).hexdigest()
     record = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
     if record.get("weights") != weights:
-        record = {"weights": weights, "sets": {}, "agreed": {}, "curve": {}, "samples": []}
+        record = {"weights": weights, "sets": {}, "curve": {}, "samples": []}
     corpus, settings, size = run.corpus, contents.settings, sum(each.numel() for each in contents.model.parameters())
     record |= course(read_log(run.log)) | {"recipe": run.recipe.name, "form": run.form, "name": run.folder.name}
     record |= {"adopted": run.adopted is not None, "differences": run.recipe.differences(settings, {})}
@@ -300,7 +300,7 @@ def measure(run: Run) -> None:
             lines, record["sets"][name] = score(name, "the final weights", run.model)
             if name == corpus.dev:
                 record["samples"] = lines[:: max(1, len(lines) // SAMPLES)][:SAMPLES]
-        if name not in record["agreed"]:
+        if name not in record.setdefault("agreed", {}):  # which was not always there
             what = f"the final weights, by a consensus of {CONSENSUS}"
             record["agreed"][name] = score(name, what, run.model, consensus=CONSENSUS)[1]
         write_text(kept, json.dumps(record, ensure_ascii=False))
