@@ -128,6 +128,7 @@ def test_clients_with_all_kinds_of_options_at_once(translators: dict[str, Transl
         {"alternatives": 2, "alignment": True},
         {"constrain": lambda _text: Constraints(required=(((7,),),))},
         {"max_ratio": 0.1},
+        {"consensus": 8},
         {"source": "en", "target": "de"},
     ]
 
