@@ -75,6 +75,14 @@ def test_as_many_come_back_as_are_asked_for() -> None:
     assert made[3].tokens == (3,)
 
 
+def test_of_two_spellings_of_a_text_one_comes_back() -> None:
+    found = [Hypothesis((number,), (-1.0, -0.1 * number), -float(number), True) for number in range(4)]
+    texts = ["a b c d", "a b c d", "a b c d e", "x"]
+    made = agreed(found, lambda tokens: texts[tokens[0]], DecodingSettings(consensus=4, alternatives=2))
+    assert [texts[each.tokens[0]] for each in made] == ["a b c d", "a b c d e", "x"]
+    assert made[0].tokens == (0,)
+
+
 @pytest.mark.parametrize("engine", ["native", "torch"])
 def test_a_translator_takes_the_one_most_like_the_others(folder: Path, engine: str) -> None:
     translator = load_as(Translator, folder, engine=engine)

@@ -27,11 +27,14 @@ def widened(settings: DecodingSettings) -> DecodingSettings:
 def agreed(
     found: Sequence[Hypothesis], spell: Callable[[Sequence[int]], str], settings: DecodingSettings
 ) -> list[Hypothesis]:
-    """As many as are asked for of what a wide search found, those first that are most like all."""
+    """As many texts as are asked for of what a wide search found, those first that are most like all."""
     among, rest = found[: settings.consensus], found[settings.consensus :]
     means = [each.log_probability / max(len(each.log_probabilities), 1) for each in among]
-    order = ranked([spell(each.tokens) for each in among], means)
-    return [*(among[number] for number in order), *rest][: settings.alternatives + 1]
+    texts = [spell(each.tokens) for each in among]
+    distinct: dict[str, Hypothesis] = {}
+    for number in ranked(texts, means):
+        distinct.setdefault(texts[number], among[number])
+    return [*distinct.values(), *rest][: settings.alternatives + 1]
 
 
 def ranked(texts: Sequence[str], means: Sequence[float]) -> list[int]:
