@@ -110,7 +110,7 @@ def planned(arguments: argparse.Namespace) -> Iterator[Run]:
     common = {"threads": arguments.threads, "curve": arguments.curve, "command": arguments.command}
     threads = [f"training.threads={arguments.threads}"] if arguments.threads else []
     overrides = dict(setting.partition("=")[::2] for setting in [*arguments.set, *threads])
-    begun: dict[str, Run] = {}
+    begun: set[Path] = set()
 
     def begin(recipe: Recipe, form: str, seed: str, first: Run | None = None) -> Run:
         name, given = f"{recipe.name}.{form}.{seed}", {**overrides, "training.seed": seed}
@@ -123,8 +123,9 @@ def planned(arguments: argparse.Namespace) -> Iterator[Run]:
         forms = [form for form in recipe.forms if arguments.form in (form, "both")]
         for form, seed in ((form, seed) for form in forms for seed in arguments.seeds.split(",")):
             first = begin(recipe.first, form, seed) if recipe.first else None
-            if first and first.folder.name not in begun:
-                yield begun.setdefault(first.folder.name, first)
+            if first and first.folder not in begun:
+                begun.add(first.folder)
+                yield first
             yield begin(recipe, form, seed, first)
     for adoption in arguments.adopt:
         yield adopt(adoption, arguments, common)
