@@ -18,6 +18,8 @@ PAPER = {
     "model.activation": "relu",
     "training.ema": 0.0,
     "training.subword_sampling": 0.0,
+    "training.optimizer": "adam",
+    "training.precision": "float32",
 }
 """Where the preset for small corpora does otherwise: what must be learnt is learnt with the paper's parts, pre-norm."""
 
