@@ -27,6 +27,7 @@ from regard.training.trainer import train
 SHAPE: dict[str, Any] = {
     "preset": "tiny",  # 4 + 4 layers, width 128, as for Multi30k; Adam, since every process does all of Muon's work
     "training.optimizer": "adam",
+    "training.precision": "float32",
     "training.r_drop": 0.0,
     "training.subword_sampling": 0.0,
     "training.batch_tokens": 4096,
@@ -43,6 +44,8 @@ TOY: dict[str, Any] = {
     "model.decoder_layers": 2,
     "model.max_length": 32,
     "model.dropout": 0.0,
+    "training.optimizer": "adam",
+    "training.precision": "float32",
     "training.batch_tokens": 256,
     "training.evaluate_pairs": 1,
     "training.average": 1,
