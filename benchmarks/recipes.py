@@ -33,12 +33,12 @@ class Recipe:
         """What is set over the file: of a second part its direction, and nothing that its first has decided."""
         if self.first is None:
             return dict(overrides)
-        fixed = {
-            name
-            for name in overrides
-            if name.startswith(("model.", "tokenizer.")) and name.partition(".")[2] not in FREE
-        }
-        return {name: overrides[name] for name in overrides if name not in fixed} | {"data.directions": self.direction}
+        given = {"data.directions": self.direction}
+        for name, value in overrides.items():
+            table, _, key = name.partition(".")
+            if table not in ("model", "tokenizer") or key in FREE:
+                given[name] = value
+        return given
 
     def settings(self, overrides: Mapping[str, str], preset: str | None = None) -> Settings:
         start = self.first.settings(overrides) if self.first else None

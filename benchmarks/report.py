@@ -127,11 +127,11 @@ def summary(groups: Groups) -> str:
 
 def by_consensus(its: Sequence[Record], name: str) -> str:
     """The same of those runs whose translations were also chosen by consensus."""
-    found = {id(each): each["agreed"][name]["BLEU"]["value"] for each in its if name in each.get("agreed", {})}
-    if not found:
+    asked = [each for each in its if name in each.get("agreed", {})]
+    if not asked:
         return ""
-    best = best_on_dev([each for each in its if id(each) in found])
-    return f"{found[id(best)]:.2f}, {statistics.fmean(found.values()):.2f} of {len(found)}"
+    best, *found = (each["agreed"][name]["BLEU"]["value"] for each in (best_on_dev(asked), *asked))
+    return f"{best:.2f}, {statistics.fmean(found):.2f} of {len(found)}"
 
 
 def runs(groups: Groups) -> str:

@@ -72,5 +72,4 @@ def matches(texts: Sequence[Sequence[str]], size: int) -> NDArray[np.float64]:
     table = np.zeros((len(texts), len(columns)))
     for row, each in zip(table, counts, strict=True):
         row[[columns[run] for run in each]] = list(each.values())
-    common: NDArray[np.float64] = np.minimum(table[:, None, :], table[None, :, :]).sum(axis=2)
-    return common
+    return np.array([np.minimum(table, row).sum(axis=1) for row in table])  # one by one: all at once take much memory
