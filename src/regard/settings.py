@@ -194,6 +194,11 @@ class TrainingSettings(Section):
         "course of the learning rate after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), whatever learning_rate says",
     ] = "inverse-sqrt"
     warmup: Annotated[int, "updates in which the learning rate rises", at_least(0)] = 1000
+    dropout_warmup: Annotated[
+        int,
+        "updates in which dropout rises from nothing to its rates (Morerio et al., 2017); 0: it has them from the first",
+        at_least(0),
+    ] = 0
     betas: Annotated[tuple[float, ...], "Adam's decay rates of the two moments", CHANCE] = (0.9, 0.98)
     epsilon: Annotated[float, "Adam's term against division by zero", at_least(0)] = 1e-9
     weight_decay: Annotated[float, "decoupled weight decay (AdamW)", at_least(0)] = 0.0

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.model.attention import attend
-from regard.model.dropout import drop, masks_from
+from regard.model.dropout import Dropout, drop, masks_from
 from regard.model.observe import observe
 from regard.model.transformer import Embedding
 
@@ -77,6 +77,21 @@ def test_masks_drop_the_share_they_should_and_keep_the_mean(rate: float) -> None
     assert dropped[dropped != 0].unique().tolist() == pytest.approx([1 / (1 - rate)], rel=1e-3)
     kept = 1 - round(rate * 2**16) / 2**16
     assert dropped.max().item() * kept == pytest.approx(1.0, rel=1e-6)  # so the expected value is exactly x
+
+
+@pytest.mark.parametrize(("strength", "expected"), [(0.0, 0.0), (0.5, 0.2), (1.0, 0.4)])
+def test_dropout_may_have_a_part_of_its_strength(strength: float, expected: float) -> None:
+    with masks_from(7, strength=strength):
+        dropped = Dropout(0.4).train()(torch.ones(100_000))
+    assert (dropped == 0).double().mean().item() == pytest.approx(expected, abs=0.01)
+    assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
+
+
+def test_every_kind_of_dropout_has_that_strength() -> None:
+    wild = translator(toy_settings(**dict.fromkeys(KINDS, 0.4))).train()
+    calm = translator(toy_settings(**dict.fromkeys(KINDS, 0.0))).train()
+    with masks_from(7, strength=0.0):
+        assert torch.equal(wild(*INPUTS), calm(*INPUTS))
 
 
 def test_masks_are_those_of_their_key_and_of_no_other() -> None:

@@ -33,7 +33,10 @@ def gradients(recomputes: bool, rounds: bool, seed: int | None = 1) -> tuple[dic
         kept.append(tensor.numel())
         return tensor
 
-    masks, products = masks_from(seed) if seed else nullcontext(), bfloat16_products() if rounds else nullcontext()
+    masks, products = (
+        masks_from(seed, strength=0.7) if seed else nullcontext(),
+        bfloat16_products() if rounds else nullcontext(),
+    )
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), masks, products:
         loss = model(source, target, None).logsumexp(-1).sum()
     loss.backward()

@@ -88,6 +88,13 @@ def test_muon_and_bfloat16_are_the_same_in_two_processes(prepared: Path, tmp_pat
     assert [loss for loss, _ in one] == pytest.approx([loss for loss, _ in two], abs=2e-2)
 
 
+def test_muons_matrices_are_shared_out(prepared: Path, tmp_path: Path) -> None:
+    """Three processes do what one does, though the number of matrices of a shape is no multiple of three."""
+    one = losses(copied(prepared, tmp_path / "one"), 1, training__optimizer="muon")
+    three = losses(copied(prepared, tmp_path / "three"), 3, training__optimizer="muon")
+    assert [loss for loss, _ in one] == pytest.approx([loss for loss, _ in three], abs=1e-4)
+
+
 @pytest.mark.parametrize("wrong", [{"optimizer": "muon"}, {"precision": "float16"}])
 def test_what_needs_whole_matrices_is_refused_in_parts(wrong: dict[str, str], prepared: Path, tmp_path: Path) -> None:
     folder = copied(prepared, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""A batch that the memory does not suffice for is worked on in parts."""
+"""Gradients: dropout that grows, and batches that the memory does not suffice for, which are worked on in parts."""
 
 from __future__ import annotations
 
@@ -98,3 +98,14 @@ def test_other_errors_are_not_taken_for_it(corpus: list[Path], tmp_path: Path, m
     with_memory_for(0, RuntimeError("size mismatch"), monkeypatch)
     with pytest.raises(RuntimeError, match="size mismatch"):
         run(corpus, tmp_path / "run")
+
+
+def test_dropout_grows_with_the_updates(corpus: list[Path], tmp_path: Path) -> None:
+    """The first update has none of it, as one without; once it has grown, an update is as if it had always been so."""
+    full = {"model.dropout": 0.5, "training.learning_rate": 0.0}  # so that losses tell of the masks alone
+    still = losses(run(corpus, tmp_path / "still", **full | {"model.dropout": 0.0}))
+    always = losses(run(corpus, tmp_path / "always", **full))
+    growing = losses(run(corpus, tmp_path / "growing", **full, **{"training.dropout_warmup": 4}))
+    assert growing[0] == still[0] != always[0]
+    assert growing[4:] == always[4:]
+    assert all(value not in (calm, wild) for value, calm, wild in list(zip(growing, still, always, strict=True))[1:4])

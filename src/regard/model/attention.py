@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.model import fused
-from regard.model.dropout import drop
+from regard.model.dropout import at_present, drop
 from regard.model.linear import Linear
 from regard.model.observe import edited, see, watching
 from regard.model.positions import RotaryPositions
@@ -56,7 +56,7 @@ class Attention(nn.Module):
             query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)
         if self.groups < self.heads:
             key, value = (t.repeat_interleave(self.heads // self.groups, 1) for t in (key, value))
-        context = attend(query, key, value, bias, self.dropout if self.training else 0.0)  # [B, H, T, K]
+        context = attend(query, key, value, bias, at_present(self.dropout) if self.training else 0.0)  # [B, H, T, K]
         if rows > key.shape[0]:
             context = context.unflatten(2, (rows // key.shape[0], -1)).transpose(1, 2).flatten(0, 1)
         context = see("context", context, "batch head query value_width")

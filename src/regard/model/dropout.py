@@ -22,10 +22,13 @@ _here = threading.local()  # the masks of each thread, while there are any
 
 
 class Masks:
-    """A stream of masks: a key of 64 bits, and how many blocks of 128 random bits have been used."""
+    """A stream of masks: a key of 64 bits, and how many blocks of 128 random bits have been used.
 
-    def __init__(self, key: tuple[int, int], used: int = 0) -> None:
-        self.key, self.used = key, used
+    `strength` is the share of each rate that counts, for dropout that grows in the course of training.
+    """
+
+    def __init__(self, key: tuple[int, int], used: int = 0, strength: float = 1.0) -> None:
+        self.key, self.used, self.strength = key, used, strength
 
     def next(self, count: int, rate: float) -> tuple[int, int, int, int, float]:
         """The key, first block, threshold and scale of the next mask, of so many elements."""
@@ -35,10 +38,10 @@ class Masks:
 
 
 @contextmanager
-def masks_from(*key: int) -> Iterator[None]:
+def masks_from(*key: int, strength: float = 1.0) -> Iterator[None]:
     """Within it, this thread draws its masks from the stream of these numbers; outside, PyTorch draws them."""
     first, second = np.random.SeedSequence([len(key), *key]).generate_state(2)  # (1, 0) is not (1,)
-    with _masks(Masks((int(first), int(second)))):
+    with _masks(Masks((int(first), int(second)), strength=strength)):
         yield
 
 
@@ -48,7 +51,7 @@ def same_masks() -> tuple[AbstractContextManager[None], AbstractContextManager[N
     The second draws the masks of the first, wherever the stream has come to since and whichever thread it is in.
     """
     masks: Masks | None = getattr(_here, "masks", None)
-    return nullcontext(), nullcontext() if masks is None else _masks(Masks(masks.key, masks.used))
+    return nullcontext(), nullcontext() if masks is None else _masks(Masks(masks.key, masks.used, masks.strength))
 
 
 @contextmanager
@@ -71,8 +74,14 @@ class Dropout(nn.Module):
     def forward(self, y: Tensor, onto: Tensor | None = None) -> Tensor:
         """y with dropout while training, added to what it goes `onto`, if there is anything."""
         if self.training:
-            return drop(y, self.rate, onto)
+            return drop(y, at_present(self.rate), onto)
         return y if onto is None else onto + y
+
+
+def at_present(rate: float) -> float:
+    """What counts of a rate now, while dropout grows."""
+    masks: Masks | None = getattr(_here, "masks", None)
+    return rate if masks is None else rate * masks.strength
 
 
 def drop(y: Tensor, rate: float, onto: Tensor | None = None) -> Tensor:

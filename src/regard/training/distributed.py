@@ -96,6 +96,23 @@ class Group:
             dist.all_reduce(numbers)
         return numbers.tolist()
 
+    def share_out(self, work: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        """work(rows), which must be of rows' shape and of each row alone: every process does some and tells the others.
+
+        [N, ...] -> [N, ...], the same everywhere where `rows` are.
+        """
+        if self.size == 1:
+            return work(rows)
+        most = -(-len(rows) // self.size)
+        own = rows[self.rank * most : (self.rank + 1) * most]
+        mine = rows.new_zeros(most, *rows.shape[1:])
+        if len(own):
+            mine[: len(own)] = work(own)
+        parts = [torch.empty_like(mine) for _ in range(self.size)]
+        with heard():
+            dist.all_gather(parts, mine)
+        return torch.cat(parts)[: len(rows)]
+
     def agree(self, value: Any) -> Any:
         """What the first process says, everywhere; it is told as JSON."""
         if self.size == 1:

@@ -79,11 +79,12 @@ class Gradients:
 
     def attempt(self, shares: list[Share], tokens: int, step: int) -> tuple[float, float]:
         total = surprise = 0.0
+        strength = min(1.0, step / self.settings.dropout_warmup) if self.settings.dropout_warmup else 1.0
         pieces = list(self.pieces(shares))
         for i, (share, key) in enumerate(pieces):
             last, self.final = i == len(pieces) - 1, False
             with self.group.summing(last):
-                with masks_from(self.settings.seed, step, *key), self.precision():
+                with masks_from(self.settings.seed, step, *key, strength=strength), self.precision():
                     loss, nats = self.module(share.batch, self.settings.label_smoothing)
                 scaled = loss * self.group.size / tokens if share.counts else loss * 0.0
                 self.final = last and self.group.size > 1

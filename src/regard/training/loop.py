@@ -79,7 +79,7 @@ class Trainer:
             if self.settings.training.adapters:
                 adapt(self.model, self.settings.training.adapters, new)
         self.objective = self.spread()
-        self.optimizer = build_optimizer(self.model, self.settings.training)
+        self.optimizer = build_optimizer(self.model, self.settings.training, self.group)
         self.mean = RunningMean(self.model, self.settings.training.ema)
         self.state, self.damage = load_state(self.work, self.model, self.optimizer, self.mean, self.group)
         self.scaler = torch.amp.GradScaler(enabled=self.settings.training.precision == "float16")

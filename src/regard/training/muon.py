@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+
+from regard.training.distributed import Group
 
 MOMENTUM = 0.95
 SIZE = 0.2
@@ -19,14 +22,22 @@ class Muon(torch.optim.AdamW):
     """Muon for `matrices`, AdamW for the rest.
 
     A gradient is mostly a few strong directions. Muon takes the orthogonal matrix that is nearest to the momentum in
-    its place: the weak directions, which rare examples ask for, count as much as the strong.
+    its place: the weak directions, which rare examples ask for, count as much as the strong. Of several processes,
+    which have the same gradients, each does so for some of the matrices.
     """
 
     def __init__(
-        self, matrices: Sequence[Parameter], rest: list[dict[str, Any]], *, rounds: bool = False, **adam: Any
+        self,
+        matrices: Sequence[Parameter],
+        rest: list[dict[str, Any]],
+        *,
+        group: Group,
+        rounds: bool = False,
+        **adam: Any,
     ) -> None:
         super().__init__(rest, **adam)
         self.products = torch.bfloat16 if rounds else torch.float32
+        self.group = group
         self.add_param_group({"params": list(matrices)})
 
     @torch.no_grad()
@@ -38,7 +49,8 @@ class Muon(torch.optim.AdamW):
             if parameter.grad is not None:
                 alike[parameter.shape].append(parameter)
         for shape, parameters in alike.items():  # one batch of products for all matrices of a shape
-            directions = orthogonalize(torch.stack(self._momenta(parameters)), self.products)
+            momenta = torch.stack(self._momenta(parameters))
+            directions = self.group.share_out(partial(orthogonalize, dtype=self.products), momenta)
             length = group["lr"] * SIZE * max(shape) ** 0.5
             if group["weight_decay"]:
                 torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])

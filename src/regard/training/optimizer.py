@@ -10,10 +10,11 @@ from torch import nn
 
 from regard.model.layers import TABLES
 from regard.settings import TrainingSettings
+from regard.training.distributed import Group
 from regard.training.muon import Muon
 
 
-def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+def build_optimizer(model: nn.Module, settings: TrainingSettings, group: Group | None = None) -> torch.optim.Optimizer:
     """Adam (Kingma & Ba, 2015), or Muon for the matrices of the layers and Adam for the rest.
 
     Weight decay, if any, is decoupled (Loshchilov & Hutter, 2019). Only matrices and tables decay: a bias, or the
@@ -38,7 +39,9 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim
         "fused": True,
     }
     rounds = settings.precision == "bfloat16"
-    return Muon(matrices, groups, rounds=rounds, **adam) if matrices else torch.optim.AdamW(groups, **adam)
+    if not matrices:
+        return torch.optim.AdamW(groups, **adam)
+    return Muon(matrices, groups, group=group or Group(), rounds=rounds, **adam)
 
 
 def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:
