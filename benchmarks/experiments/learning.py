@@ -14,7 +14,7 @@ from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings, TrainingSettings
 from regard.training.batches import IGNORE, PairBatch
 from regard.training.objectives import translation_loss
-from regard.training.optimizer import build_optimizer, learning_rate
+from regard.training.optimizer import build_optimizer, learning_rate, set_rate
 
 BEGIN, BLANK, SYMBOLS = 0, 1, 2  # the begin of a target, a token that says nothing, the first of all others
 VOCABULARY = 34
@@ -53,8 +53,7 @@ def learn(model: SequenceToSequence, draw: Batches, seed: int, **how: Any) -> li
     optimizer, dice, losses = build_optimizer(model, settings), torch.Generator().manual_seed(seed), []
     model.train()
     for step in range(1, settings.steps + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, settings, model.settings.width)
+        set_rate(optimizer, learning_rate(step, settings, model.settings.width))
         batch = draw(dice)
         loss = translation_loss(model, batch, settings.label_smoothing)
         (loss.total / loss.tokens).backward()

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from regard.settings import TrainingSettings
-from regard.training.muon import Muon, orthogonalize
-from regard.training.optimizer import build_optimizer, learning_rate
+from regard.training.muon import REST, Muon, orthogonalize
+from regard.training.optimizer import build_optimizer, learning_rate, set_rate
 
 
 def test_the_papers_schedule() -> None:
@@ -49,8 +49,7 @@ def test_adam_follows_its_paper() -> None:
         first, second = 0.9 * first + 0.1 * gradient, 0.98 * second + 0.02 * gradient**2
         expected -= 0.01 * (first / (1 - 0.9**step)) / ((second / (1 - 0.98**step)).sqrt() + 1e-9)
         weight.grad = gradient.float()
-        for group in optimizer.param_groups:
-            group["lr"] = 0.01
+        set_rate(optimizer, 0.01)
         optimizer.step()
     torch.testing.assert_close(weight.detach().double(), expected, rtol=1e-5, atol=1e-6)
 
@@ -59,8 +58,7 @@ def test_matrices_decay_and_vectors_do_not() -> None:
     module = nn.Linear(2, 2)
     before = [p.detach().clone() for p in module.parameters()]
     optimizer = build_optimizer(module, TrainingSettings(weight_decay=0.5))
-    for group in optimizer.param_groups:
-        group["lr"] = 0.1
+    set_rate(optimizer, 0.1)
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
@@ -93,7 +91,7 @@ def test_orthogonalize_in_bfloat16_finds_nearly_the_same() -> None:
     assert optimizer.products == torch.bfloat16
 
 
-def test_muon_moves_matrices_and_adam_the_rest() -> None:
+def test_muon_moves_matrices_and_adam_the_rest_at_a_higher_rate() -> None:
     torch.manual_seed(0)
     module = nn.Module()
     module.inner, module.tokens = nn.Linear(6, 4), nn.Embedding(5, 4)
@@ -101,8 +99,7 @@ def test_muon_moves_matrices_and_adam_the_rest() -> None:
     adam = build_optimizer(module, TrainingSettings())
     assert isinstance(optimizer, Muon)
     assert not isinstance(adam, Muon)
-    for group in optimizer.param_groups:
-        group["lr"] = 0.1
+    set_rate(optimizer, 0.1)
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     gradients = {name: torch.randn_like(p) for name, p in module.named_parameters()}
     for name, p in module.named_parameters():
@@ -112,7 +109,8 @@ def test_muon_moves_matrices_and_adam_the_rest() -> None:
     direction = orthogonalize(gradients["inner.weight"][None])[0]
     expected = before["inner.weight"] * (1 - 0.1 * 0.5) - 0.1 * 0.2 * 6**0.5 * direction
     torch.testing.assert_close(module.inner.weight.detach(), expected)
-    signs = before["tokens.weight"] * (1 - 0.1 * 0.5) - 0.1 * gradients["tokens.weight"].sign()  # Adam's first step
+    rate = 0.1 * REST
+    signs = before["tokens.weight"] * (1 - rate * 0.5) - rate * gradients["tokens.weight"].sign()  # Adam's first step
     torch.testing.assert_close(module.tokens.weight.detach(), signs, atol=1e-5, rtol=1e-5)
 
 
@@ -121,8 +119,7 @@ def test_muons_momentum_remembers() -> None:
     torch.manual_seed(0)
     module = nn.Linear(6, 4, bias=False)
     optimizer = build_optimizer(module, TrainingSettings(optimizer="muon"))
-    for group in optimizer.param_groups:
-        group["lr"] = 0.1
+    set_rate(optimizer, 0.1)
     moves = []
     for gradient in (torch.randn(4, 6), torch.zeros(4, 6)):
         before = module.weight.detach().clone()

@@ -41,7 +41,7 @@ from regard.training.gradients import Gradients, Objective, Share
 from regard.training.history import forget_after, is_moment, remember
 from regard.training.machine import set_up_machine, settled
 from regard.training.mean import RunningMean
-from regard.training.optimizer import build_optimizer, learning_rate
+from regard.training.optimizer import build_optimizer, learning_rate, set_rate
 from regard.training.prepare import TASKS
 from regard.training.task import ABOUT, START, require_metric
 from regard.weights import (
@@ -145,8 +145,7 @@ class Trainer:
         total, surprise = self.group.total(*self.gradients.of(shares, tokens, state.step))
         self.require_finite(total)
         rate = learning_rate(state.step + 1, settings, self.settings.model.width)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        set_rate(self.optimizer, rate)
         self.scaler.unscale_(self.optimizer)
         norm = float(whole(nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip or math.inf)))
         if not self.scaler.is_enabled():

@@ -44,6 +44,12 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings, group: Group |
     return Muon(matrices, groups, group=group or Group(), rounds=rounds, **adam)
 
 
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the rate of the next update; a group may learn at a multiple of it."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("times", 1.0)
+
+
 def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:
     """The rate of update number `step`, counted from 1."""
     warmup, peak = settings.warmup, settings.learning_rate
