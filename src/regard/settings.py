@@ -195,10 +195,10 @@ class TrainingSettings(Section):
     ] = "inverse-sqrt"
     warmup: Annotated[int, "updates in which the learning rate rises", at_least(0)] = 1000
     dropout_warmup: Annotated[
-        int,
-        "updates in which dropout rises from nothing to its rates (Morerio et al., 2017); 0: it has them from the first",
+        float,
+        "epochs in which dropout rises from nothing to its rates (Morerio et al., 2017); 0: it has them from the first update",
         at_least(0),
-    ] = 0
+    ] = 0.0
     betas: Annotated[tuple[float, ...], "Adam's decay rates of the two moments", CHANCE] = (0.9, 0.98)
     epsilon: Annotated[float, "Adam's term against division by zero", at_least(0)] = 1e-9
     weight_decay: Annotated[float, "decoupled weight decay (AdamW)", at_least(0)] = 0.0

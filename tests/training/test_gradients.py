@@ -100,12 +100,16 @@ def test_other_errors_are_not_taken_for_it(corpus: list[Path], tmp_path: Path, m
         run(corpus, tmp_path / "run")
 
 
-def test_dropout_grows_with_the_updates(corpus: list[Path], tmp_path: Path) -> None:
-    """The first update has none of it, as one without; once it has grown, an update is as if it had always been so."""
-    full = {"model.dropout": 0.5, "training.learning_rate": 0.0}  # so that losses tell of the masks alone
+def test_dropout_grows_with_the_epochs(corpus: list[Path], tmp_path: Path) -> None:
+    """The first update has none of it, as one without; once it has grown, updates are as if it had always been so."""
+    full = {"model.dropout": 0.5, "training.steps": 30, "training.batch_tokens": 60}
+    full["training.learning_rate"] = 0.0  # so that losses tell of the masks alone
     still = losses(run(corpus, tmp_path / "still", **full | {"model.dropout": 0.0}))
     always = losses(run(corpus, tmp_path / "always", **full))
-    growing = losses(run(corpus, tmp_path / "growing", **full, **{"training.dropout_warmup": 4}))
+    events = run(corpus, tmp_path / "growing", **full, **{"training.dropout_warmup": 1.5})
+    growing = losses(events)
+    epoch = sum(isinstance(event, Progress) and event.epoch == 0 for event in events)  # in updates
+    assert 2 <= epoch <= 15
     assert growing[0] == still[0] != always[0]
-    assert growing[4:] == always[4:]
-    assert all(value not in (calm, wild) for value, calm, wild in list(zip(growing, still, always, strict=True))[1:4])
+    assert growing[2 * epoch :] == always[2 * epoch :]
+    assert all(each not in others for each, *others in list(zip(growing, still, always, strict=True))[1:epoch])

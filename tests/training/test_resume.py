@@ -20,7 +20,7 @@ GIVEN = {
     "training.ema": 0.9,
     "training.r_drop": 1.0,
     "training.subword_sampling": 0.1,
-    "training.dropout_warmup": 10,
+    "training.dropout_warmup": 3.5,
     "training.optimizer": "muon",
 }
 CONTEXT = multiprocessing.get_context("forkserver")

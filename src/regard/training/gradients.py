@@ -64,22 +64,22 @@ class Gradients:
         self.final = False  # whether other processes may have begun to take in what is computed here
         self.notes: list[Note] = []
 
-    def of(self, shares: list[Share], tokens: int, step: int) -> tuple[float, float]:
+    def of(self, shares: list[Share], tokens: int, step: int, strength: float) -> tuple[float, float]:
         """Sums the gradients of the loss over `shares`, divided by `tokens`; returns the sums of loss and surprise.
 
-        Where the memory does not suffice, all is done again with half the rows at a time, from now on.
+        `strength` is the share of dropout's rates that counts. Where the memory does not suffice, all is done again
+        with half the rows at a time, from now on.
         """
         while True:
             try:
-                return self.attempt(shares, tokens, step)
+                return self.attempt(shares, tokens, step, strength)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 self.split(shares)
 
-    def attempt(self, shares: list[Share], tokens: int, step: int) -> tuple[float, float]:
+    def attempt(self, shares: list[Share], tokens: int, step: int, strength: float) -> tuple[float, float]:
         total = surprise = 0.0
-        strength = min(1.0, step / self.settings.dropout_warmup) if self.settings.dropout_warmup else 1.0
         pieces = list(self.pieces(shares))
         for i, (share, key) in enumerate(pieces):
             last, self.final = i == len(pieces) - 1, False

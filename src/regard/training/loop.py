@@ -139,10 +139,10 @@ class Trainer:
         """One step of the optimizer on one batch, or on several whose gradients are summed."""
         began = time.perf_counter()
         settings, state = self.settings.training, self.state
-        shares = self.next_shares()
+        strength, shares = self.dropout_strength(), self.next_shares()
         torch.manual_seed(settings.seed * 1_000_003 + state.step + (self.group.rank << 40))  # for dropout on a GPU
         tokens, seen = map(int, self.group.total(sum(s.tokens for s in shares), sum(s.seen for s in shares)))
-        total, surprise = self.group.total(*self.gradients.of(shares, tokens, state.step))
+        total, surprise = self.group.total(*self.gradients.of(shares, tokens, state.step, strength))
         self.require_finite(total)
         rate = learning_rate(state.step + 1, settings, self.settings.model.width)
         set_rate(self.optimizer, rate)
@@ -166,6 +166,13 @@ class Trainer:
             tokens_per_second=seen / seconds,
             seconds_left=(settings.steps - state.step) * state.seconds / state.step,
         )
+
+    def dropout_strength(self) -> float:
+        """The share of dropout's rates that counts now: what was seen seldom is not learnt by heart yet."""
+        epochs, state = self.settings.training.dropout_warmup, self.state
+        if not epochs:
+            return 1.0
+        return min(1.0, (state.epoch + state.batch / len(self.plan(state.epoch))) / epochs)
 
     def next_shares(self) -> list[Share]:
         """What this process works on of the next batches of this epoch, or of the first of the next one."""
