@@ -29,6 +29,7 @@ by them.
 - **minutes** pass from the start of a run, preparation and evaluations included; beside them, those **of updates**.
 - **by consensus**: BLEU of `--consensus 24` ([what that is](translate.md)) in the place of a beam of 5.
 - **multi30k-both** has two parts, German and French together, then one of them: updates and minutes are of both parts.
+- Runs with as many updates differ in their seeds, and where a list below says so.
 """
 
 NEVER = "not reached"
@@ -111,18 +112,34 @@ def grouped(records: Iterable[Record]) -> Groups:
 
 
 def summary(groups: Groups) -> str:
+    """A row for each set and length of a run, so that means are of runs that are alike but for their seeds."""
     rows = []
     for (recipe, form), its in groups.items():
         for name in tests(its) or [its[0]["dev"]]:
-            found = [each["sets"][name]["BLEU"]["value"] for each in its if name in each["sets"]]
-            chosen, published = best_on_dev(its)["sets"].get(name), level(recipe, form)
-            first = name == its[0]["dev"] or name == tests(its)[0]
-            spread = f"{min(found):.2f} to {max(found):.2f}" if len(found) > 1 else ""
-            rows.append([recipe, form, name, len(found), f"{chosen['BLEU']['value']:.2f}" if chosen else "–"])
-            rows[-1] += [f"{statistics.fmean(found):.2f}", spread, by_consensus(its, name)]
-            rows[-1] += [f"{published:.2f}" if published and first else ""]
-    heads = ["recipe", "form", "set", "runs", "BLEU of the run that is best on dev", "mean", "range"]
+            first, published = name in (its[0]["dev"], *tests(its)[:1]), level(recipe, form)
+            for length, like in by_length(its).items():
+                found = [each["sets"][name]["BLEU"]["value"] for each in like if name in each["sets"]]
+                chosen = best_on_dev(like)["sets"].get(name)
+                spread = f"{min(found):.2f} to {max(found):.2f}" if len(found) > 1 else ""
+                rows.append(
+                    [recipe, form, name, length, len(found), f"{chosen['BLEU']['value']:.2f}" if chosen else "–"]
+                )
+                rows[-1] += [f"{statistics.fmean(found):.2f}", spread, by_consensus(like, name)]
+                rows[-1] += [f"{published:.2f}" if published and first else ""]
+    heads = ["recipe", "form", "set", "updates", "runs", "BLEU of the run that is best on dev", "mean", "range"]
     return table([*heads, "by consensus: best on dev, mean", "published"], rows)
+
+
+def by_length(its: Sequence[Record]) -> dict[str, list[Record]]:
+    """The runs by their numbers of updates, the shortest first."""
+    lengths: dict[str, list[Record]] = {}
+    for each in sorted(its, key=lambda each: before(each)["step"] + each["step"]):
+        lengths.setdefault(updates(each), []).append(each)
+    return lengths
+
+
+def updates(record: Record) -> str:
+    return " + ".join(f"{part['step']:,}" for part in (before(record), record) if part["step"])
 
 
 def by_consensus(its: Sequence[Record], name: str) -> str:
@@ -148,8 +165,7 @@ def runs(groups: Groups) -> str:
             if each["differences"]:
                 others.append(f"- {recipe}, {form}, {label(each)} has {plain('; '.join(each['differences']))}")
             for name, found in each["sets"].items():
-                updates = " + ".join(f"{part['step']:,}" for part in (before(each), each) if part["step"])
-                rows.append([recipe, form, label(each), updates, *map(minutes, since_the_start(each, each))])
+                rows.append([recipe, form, label(each), updates(each), *map(minutes, since_the_start(each, each))])
                 rows[-1] += [size, name, *(f"{found[m]['value']:.2f}" if m in found else "" for m in ("BLEU", "chrF"))]
                 agreed = each.get("agreed", {}).get(name)
                 rows[-1].append(f"{agreed['BLEU']['value']:.2f}" if agreed else "")

@@ -114,6 +114,20 @@ def test_the_page_of_recipes_names_them_all_and_scores_are_published_of_some() -
     }
 
 
+def test_means_are_of_runs_of_one_length() -> None:
+    def run(name: str, steps: int, score: float) -> dict[str, Any]:
+        sets = {name: {"BLEU": {"value": score + more}} for name, more in (("val", 1.0), ("test", 0.0))}
+        about = {"recipe": "gettext-en-de", "form": "raw", "seed": 1, "dev": "val", "tests": ["test"]}
+        return {**about, "name": name, "step": steps, "sets": sets, "before": {"step": 100}}
+
+    records = [run("a", 400, 20.0), run("b", 200, 10.0), run("c", 200, 13.0)]
+    rows = [line.strip("| ").split(" | ") for line in report.summary(report.grouped(records)).splitlines()[2:]]
+    assert [row[3:7] for row in rows] == [
+        ["100 + 200", "2", "13.00", "11.50"],
+        ["100 + 400", "1", "20.00", "20.00"],
+    ]
+
+
 # The script
 
 
