@@ -98,7 +98,7 @@ PRESETS: dict[str, dict[str, Tables]] = {
                 "optimizer": "muon",
                 "precision": "auto",
                 "learning_rate": 3e-3,
-                "betas": [0.9, 0.999],
+                "betas": (0.9, 0.999),
                 "warmup": 400,
                 "dropout_warmup": 10.0,
                 "steps": 16_000,
