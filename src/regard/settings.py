@@ -189,6 +189,11 @@ class TrainingSettings(Section):
     restarts: Annotated[int, "times that --processes starts over when a process is lost", at_least(0)] = 3
     optimizer: Annotated[Literal["adam", "muon"], "Adam, or Muon for matrices (Jordan et al., 2024)"] = "adam"
     learning_rate: Annotated[float, "highest learning rate", at_least(0)] = 1e-3
+    table_rate: Annotated[
+        float,
+        "times that rate for what Adam moves beside Muon: norms, biases and, above all, tables of tokens, of which an update asks for few rows",
+        at_least(0),
+    ] = 4.0
     schedule: Annotated[
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],
         "course of the learning rate after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), whatever learning_rate says",

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.settings import TrainingSettings
-from regard.training.muon import REST, Muon, orthogonalize
+from regard.training.muon import Muon, orthogonalize
 from regard.training.optimizer import build_optimizer, learning_rate, set_rate
 
 
@@ -95,7 +95,7 @@ def test_muon_moves_matrices_and_adam_the_rest_at_a_higher_rate() -> None:
     torch.manual_seed(0)
     module = nn.Module()
     module.inner, module.tokens = nn.Linear(6, 4), nn.Embedding(5, 4)
-    optimizer = build_optimizer(module, TrainingSettings(optimizer="muon", weight_decay=0.5))
+    optimizer = build_optimizer(module, TrainingSettings(optimizer="muon", weight_decay=0.5, table_rate=3.0))
     adam = build_optimizer(module, TrainingSettings())
     assert isinstance(optimizer, Muon)
     assert not isinstance(adam, Muon)
@@ -109,7 +109,7 @@ def test_muon_moves_matrices_and_adam_the_rest_at_a_higher_rate() -> None:
     direction = orthogonalize(gradients["inner.weight"][None])[0]
     expected = before["inner.weight"] * (1 - 0.1 * 0.5) - 0.1 * 0.2 * 6**0.5 * direction
     torch.testing.assert_close(module.inner.weight.detach(), expected)
-    rate = 0.1 * REST
+    rate = 0.1 * 3.0
     signs = before["tokens.weight"] * (1 - rate * 0.5) - rate * gradients["tokens.weight"].sign()  # Adam's first step
     torch.testing.assert_close(module.tokens.weight.detach(), signs, atol=1e-5, rtol=1e-5)
 

@@ -16,13 +16,10 @@ from regard.training.distributed import Group
 MOMENTUM = 0.95
 SIZE = 0.2
 """Root mean square of an update at rate 1, about that of Adam's, so that one rate suits both (Liu et al., 2025)."""
-REST = 4.0
-"""How many times the rate Adam moves the rest by: the tables of tokens, above all, of which an update asks for few
-rows. Small models learn twice as fast by it (docs/log.md)."""
 
 
 class Muon(torch.optim.AdamW):
-    """Muon for `matrices`, AdamW for the rest, at `REST` times the rate.
+    """Muon for `matrices`, AdamW for the rest, at `times` the rate.
 
     A gradient is mostly a few strong directions. Muon takes the orthogonal matrix that is nearest to the momentum in
     its place: the weak directions, which rare examples ask for, count as much as the strong. Of several processes,
@@ -35,10 +32,11 @@ class Muon(torch.optim.AdamW):
         rest: list[dict[str, Any]],
         *,
         group: Group,
+        times: float = 1.0,
         rounds: bool = False,
         **adam: Any,
     ) -> None:
-        super().__init__([{**group, "times": REST} for group in rest], **adam)
+        super().__init__([{**each, "times": times} for each in rest], **adam)
         self.products = torch.bfloat16 if rounds else torch.float32
         self.group = group
         self.add_param_group({"params": list(matrices)})

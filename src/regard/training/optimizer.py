@@ -41,7 +41,7 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings, group: Group |
     rounds = settings.precision == "bfloat16"
     if not matrices:
         return torch.optim.AdamW(groups, **adam)
-    return Muon(matrices, groups, group=group or Group(), rounds=rounds, **adam)
+    return Muon(matrices, groups, group=group or Group(), times=settings.table_rate, rounds=rounds, **adam)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
