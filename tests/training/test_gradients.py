@@ -103,10 +103,10 @@ def test_other_errors_are_not_taken_for_it(corpus: list[Path], tmp_path: Path, m
 def test_dropout_grows_with_the_epochs(corpus: list[Path], tmp_path: Path) -> None:
     """The first update has none of it, as one without; once it has grown, updates are as if it had always been so."""
     full = {"model.dropout": 0.5, "training.steps": 30, "training.batch_tokens": 60}
-    full["training.learning_rate"] = 0.0  # so that losses tell of the masks alone
+    full |= {"training.dropout_warmup": 0.0, "training.learning_rate": 0.0}  # so that losses tell of the masks alone
     still = losses(run(corpus, tmp_path / "still", **full | {"model.dropout": 0.0}))
     always = losses(run(corpus, tmp_path / "always", **full))
-    events = run(corpus, tmp_path / "growing", **full, **{"training.dropout_warmup": 1.5})
+    events = run(corpus, tmp_path / "growing", **full | {"training.dropout_warmup": 1.5})
     growing = losses(events)
     epoch = sum(isinstance(event, Progress) and event.epoch == 0 for event in events)  # in updates
     assert 2 <= epoch <= 15
