@@ -25,7 +25,7 @@ from benchmarks import records
 from regard.training.trainer import train
 
 SHAPE: dict[str, Any] = {
-    "preset": "tiny",  # 4 + 4 layers, width 128, as for Multi30k; Adam, since every process does all of Muon's work
+    "preset": "tiny",  # 4 + 4 layers, width 128, as for Multi30k; Adam, as it was measured
     "training.optimizer": "adam",
     "training.precision": "float32",
     "training.r_drop": 0.0,

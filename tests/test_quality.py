@@ -319,7 +319,8 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
         (tmp_path / each["name"] / "scores.json").write_text(json.dumps(each))
     page = report.write_report(tmp_path, tmp_path / "quality").read_text(encoding="utf-8")
     assert (
-        "| multi30k-en-de | tokenised | test | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.25, 41.50 of 2 | 41.02 |" in page
+        "| multi30k-en-de | tokenised | test | 3 | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.25, 41.50 of 2 | 41.02 |"
+        in page
     )
     assert "| multi30k-en-de | seed 1 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page
     assert "| multi30k-en-de | seed 2 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page  # the final weights

@@ -19,6 +19,7 @@ PAPER = {
     "training.ema": 0.0,
     "training.subword_sampling": 0.0,
     "training.optimizer": "adam",
+    "training.betas": (0.9, 0.98),
     "training.precision": "float32",
 }
 """Where the preset for small corpora does otherwise: what must be learnt is learnt with the paper's parts, pre-norm."""

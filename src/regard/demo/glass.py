@@ -43,6 +43,8 @@ SETTINGS = {
     "training.steps": 8000,
     "training.batch_tokens": 1024,
     "training.optimizer": "adam",
+    "training.betas": (0.9, 0.98),
+    "training.dropout_warmup": 0.0,
     "training.precision": "float32",
     "training.learning_rate": 0.005,
     "training.warmup": 1000,
