@@ -64,7 +64,7 @@ clients, beside the same sentences offline, all at once.
     "engines": "The same lines through Regard and through the engine that a model was exported to.\n",
     "demo": "`make demo`: a translator of an invented grammar, English to French, trained from nothing.\n",
     "look": "[`regard look`](look.md) in a real browser without a GPU.\n",
-    "arrangement": "Why the preset `tiny` is [as it is](train.md#when-there-is-little-text).\n",
+    "arrangement": "Why the presets `tiny` and `small` are [as they are](train.md#when-there-is-little-text).\n",
     "constraints": "What [required terms](howto-terminology.md) cost.\n",
     "package": "What is installed, and how long its tests take.\n",
 }
