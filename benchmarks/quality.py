@@ -30,7 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
-from benchmarks.recipes import FORMS, RECIPES, Corpus, Recipe, find_corpus, find_recipe
+from benchmarks.recipes import FORMS, RECIPES, Corpus, Recipe, find_corpus, find_recipe, kind_of
 from benchmarks.report import course, finished, read_log, write_report
 from benchmarks.training import ROOT, describe_machine
 from regard.cli.evaluate import read_text
@@ -284,6 +284,7 @@ def measure(run: Run) -> None:
     corpus, settings, size = run.corpus, contents.settings, sum(each.numel() for each in contents.model.parameters())
     record |= course(read_log(run.log)) | {"recipe": run.recipe.name, "form": run.form, "name": run.folder.name}
     record |= {"adopted": run.adopted is not None, "differences": run.recipe.differences(settings, {})}
+    record["kind"] = kind_of(settings)
     if run.first:
         record["before"] = course(read_log(run.first.log), run.recipe.direction)
     record |= {"seed": settings.training.seed, "parameters": size, "decoding": asdict(settings.decoding)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.records import ROOT
 from regard.configuration import FREE, gather, resolve
@@ -13,6 +15,7 @@ from regard.settings import Settings
 
 FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and what stands before the language in the names of their files
 OF_THE_RUN = ("seed", "threads", "device", "precision")  # settings in which runs of one recipe may differ
+OF_THE_LENGTH = ("steps", "evaluate_every", "evaluate_pairs")  # and those in which runs of one kind may
 OF_THE_DATA = ("source", "target", "tags")  # what a second part is told by the model that it goes on from
 
 
@@ -55,9 +58,21 @@ class Recipe:
             if value != wanted[table][key] and key not in free
         ]
 
+    def is_as(self, kind: Mapping[str, Any]) -> bool:
+        """Whether a run of this kind has the settings of the recipe as it is now, but for those that came since."""
+        now = kind_of(self.settings({}))
+        return bool(kind) and all(now[t].get(key) == value for t, its in kind.items() for key, value in its.items())
+
     @property
     def forms(self) -> list[str]:
         return list(FORMS) if self.name.startswith("multi30k") else ["raw"]
+
+
+def kind_of(settings: Settings) -> dict[str, dict[str, Any]]:
+    """What runs must have in common, so that a mean of their scores means anything."""
+    tables = json.loads(json.dumps(asdict(settings)))  # as a record keeps them
+    free = {*OF_THE_RUN, *OF_THE_LENGTH}
+    return {name: {k: v for k, v in tables[name].items() if k not in free} for name in ("model", "training")}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plots import Line, draw
+from benchmarks.recipes import find_recipe
 from benchmarks.records import ROOT
 from regard.errors import InputError
 
@@ -29,7 +30,8 @@ by them.
 - **minutes** pass from the start of a run, preparation and evaluations included; beside them, those **of updates**.
 - **by consensus**: BLEU of `--consensus 24` ([what that is](translate.md)) in the place of a beam of 5.
 - **multi30k-both** has two parts, German and French together, then one of them: updates and minutes are of both parts.
-- Runs with as many updates differ in their seeds, and where a list below says so.
+- **settings**: those that the recipe has now, or earlier ones. Runs of a row differ in their seeds, and where a list
+  below says so, which compares each with its recipe as it was then.
 """
 
 NEVER = "not reached"
@@ -113,29 +115,29 @@ def grouped(records: Iterable[Record]) -> Groups:
 
 def summary(groups: Groups) -> str:
     """A row for each set and length of a run, so that means are of runs that are alike but for their seeds."""
-    rows = []
+    rows: list[list[object]] = []
     for (recipe, form), its in groups.items():
         for name in tests(its) or [its[0]["dev"]]:
             first, published = name in (its[0]["dev"], *tests(its)[:1]), level(recipe, form)
-            for length, like in by_length(its).items():
+            for (length, current), like in alike(its).items():
                 found = [each["sets"][name]["BLEU"]["value"] for each in like if name in each["sets"]]
                 chosen = best_on_dev(like)["sets"].get(name)
                 spread = f"{min(found):.2f} to {max(found):.2f}" if len(found) > 1 else ""
-                rows.append(
-                    [recipe, form, name, length, len(found), f"{chosen['BLEU']['value']:.2f}" if chosen else "–"]
-                )
+                rows.append([recipe, form, name, length, "now" if current else "earlier", len(found)])
+                rows[-1] += [f"{chosen['BLEU']['value']:.2f}" if chosen else "–"]
                 rows[-1] += [f"{statistics.fmean(found):.2f}", spread, by_consensus(like, name)]
                 rows[-1] += [f"{published:.2f}" if published and first else ""]
-    heads = ["recipe", "form", "set", "updates", "runs", "BLEU of the run that is best on dev", "mean", "range"]
-    return table([*heads, "by consensus: best on dev, mean", "published"], rows)
+    heads = ["recipe", "form", "set", "updates", "settings", "runs", "BLEU of the run that is best on dev", "mean"]
+    return table([*heads, "range", "by consensus: best on dev, mean", "published"], rows)
 
 
-def by_length(its: Sequence[Record]) -> dict[str, list[Record]]:
-    """The runs by their numbers of updates, the shortest first."""
-    lengths: dict[str, list[Record]] = {}
+def alike(its: Sequence[Record]) -> dict[tuple[str, bool], list[Record]]:
+    """The runs by their numbers of updates, the shortest first, and by whether the recipe still has their settings."""
+    groups: dict[tuple[str, bool], list[Record]] = {}
     for each in sorted(its, key=lambda each: before(each)["step"] + each["step"]):
-        lengths.setdefault(updates(each), []).append(each)
-    return lengths
+        current = find_recipe(each["recipe"]).is_as(each.get("kind", {}))  # which earlier records do not tell
+        groups.setdefault((updates(each), current), []).append(each)
+    return groups
 
 
 def updates(record: Record) -> str:

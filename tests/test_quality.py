@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from benchmarks import quality, report
 from benchmarks.plots import Line, draw, ticks
-from benchmarks.recipes import RECIPES
+from benchmarks.recipes import RECIPES, kind_of
 from benchmarks.report import read_log
 from benchmarks.training import ROOT
 
@@ -114,17 +114,23 @@ def test_the_page_of_recipes_names_them_all_and_scores_are_published_of_some() -
     }
 
 
-def test_means_are_of_runs_of_one_length() -> None:
-    def run(name: str, steps: int, score: float) -> dict[str, Any]:
+def test_means_are_of_runs_of_one_length_and_one_kind() -> None:
+    now = kind_of(RECIPES["gettext-en-de"].settings({"training.steps": "7", "training.seed": "3"}))
+    other = kind_of(RECIPES["gettext-en-de"].settings({"training.weight_decay": "0.7"}))
+
+    def run(name: str, steps: int, score: float, kind: dict[str, Any] | None = None) -> dict[str, Any]:
         sets = {name: {"BLEU": {"value": score + more}} for name, more in (("val", 1.0), ("test", 0.0))}
         about = {"recipe": "gettext-en-de", "form": "raw", "seed": 1, "dev": "val", "tests": ["test"]}
-        return {**about, "name": name, "step": steps, "sets": sets, "before": {"step": 100}}
+        found = {**about, "name": name, "step": steps, "sets": sets, "before": {"step": 100}}
+        return {**found, "kind": kind} if kind else found
 
     records = [run("a", 400, 20.0), run("b", 200, 10.0), run("c", 200, 13.0)]
+    records += [run("d", 200, 30.0, json.loads(json.dumps(now))), run("e", 400, 5.0, other), run("f", 200, 32.0, now)]
     rows = [line.strip("| ").split(" | ") for line in report.summary(report.grouped(records)).splitlines()[2:]]
-    assert [row[3:7] for row in rows] == [
-        ["100 + 200", "2", "13.00", "11.50"],
-        ["100 + 400", "1", "20.00", "20.00"],
+    assert [row[3:8] for row in rows] == [
+        ["100 + 200", "earlier", "2", "13.00", "11.50"],
+        ["100 + 200", "now", "2", "32.00", "31.00"],
+        ["100 + 400", "earlier", "2", "20.00", "12.50"],
     ]
 
 
@@ -318,10 +324,8 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
         (tmp_path / each["name"]).mkdir()
         (tmp_path / each["name"] / "scores.json").write_text(json.dumps(each))
     page = report.write_report(tmp_path, tmp_path / "quality").read_text(encoding="utf-8")
-    assert (
-        "| multi30k-en-de | tokenised | test | 3 | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.25, 41.50 of 2 | 41.02 |"
-        in page
-    )
+    row = "test | 3 | earlier | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.25, 41.50 of 2 | 41.02"
+    assert f"| multi30k-en-de | tokenised | {row} |" in page
     assert "| multi30k-en-de | seed 1 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page
     assert "| multi30k-en-de | seed 2 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page  # the final weights
     assert "| multi30k-en-de | seed 3 | 41.0 | 2.3 (2.0) | at most 3.5 (3.0) |" in page  # not all of them are kept

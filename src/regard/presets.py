@@ -95,6 +95,7 @@ PRESETS: dict[str, dict[str, Tables]] = {
             "tokenizer": {"vocabulary": 6_000},
             "model": {
                 **SMALL_DATA,
+                "embedding_norm": True,
                 "width": 128,
                 "hidden": 176,
                 "heads": 4,
@@ -105,6 +106,7 @@ PRESETS: dict[str, dict[str, Tables]] = {
             "training": {
                 **FEW_PAIRS,
                 "batch_tokens": 1024,
+                "weight_decay": 0.2,
                 "dropout_warmup": 10.0,
                 "steps": 16_000,
             },

@@ -206,7 +206,7 @@ class TrainingSettings(Section):
     ] = 0.0
     betas: Annotated[tuple[float, ...], "Adam's decay rates of the two moments", CHANCE] = (0.9, 0.98)
     epsilon: Annotated[float, "Adam's term against division by zero", at_least(0)] = 1e-9
-    weight_decay: Annotated[float, "decoupled weight decay (AdamW)", at_least(0)] = 0.0
+    weight_decay: Annotated[float, "decoupled weight decay (AdamW); with Muon, of matrices alone", at_least(0)] = 0.0
     clip: Annotated[float, "largest norm of the gradient; 0: no limit", at_least(0)] = 1.0
     masked: Annotated[float, "share of the tokens that fill has to guess (Devlin et al., 2019)", Bounds(0.01, 0.9)] = (
         0.15

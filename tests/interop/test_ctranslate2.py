@@ -47,7 +47,13 @@ def test_greedy_and_beam_search_find_the_same(shape: dict[str, Any], tmp_path: P
     export_model(folder, tmp_path / "out")
     ours, theirs = translator_of(talkative(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
     for beam, alpha in ((1, 1.0), (4, 0.0), (4, 0.6), (5, 1.0)):
-        options: dict[str, Any] = {"beam": beam, "penalty": "power", "length_penalty": alpha, "max_ratio": 0.0}
+        options: dict[str, Any] = {
+            "beam": beam,
+            "penalty": "power",
+            "length_penalty": alpha,
+            "max_ratio": 0.0,
+            "patience": 0.0,
+        }
         found = theirs.translate_batch(
             cut(ours.source, SOURCES),
             beam_size=beam,

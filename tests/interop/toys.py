@@ -39,6 +39,13 @@ SHAPES: dict[str, dict[str, Any]] = {
         "tie": "output",
         "scale_embedding": False,
     },
+    "the preset tiny": {
+        "norm": "pre",
+        "norm_kind": "rms",
+        "activation": "swiglu",
+        "positions": "rotary",
+        "embedding_norm": True,
+    },
     "one key head": {"norm_kind": "rms", "key_value_heads": 1, "tie": "inputs"},
     "no order": {"positions": "none", "activation": "gelu-tanh", "embedding_norm": True, "tie": "none"},
     "segments": {"segments": 2, "positions": "learned", "norm_epsilon": 1e-3},

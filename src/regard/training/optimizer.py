@@ -18,7 +18,8 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings, group: Group |
     """Adam (Kingma & Ba, 2015), or Muon for the matrices of the layers and Adam for the rest.
 
     Weight decay, if any, is decoupled (Loshchilov & Hutter, 2019). Only matrices and tables decay: a bias, or the
-    factor of a norm, is not the smaller the better.
+    factor of a norm, is not the smaller the better. Beside Muon tables do not either: they move at a high rate, by
+    which they would fade between two updates that ask for a row.
     """
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     matrices = [p for name, p in learning.items() if p.dim() == 2 and not name.endswith(TABLES)]
@@ -27,7 +28,7 @@ def build_optimizer(model: nn.Module, settings: TrainingSettings, group: Group |
     taken = {id(p) for p in matrices}
     rest = [p for p in learning.values() if id(p) not in taken]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in rest if p.dim() > 1]},
+        {"params": [p for p in rest if p.dim() > 1], "weight_decay": 0.0 if matrices else settings.weight_decay},
         {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
     ]
     beta1, beta2 = settings.betas
