@@ -43,7 +43,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     waiting = listen("127.0.0.1", 0)
-    app = create_app(open_model(arguments.model, "cpu"))
+    app = create_app(open_model(arguments.model, "cpu", None))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
     threading.Thread(target=server.run, kwargs={"sockets": [waiting]}, daemon=True).start()
     with sync_playwright() as playwright:
