@@ -30,8 +30,8 @@ by them.
 - **minutes** pass from the start of a run, preparation and evaluations included; beside them, those **of updates**.
 - **by consensus**: BLEU of `--consensus 24` ([what that is](translate.md)) in the place of a beam of 5.
 - **multi30k-both** has two parts, German and French together, then one of them: updates and minutes are of both parts.
-- **settings**: those that the recipe has now, or earlier ones. Runs of a row differ in their seeds, and where a list
-  below says so, which compares each with its recipe as it was then.
+- **settings**: those that the recipe has now, or others. Runs of a row differ in their seeds, and where a list below
+  says so, which compares each with its recipe as it was then.
 """
 
 NEVER = "not reached"
@@ -123,7 +123,7 @@ def summary(groups: Groups) -> str:
                 found = [each["sets"][name]["BLEU"]["value"] for each in like if name in each["sets"]]
                 chosen = best_on_dev(like)["sets"].get(name)
                 spread = f"{min(found):.2f} to {max(found):.2f}" if len(found) > 1 else ""
-                rows.append([recipe, form, name, length, "now" if current else "earlier", len(found)])
+                rows.append([recipe, form, name, length, "the recipe's" if current else "others", len(found)])
                 rows[-1] += [f"{chosen['BLEU']['value']:.2f}" if chosen else "–"]
                 rows[-1] += [f"{statistics.fmean(found):.2f}", spread, by_consensus(like, name)]
                 rows[-1] += [f"{published:.2f}" if published and first else ""]

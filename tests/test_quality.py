@@ -128,9 +128,9 @@ def test_means_are_of_runs_of_one_length_and_one_kind() -> None:
     records += [run("d", 200, 30.0, json.loads(json.dumps(now))), run("e", 400, 5.0, other), run("f", 200, 32.0, now)]
     rows = [line.strip("| ").split(" | ") for line in report.summary(report.grouped(records)).splitlines()[2:]]
     assert [row[3:8] for row in rows] == [
-        ["100 + 200", "earlier", "2", "13.00", "11.50"],
-        ["100 + 200", "now", "2", "32.00", "31.00"],
-        ["100 + 400", "earlier", "2", "20.00", "12.50"],
+        ["100 + 200", "others", "2", "13.00", "11.50"],
+        ["100 + 200", "the recipe's", "2", "32.00", "31.00"],
+        ["100 + 400", "others", "2", "20.00", "12.50"],
     ]
 
 
@@ -324,7 +324,7 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
         (tmp_path / each["name"]).mkdir()
         (tmp_path / each["name"] / "scores.json").write_text(json.dumps(each))
     page = report.write_report(tmp_path, tmp_path / "quality").read_text(encoding="utf-8")
-    row = "test | 3 | earlier | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.25, 41.50 of 2 | 41.02"
+    row = "test | 3 | others | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.25, 41.50 of 2 | 41.02"
     assert f"| multi30k-en-de | tokenised | {row} |" in page
     assert "| multi30k-en-de | seed 1 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page
     assert "| multi30k-en-de | seed 2 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page  # the final weights
