@@ -52,13 +52,14 @@ class FakeQueue:
         self, texts: Sequence[str | Cut], *, client: str = "", deadline: float | None = None, **options: Any
     ) -> list[Translation]:
         plain = [text if isinstance(text, str) else text.text for text in texts]
+        hold = self.hold  # as it was when the call is counted: who waits for that may change it at once
         self.calls.append((plain, {"client": client, **options}))
         if self.error is not None:
             raise self.error
         await asyncio.sleep(self.delay)
-        if self.hold is not None:
+        if hold is not None:
             try:
-                await self.hold.wait()
+                await hold.wait()
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise

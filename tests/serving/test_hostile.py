@@ -151,8 +151,8 @@ def unread(place: Place) -> list[socket.socket]:
         try:
             for _ in range(20):
                 each.sendall(question)
-        except TimeoutError:
-            continue  # the server takes no more either
+        except (TimeoutError, ConnectionError):
+            continue  # the server takes no more either, or has hung up on who does not read
     return every
 
 
