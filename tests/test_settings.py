@@ -78,6 +78,8 @@ def flatten(settings: Section, prefix: str = "") -> dict[str, Any]:
 def any_settings(draw: st.DrawFn) -> Settings:
     """Every option at once, with its neighbours brought into line where rules join them."""
     flat = {path: draw(values(option)) for path, option in OPTIONS.items()}
+    if flat["training.r_drop"]:
+        flat["training.risk"] = 0.0
     heads = flat["model.heads"]
     flat["model.key_value_heads"] = draw(st.sampled_from([None, 1, heads]))
     if flat["model.width"] % heads:
@@ -477,6 +479,10 @@ def test_a_number_too_large_for_a_float_is_refused(path: str) -> None:
             {"model.width": 20, "model.value_width": 4},
             "model.width 20 is not divisible by model.heads 8: "
             "change one of them or set model.key_width and model.value_width",
+        ),
+        (
+            {"training.r_drop": 1.0, "training.risk": 1.0},
+            "training.r_drop and training.risk are two ways to go on: use one of them",
         ),
         ({"model.key_value_heads": 3}, "model.heads 8 is not divisible by model.key_value_heads 3"),
         ({"model.key_value_heads": 16}, "model.heads 8 is not divisible by model.key_value_heads 16"),

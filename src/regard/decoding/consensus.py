@@ -50,26 +50,28 @@ def spaced(texts: Sequence[str]) -> bool:
     return len(words) > len(texts) and sum(map(len, words)) <= LONGEST * len(words)
 
 
-def likeness(texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-    """BLEU of each text (row) as a translation of which each (column) is the reference.
+def likeness(texts: Sequence[Sequence[str]], references: Sequence[Sequence[str]] | None = None) -> NDArray[np.float64]:
+    """BLEU of each text (row) as a translation of which each reference (column), or each text, is the reference.
 
     That of sentences, with one added to the matches of two words and more (Lin & Och, 2004).
     """
-    lengths = np.array([max(len(text), 1) for text in texts], float)
-    logarithms = np.minimum(0.0, 1.0 - lengths[None, :] / lengths[:, None])
+    others = texts if references is None else references
+    lengths, theirs = (np.array([max(len(text), 1) for text in each], float) for each in (texts, others))
+    logarithms = np.minimum(0.0, 1.0 - theirs[None, :] / lengths[:, None])
     for size in range(1, 5):
         more = size > 1
         totals = np.maximum(lengths - size + 1, 0.0) + more
         with np.errstate(divide="ignore"):  # nothing in common: minus infinity, and no likeness
-            logarithms = logarithms + np.log((matches(texts, size) + more) / totals[:, None]) / 4
+            logarithms = logarithms + np.log((matches(texts, others, size) + more) / totals[:, None]) / 4
     return np.exp(logarithms)
 
 
-def matches(texts: Sequence[Sequence[str]], size: int) -> NDArray[np.float64]:
+def matches(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]], size: int) -> NDArray[np.float64]:
     """How many runs of so many words two texts have in common, each as often as it is in both."""
-    counts = [Counter(tuple(text[i : i + size]) for i in range(len(text) - size + 1)) for text in texts]
+    counts = [Counter(tuple(text[i : i + size]) for i in range(len(text) - size + 1)) for text in (*texts, *others)]
     columns = {run: number for number, run in enumerate(dict.fromkeys(run for each in counts for run in each))}
-    table = np.zeros((len(texts), len(columns)))
+    table = np.zeros((len(counts), len(columns)))
     for row, each in zip(table, counts, strict=True):
         row[[columns[run] for run in each]] = list(each.values())
-    return np.array([np.minimum(table, row).sum(axis=1) for row in table])  # one by one: all at once take much memory
+    mine, theirs = table[: len(texts)], table[len(texts) :]
+    return np.array([np.minimum(theirs, row).sum(axis=1) for row in mine])  # one by one: all at once take much memory

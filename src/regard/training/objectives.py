@@ -1,4 +1,4 @@
-"""What training minimises: label-smoothed cross-entropy of the next token, over real tokens only."""
+"""What training minimises: label-smoothed cross-entropy of the next token, over real tokens only; and risk."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.decoding.consensus import SHARPNESS
 from regard.model import fused
 from regard.model.linear import rounded_rows, rounds_products
 from regard.model.recurrent import SequenceToSequence
 from regard.training.batches import IGNORE, PairBatch
+from regard.training.candidates import Made, RiskBatch
 from regard.training.task import Loss
 
 
@@ -86,39 +88,24 @@ class _FusedCrossEntropy(torch.autograd.Function):
         agreement: float,
     ) -> Any:
         count, vocabulary = len(states), len(weight)
-        states_gradient, weight_gradient = torch.empty_like(states), torch.zeros_like(weight)
-        bias_gradient = None if bias is None else torch.zeros_like(bias)
+        layer = _OutputLayer(states, weight, bias, min(CHUNK, count))
         total = surprise = torch.zeros((), dtype=torch.float64)
-        buffer = states.new_empty(min(CHUNK, count), vocabulary)
-        rounds = rounds_products()
-        table = weight.to(torch.bfloat16) if rounds else weight
         for chunk in _chunks(count, agreement):
-            rows, right = states[chunk], labels[chunk, None]
-            logits = buffer[: len(rows)]
-            torch.mm(rows, weight.T, out=logits)
-            if bias is not None:
-                logits += bias
-            surprises, smooths, aparts = _become_gradients(logits, right, smoothing, agreement)
+            logits = layer.logits(chunk)
+            surprises, smooths, aparts = (
+                each.sum() for each in _become_gradients(logits, labels[chunk, None], smoothing, agreement)
+            )
             surprise = surprise + surprises
             total = total + (1 - smoothing) * surprises - smoothing / vocabulary * smooths + agreement / 2 * aparts
-            gradient = logits
-            if rounds:  # the logits themselves are not: they would lose too much
-                rounded = rounded_rows(gradient)
-                states_gradient[chunk] = (rounded @ table)[: len(rows)].float()
-                weight_gradient += rounded.T @ rounded_rows(rows)
-            else:
-                states_gradient[chunk] = gradient @ weight
-                weight_gradient.addmm_(gradient.T, rows)
-            if bias_gradient is not None:
-                bias_gradient += gradient.sum(0)
+            layer.learn(chunk, logits)
         if smoothing:
             uniform = smoothing / vocabulary
-            states_gradient -= uniform * weight.sum(0)
-            weight_gradient -= uniform * states.sum(0)
-            if bias_gradient is not None:
-                bias_gradient -= uniform * count
+            layer.by_states -= uniform * weight.sum(0)
+            layer.by_weight -= uniform * states.sum(0)
+            if layer.by_bias is not None:
+                layer.by_bias -= uniform * count
         scale = 0.5 if agreement else 1.0
-        ctx.gradients = states_gradient, weight_gradient, bias_gradient
+        ctx.gradients = layer.by_states, layer.by_weight, layer.by_bias
         ctx.scale = scale
         total, surprise = (scale * total).to(states.dtype), (scale * surprise).to(states.dtype)
         ctx.mark_non_differentiable(surprise)
@@ -130,6 +117,39 @@ class _FusedCrossEntropy(torch.autograd.Function):
         del ctx.gradients
         scale = upstream[0] * ctx.scale
         return states.mul_(scale), weight.mul_(scale), None if bias is None else bias.mul_(scale), None, None, None
+
+
+class _OutputLayer:
+    """The output layer over states [N, D], a chunk of at most `room` rows at a time, and the gradients by all in it."""
+
+    def __init__(self, states: Tensor, weight: Tensor, bias: Tensor | None, room: int) -> None:
+        self.states, self.weight, self.bias = states, weight, bias
+        self.by_states, self.by_weight = torch.empty_like(states), torch.zeros_like(weight)
+        self.by_bias = None if bias is None else torch.zeros_like(bias)
+        self.buffer = states.new_empty(room, len(weight))
+        self.table = weight.to(torch.bfloat16) if rounds_products() else None
+
+    def logits(self, chunk: Tensor | slice) -> Tensor:
+        """[N, V], in memory that the next chunk uses again."""
+        rows = self.states[chunk]
+        logits = self.buffer[: len(rows)]
+        torch.mm(rows, self.weight.T, out=logits)
+        if self.bias is not None:
+            logits += self.bias
+        return logits
+
+    def learn(self, chunk: Tensor | slice, gradient: Tensor) -> None:
+        """Takes in the gradient by the logits of a chunk."""
+        rows = self.states[chunk]
+        if self.table is not None:  # the logits themselves are not rounded: they would lose too much
+            rounded = rounded_rows(gradient)
+            self.by_states[chunk] = (rounded @ self.table)[: len(rows)].float()
+            self.by_weight += rounded.T @ rounded_rows(rows)
+        else:
+            self.by_states[chunk] = gradient @ self.weight
+            self.by_weight.addmm_(gradient.T, rows)
+        if self.by_bias is not None:
+            self.by_bias += gradient.sum(0)
 
 
 def _chunks(count: int, agreement: float) -> Iterator[Tensor | slice]:
@@ -147,7 +167,8 @@ def _become_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Logits [N, V] become the gradient by them, but for the constant of smoothing, where they lie.
 
-    Returns the sums of the surprise, of all log-probabilities, and of how far the two readings are apart.
+    Returns, row by row [N], the surprise, the sum of all log-probabilities, and how far two readings are apart. Where
+    there are two, the first half of the rows has what belongs to both.
     """
     library = fused.usable(logits)
     if library is None or not logits.is_contiguous():
@@ -159,7 +180,7 @@ def _become_gradients(
         library.tell_both(logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing, agreement, *places)
     else:
         library.tell(logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing, *places[:2])
-    surprise, smooth, apart = sums.sum(1)
+    surprise, smooth, apart = sums
     return surprise, smooth, apart
 
 
@@ -168,8 +189,8 @@ def _become_gradients_readably(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same by PyTorch, for labels [N, 1]."""
     torch.log_softmax(logits, -1, out=logits)
-    surprise = -logits.gather(1, labels).sum(dtype=torch.float64)
-    smooth, apart = logits.sum(1).sum(dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    surprise = -logits.gather(1, labels).squeeze(1).double()
+    smooth, apart = logits.sum(1, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     if agreement:
         apart, gradient = _disagreement(logits)
         logits.exp_().add_(gradient, alpha=agreement / 2)
@@ -192,8 +213,95 @@ def _disagreement(logs: Tensor) -> tuple[Tensor, Tensor]:
     gap = one - two
     by_first = (difference - there).mul_(one).add_(gap)
     by_second = (difference + back).mul_(two).add_(gap).neg_()
-    return (there + back).sum(dtype=torch.float64), torch.cat([by_first, by_second])
+    return (there + back).squeeze(1).double(), torch.cat([by_first, by_second])
+
+
+# Minimum risk
+
+
+def risk_loss(model: SequenceToSequence, batch: RiskBatch, smoothing: float, weight: float) -> Loss:
+    """How badly `model` predicts each target, and `weight` times how bad it expects its own translations to be.
+
+    Of the translations that it has found for a source, each is as probable as the mean over its tokens, sharpened,
+    makes it: what a search ranks them by. Their expected loss of BLEU counts as often as the target has tokens
+    (minimum risk training; Shen et al., 2016; beside the usual loss: Edunov et al., 2018).
+    """
+    memory, pairs, made = model.encode(batch.pairs.source, batch.pairs.keep), batch.pairs, batch.made
+    usual = token_loss(model.decode(pairs.target, memory, pairs.keep), model.logits, pairs.labels, smoothing)
+    if not len(made.costs):
+        return usual
+    keep = None if pairs.keep is None else pairs.keep[made.owners]
+    states = model.decode(made.target, memory[made.owners], keep).flatten(0, 1)
+    labels = made.labels.flatten()
+    real = (labels != IGNORE).nonzero().squeeze(1)
+    plain = states.device.type != "cpu" or states.dtype != torch.float32
+    find = expected_cost if plain else fused_expected_cost
+    risk = find(states.index_select(0, real), model.logits, labels.index_select(0, real), made)
+    return Loss(usual.total + weight * risk, usual.surprise, usual.tokens)
+
+
+def expected_cost(states: Tensor, output: nn.Linear, labels: Tensor, made: Made) -> Tensor:
+    """States [N, D] and labels [N] of all translations, end to end -> the sum of the expected costs: readably."""
+    surprises = F.cross_entropy(output(states).float(), labels, reduction="none")
+    means = torch.segment_reduce(surprises, "mean", lengths=made.lengths)
+    costs, weights = made.costs.split(made.counts), made.weights.tolist()
+    chances = ((-SHARPNESS * each).softmax(0) for each in means.split(made.counts))
+    return torch.stack([w * (p * c).sum() for p, c, w in zip(chances, costs, weights, strict=True)]).sum()
+
+
+def fused_expected_cost(states: Tensor, output: nn.Linear, labels: Tensor, made: Made) -> Tensor:
+    """The same without ever holding all logits: the translations of a few sources at a time."""
+    total: Tensor = _FusedExpectedCost.apply(states, output.weight, output.bias, labels, made)
+    return total
+
+
+class _FusedExpectedCost(torch.autograd.Function):
+    """Computes the gradients together with the loss, as `_FusedCrossEntropy` does.
+
+    With P the chances of the translations of a source, c their costs and n their lengths, the gradient by the
+    log-probability of each token of translation i is the sharpness times P_i (c_i - sum of P c) / n_i.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, made: Made) -> Any:
+        chunks = list(_whole_sources(made))
+        layer = _OutputLayer(states, weight, bias, max(rows.stop - rows.start for rows, *_ in chunks))
+        total = torch.zeros((), dtype=torch.float64)
+        for rows, translations, sources in chunks:
+            gradient = layer.logits(rows)
+            surprises = _become_gradients(gradient, labels[rows, None], 0.0, 0.0)[0].float()
+            lengths, costs = made.lengths[translations], made.costs[translations]
+            means = torch.segment_reduce(surprises, "mean", lengths=lengths)
+            counts = made.counts[sources]
+            times = made.weights[sources].repeat_interleave(torch.tensor(counts))
+            chances = torch.cat([(-SHARPNESS * each).softmax(0) for each in means.split(counts)])
+            expected = [part.sum().expand(len(part)) for part in (chances * costs).split(counts)]
+            total += (times * chances * costs).sum(dtype=torch.float64)
+            by_means = -SHARPNESS * times * chances * (costs - torch.cat(expected))
+            gradient.mul_((by_means / lengths).repeat_interleave(lengths)[:, None])
+            layer.learn(rows, gradient)
+        ctx.gradients = layer.by_states, layer.by_weight, layer.by_bias
+        return total.to(states.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        states, weight, bias = ctx.gradients
+        del ctx.gradients
+        scale = upstream[0]
+        return states.mul_(scale), weight.mul_(scale), None if bias is None else bias.mul_(scale), None, None
+
+
+def _whole_sources(made: Made) -> Iterator[tuple[slice, slice, slice]]:
+    """Chunks of tokens, of the translations that they are of, and of the sources of these; no source is cut."""
+    sizes = [int(part.sum()) for part in made.lengths.split(made.counts)]
+    first_row = first_translation = first_source = row = translation = 0
+    for source, (count, size) in enumerate(zip(made.counts, sizes, strict=True)):
+        if row > first_row and row + size - first_row > CHUNK:
+            yield slice(first_row, row), slice(first_translation, translation), slice(first_source, source)
+            first_row, first_translation, first_source = row, translation, source
+        row, translation = row + size, translation + count
+    yield slice(first_row, row), slice(first_translation, translation), slice(first_source, len(made.counts))
 
 
 CHUNK = 512
-"""Rows of logits held at a time."""
+"""Rows of logits held at a time; the translations of one source may have more tokens."""

@@ -35,6 +35,7 @@ from regard.folder import (
 )
 from regard.options import dump
 from regard.text.tokenizer import Vocabularies
+from regard.training.candidates import CANDIDATES, require_candidates
 from regard.training.distributed import Group, require_shardable
 from regard.training.events import Event
 from regard.training.filling import Filling
@@ -49,7 +50,7 @@ from regard.weights import choose_device
 
 NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
 SHARDS = "train"
-KEPT = (REVERSE, SYNTHETIC)
+KEPT = (REVERSE, SYNTHETIC, CANDIDATES)
 """What takes long to make before a corpus can be prepared: no error removes it."""
 
 TASKS: dict[str, tuple[type[Preparation], type[Task]]] = {
@@ -201,6 +202,8 @@ def change_training(folder: Path, overrides: Mapping[str, Any], several: bool) -
     training = resolve(gather(folder / SETTINGS, overrides)).training
     settings = replace(read_settings(folder), training=training)
     require_metric(settings)
+    if training.risk:
+        require_candidates(folder / TRAINING)
     require_precision(training, choose_device(training.device))
     if several:
         require_shardable(training, Group())

@@ -54,6 +54,8 @@ def train(
         settings = resolve(given, start=first)
         if settings.training.adapters and start is None:
             raise SettingsError("training.adapters change a model that is there: give one with --from")
+        if settings.training.risk and (start is None or settings.task != "translate"):
+            raise SettingsError("training.risk is of what a model translates that is there: give one with --from")
         device = choose_device(settings.training.device)
         absolute = [absolute_paths(names, settings) for names in (files, dev, test)]
         origin = None if start is None else str(Path(start).resolve())
