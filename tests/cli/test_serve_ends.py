@@ -36,7 +36,7 @@ def under_load(server: Process, answers: list[str], how: signal.Signals) -> tupl
         seen = pool.submit(load, server.address, questions, clients=CLIENTS, seconds=60)
         server.wait_for_more('regard_requests_total{path="/translate"', 2 * CLIENTS)
         code, _ = server.end(how)
-        return seen.result(60), code
+        return seen.result(180), code  # a client may wait for an answer when the time of all is over
 
 
 def test_a_server_that_is_told_to_end_loses_no_request(answers: list[str]) -> None:
