@@ -118,15 +118,18 @@ def planned(arguments: argparse.Namespace) -> Iterator[Run]:
         corpus = find_corpus(arguments.data, recipe, form)
         return Run(recipe, form, corpus, given, arguments.output.resolve() / name, **common, first=first)
 
+    def chain(recipe: Recipe, form: str, seed: str) -> list[Run]:
+        earlier = chain(recipe.first, form, seed) if recipe.first else []
+        return [*earlier, begin(recipe, form, seed, earlier[-1] if earlier else None)]
+
     names = arguments.recipes.split(",") if arguments.recipes else [] if arguments.adopt else list(RECIPES)
     for recipe in map(find_recipe, names):
         forms = [form for form in recipe.forms if arguments.form in (form, "both")]
         for form, seed in ((form, seed) for form in forms for seed in arguments.seeds.split(",")):
-            first = begin(recipe.first, form, seed) if recipe.first else None
-            if first and first.folder not in begun:
-                begun.add(first.folder)
-                yield first
-            yield begin(recipe, form, seed, first)
+            for run in chain(recipe, form, seed):
+                if run.folder not in begun:
+                    begun.add(run.folder)
+                    yield run
     for adoption in arguments.adopt:
         yield adopt(adoption, arguments, common)
 
@@ -145,10 +148,16 @@ def adopt(adoption: str, arguments: argparse.Namespace, common: dict[str, Any]) 
     form = form or form_of(model, request)
     corpus = find_corpus(arguments.data, recipe, form)
     run = Run(recipe, form, corpus, {}, arguments.output.resolve() / f"{name}.{form}.{model.name}", **common)
-    if recipe.first and request.get("start"):
-        start = Path(request["start"])
-        return replace(run, adopted=model, first=replace(run, recipe=recipe.first, folder=start, adopted=start))
-    return replace(run, adopted=model)
+    return replace(run, adopted=model, first=adopted_first(run, request))
+
+
+def adopted_first(run: Run, request: dict[str, Any]) -> Run | None:
+    """What an adopted model goes on from, and that from what it does, as far as it is still there."""
+    if run.recipe.first is None or not request.get("start"):
+        return None
+    start = Path(request["start"])
+    first = replace(run, recipe=run.recipe.first, folder=start, adopted=start)
+    return replace(first, first=adopted_first(first, read_request(start)))
 
 
 def read_request(model: Path) -> dict[str, Any]:
@@ -286,7 +295,7 @@ def measure(run: Run) -> None:
     record |= {"adopted": run.adopted is not None, "differences": run.recipe.differences(settings, {})}
     record["kind"] = kind_of(settings)
     if run.first:
-        record["before"] = course(read_log(run.first.log), run.recipe.direction)
+        record["before"] = told_before(run.first, run.recipe.direction)
     record |= {"seed": settings.training.seed, "parameters": size, "decoding": asdict(settings.decoding)}
     record |= {"dev": corpus.dev, "tests": corpus.tests}
 
@@ -316,6 +325,13 @@ def measure(run: Run) -> None:
                 found = score(corpus.tests[0], f"the weights of update {step}", model)[1]
             record["curve"][step] = found["BLEU"]["value"]
             write_text(kept, json.dumps(record, ensure_ascii=False))
+
+
+def told_before(run: Run, direction: str) -> dict[str, Any]:
+    """The course of a part that another went on from, in the direction of that one, and of what went before."""
+    several = run.recipe.first is None and len(run.recipe.languages) > 2
+    found = course(read_log(run.log), direction if several else "")
+    return found | ({"before": told_before(run.first, direction)} if run.first else {})
 
 
 def scores(output: Sequence[str], reference: Sequence[str], run: Run) -> dict[str, Any]:

@@ -21,22 +21,23 @@ OF_THE_DATA = ("source", "target", "tags")  # what a second part is told by the 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A file of settings and the languages of its corpus; a second part goes on from what its first has made."""
+    """A file of settings and the languages of its corpus; a later part goes on from what the one before has made."""
 
     name: str
     path: Path
     languages: tuple[str, ...]
     first: Recipe | None = None
+    narrows: bool = False  # whether it goes on with one direction of several
 
     @property
     def direction(self) -> str:
         return "-".join(self.languages)
 
     def own(self, overrides: Mapping[str, str]) -> dict[str, str]:
-        """What is set over the file: of a second part its direction, and nothing that its first has decided."""
+        """What is set over the file: of a later part nothing that its first has decided, but for its direction."""
         if self.first is None:
             return dict(overrides)
-        given = {"data.directions": self.direction}
+        given = {"data.directions": self.direction} if self.narrows else {}
         for name, value in overrides.items():
             table, _, key = name.partition(".")
             if table not in ("model", "tokenizer") or key in FREE:
@@ -98,16 +99,27 @@ class Corpus:
 
 
 def all_recipes(folder: Path) -> Iterator[Recipe]:
-    """Each file is a recipe; a folder is one in two parts, with a second for every direction of its first."""
+    """Each file is a recipe; a folder is one in two parts, with a second for every direction of its first.
+
+    What risk.toml says is a last part of any of them.
+    """
+    risk = folder / "risk.toml"
+    for recipe in whole_recipes(folder, risk):
+        yield recipe
+        yield Recipe(f"{recipe.name}-risk", risk, recipe.languages, recipe)
+
+
+def whole_recipes(folder: Path, risk: Path) -> Iterator[Recipe]:
     for path in folder.glob("*.toml"):
-        data = gather(path)["data"]
-        yield Recipe(path.stem, path, (data["source"], data["target"]))
+        if path != risk:
+            data = gather(path)["data"]
+            yield Recipe(path.stem, path, (data["source"], data["target"]))
     for path in folder.glob("*/first.toml"):
         directions = [tuple(direction.split("-")) for direction in gather(path)["data"]["directions"]]
         languages = tuple(dict.fromkeys(language for direction in directions for language in direction))
         first = Recipe(path.parent.name, path, languages)
         for direction in directions:
-            yield Recipe(f"{first.name}-{direction[1]}", path.with_name("then.toml"), direction, first)
+            yield Recipe(f"{first.name}-{direction[1]}", path.with_name("then.toml"), direction, first, narrows=True)
 
 
 RECIPES = {recipe.name: recipe for recipe in sorted(all_recipes(ROOT / "recipes"), key=lambda each: each.name)}
@@ -121,7 +133,7 @@ def find_recipe(name: str) -> Recipe:
 
 def find_corpus(data: Path, recipe: Recipe, form: str) -> Corpus:
     """The corpus of a recipe: in the folder of its name, or of the first word of its name."""
-    folders = [data / recipe.name, data / recipe.name.partition("-")[0]]
+    folders = [data / recipe.name.removesuffix("-risk"), data / recipe.name.partition("-")[0]]
     folder = next((folder for folder in folders if folder.is_dir()), None)
     if folder is None:
         raise InputError(f"neither {folders[0]} nor {folders[1]} is there: --data is the folder above them")

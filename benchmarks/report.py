@@ -29,7 +29,9 @@ by them.
 - **published**: Transformer-Tiny, text only, tokenised and lower-cased, test_2016_flickr (Wu et al., 2021).
 - **minutes** pass from the start of a run, preparation and evaluations included; beside them, those **of updates**.
 - **by consensus**: BLEU of `--consensus 24` ([what that is](translate.md)) in the place of a beam of 5.
-- **multi30k-both** has two parts, German and French together, then one of them: updates and minutes are of both parts.
+- **multi30k-both** has two parts, German and French together, then one of them. What ends in **-risk** has a last part,
+  in which a model learns how good its own translations are ([how](train.md#from-its-own-translations)). Updates and
+  minutes are of all parts.
 - **settings**: those that the recipe has now, or others. Runs of a row differ in their seeds, and where a list below
   says so, which compares each with its recipe as it was then.
 """
@@ -119,7 +121,7 @@ def summary(groups: Groups) -> str:
     for (recipe, form), its in groups.items():
         for name in tests(its) or [its[0]["dev"]]:
             first, published = name in (its[0]["dev"], *tests(its)[:1]), level(recipe, form)
-            for (length, current), like in alike(its).items():
+            for (length, current, _), like in alike(its).items():
                 found = [each["sets"][name]["BLEU"]["value"] for each in like if name in each["sets"]]
                 chosen = best_on_dev(like)["sets"].get(name)
                 spread = f"{min(found):.2f} to {max(found):.2f}" if len(found) > 1 else ""
@@ -131,17 +133,25 @@ def summary(groups: Groups) -> str:
     return table([*heads, "range", "by consensus: best on dev, mean", "published"], rows)
 
 
-def alike(its: Sequence[Record]) -> dict[tuple[str, bool], list[Record]]:
-    """The runs by their numbers of updates, the shortest first, and by whether the recipe still has their settings."""
-    groups: dict[tuple[str, bool], list[Record]] = {}
-    for each in sorted(its, key=lambda each: before(each)["step"] + each["step"]):
-        current = find_recipe(each["recipe"]).is_as(each.get("kind", {}))  # which earlier records do not tell
-        groups.setdefault((updates(each), current), []).append(each)
+def alike(its: Sequence[Record]) -> dict[tuple[str, bool, str], list[Record]]:
+    """The runs by their updates, the shortest first, by whether the recipe has their settings now, and by these."""
+    groups: dict[tuple[str, bool, str], list[Record]] = {}
+    for each in sorted(its, key=lambda each: sum(part["step"] for part in parts(each))):
+        kind = each.get("kind", {})  # which earlier records do not tell
+        current = find_recipe(each["recipe"]).is_as(kind)
+        groups.setdefault((updates(each), current, "" if current else json.dumps(kind, sort_keys=True)), []).append(
+            each
+        )
     return groups
 
 
 def updates(record: Record) -> str:
-    return " + ".join(f"{part['step']:,}" for part in (before(record), record) if part["step"])
+    return " + ".join(f"{part['step']:,}" for part in parts(record))
+
+
+def parts(record: Record) -> list[Record]:
+    """The parts of a recipe, the first one first: each tells what went before it."""
+    return [*(parts(record["before"]) if "before" in record else []), record]
 
 
 def by_consensus(its: Sequence[Record], name: str) -> str:
@@ -223,14 +233,28 @@ Course = list[tuple[float | None, float | None, float]]  # seconds since the sta
 
 
 def before(record: Record) -> Record:
-    """The part of the recipe that went before; before one in one part, nothing."""
-    return record.get("before", {"step": 0, "wall": 0.0, "seconds": 0.0, "evaluations": []})
+    """All that went before this part of a recipe, as one; before the first, nothing."""
+    if "before" not in record:
+        return {"step": 0, "wall": 0.0, "seconds": 0.0, "evaluations": []}
+    last = record["before"]
+    wall, seconds = since_the_start(last, last)
+    told = [dict(each, **dict(zip(CLOCKS, since_the_start(last, each), strict=True))) for each in last["evaluations"]]
+    earlier = before(last)
+    return {
+        "step": earlier["step"] + last["step"],
+        "wall": wall,
+        "seconds": seconds,
+        "evaluations": [*earlier["evaluations"], *told],
+    }
+
+
+CLOCKS = ("wall", "seconds")
 
 
 def since_the_start(record: Record, moment: Record) -> tuple[float | None, float | None]:
     """When something happened, on the clock and in updates, with what went before."""
-    parts = [(before(record)[name], moment[name]) for name in ("wall", "seconds")]
-    wall, seconds = (None if None in part else sum(part) for part in parts)
+    told = [(before(record)[name], moment[name]) for name in CLOCKS]
+    wall, seconds = (None if None in both else sum(both) for both in told)
     return wall, seconds
 
 
@@ -288,7 +312,8 @@ def tests(its: Sequence[Record]) -> list[str]:
 
 
 def level(recipe: str, form: str) -> float | None:
-    return PUBLISHED.get(recipe[-2:]) if recipe.startswith("multi30k") and form == "tokenised" else None
+    tokenised = recipe.startswith("multi30k") and form == "tokenised"
+    return PUBLISHED.get(recipe.removesuffix("-risk")[-2:]) if tokenised else None
 
 
 def label(record: Record) -> str:
