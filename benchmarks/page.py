@@ -110,9 +110,10 @@ are lost: they were copied from earlier versions of these pages.
 def quality() -> str:
     records = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "docs" / "quality").glob("*.json")]
     about = """Settings in `recipes/`, scored with sacrebleu; **published** is Transformer-Tiny (Wu et al., 2021).
-Signatures, every run and its course are in [quality](quality.md), from the records in `docs/quality/`.
+Signatures, every run and its course, and what other settings gave are in [quality](quality.md), from the records in
+`docs/quality/`.
 """
-    return "\n".join(["## Quality\n", about, report.summary(report.grouped(records))])
+    return "\n".join(["## Quality\n", about, report.summary(report.grouped(records), current=True)])
 
 
 def section(kind: str, records: Mapping[str, Record], pictures: dict[str, str]) -> str:

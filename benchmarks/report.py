@@ -32,8 +32,13 @@ by them.
 - **multi30k-both** has two parts, German and French together, then one of them. What ends in **-risk** has a last part,
   in which a model learns how good its own translations are ([how](train.md#from-its-own-translations)). Updates and
   minutes are of all parts.
-- **settings**: those that the recipe has now, or others. Runs of a row differ in their seeds, and where a list below
-  says so, which compares each with its recipe as it was then.
+- Runs of a row differ in their seeds, and where a list below says so, which compares each with its recipe as it was
+  then.
+"""
+AS_THEY_ARE = "## The recipes as they are\n"
+OTHERWISE = """## With other settings
+
+What recipes had before, and what was tried and not taken; the [log](log.md) tells why.
 """
 
 NEVER = "not reached"
@@ -86,7 +91,11 @@ def write_report(kept: Path, base: Path) -> Path:
     if not records:
         raise InputError(f"{kept}: nothing is measured yet: give --data, without --report-only")
     groups = grouped(records)
-    parts = [INTRODUCTION, summary(groups), runs(groups), times(groups), "## The course of training\n"]
+    parts = [INTRODUCTION]
+    for heading, current in ((AS_THEY_ARE, True), (OTHERWISE, False)):
+        if found := summary(groups, current):
+            parts += [heading, found]
+    parts += [runs(groups), times(groups), "## The course of training\n"]
     for (recipe, form), its in groups.items():
         picture = base.parent / "images" / f"{base.name}-{recipe}-{form}.svg"
         picture.parent.mkdir(parents=True, exist_ok=True)
@@ -115,22 +124,25 @@ def grouped(records: Iterable[Record]) -> Groups:
     return groups
 
 
-def summary(groups: Groups) -> str:
-    """A row for each set and length of a run, so that means are of runs that are alike but for their seeds."""
+def summary(groups: Groups, current: bool) -> str:
+    """A row for each set and length of a run, so that means are of runs that are alike but for their seeds.
+
+    Of runs with the settings that their recipe has now, or of all others.
+    """
     rows: list[list[object]] = []
     for (recipe, form), its in groups.items():
         for name in tests(its) or [its[0]["dev"]]:
             first, published = name in (its[0]["dev"], *tests(its)[:1]), level(recipe, form)
-            for (length, current, _), like in alike(its).items():
+            for length, like in ((length, like) for (length, now, _), like in alike(its).items() if now == current):
                 found = [each["sets"][name]["BLEU"]["value"] for each in like if name in each["sets"]]
                 chosen = best_on_dev(like)["sets"].get(name)
                 spread = f"{min(found):.2f} to {max(found):.2f}" if len(found) > 1 else ""
-                rows.append([recipe, form, name, length, "the recipe's" if current else "others", len(found)])
+                rows.append([recipe, form, name, length, len(found)])
                 rows[-1] += [f"{chosen['BLEU']['value']:.2f}" if chosen else "–"]
                 rows[-1] += [f"{statistics.fmean(found):.2f}", spread, by_consensus(like, name)]
                 rows[-1] += [f"{published:.2f}" if published and first else ""]
-    heads = ["recipe", "form", "set", "updates", "settings", "runs", "BLEU of the run that is best on dev", "mean"]
-    return table([*heads, "range", "by consensus: best on dev, mean", "published"], rows)
+    heads = ["recipe", "form", "set", "updates", "runs", "BLEU of the run that is best on dev", "mean", "range"]
+    return table([*heads, "by consensus: best on dev, mean", "published"], rows) if rows else ""
 
 
 def alike(its: Sequence[Record]) -> dict[tuple[str, bool, str], list[Record]]:
