@@ -113,7 +113,7 @@ def quality() -> str:
 Signatures, every run and its course, and what other settings gave are in [quality](quality.md), from the records in
 `docs/quality/`.
 """
-    return "\n".join(["## Quality\n", about, report.summary(report.grouped(records), current=True)])
+    return "\n".join(["## Quality\n", about, report.summary(report.grouped(records), as_it_is=True)])
 
 
 def section(kind: str, records: Mapping[str, Record], pictures: dict[str, str]) -> str:

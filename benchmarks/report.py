@@ -92,14 +92,15 @@ def write_report(kept: Path, base: Path) -> Path:
         raise InputError(f"{kept}: nothing is measured yet: give --data, without --report-only")
     groups = grouped(records)
     parts = [INTRODUCTION]
-    for heading, current in ((AS_THEY_ARE, True), (OTHERWISE, False)):
-        if found := summary(groups, current):
+    for heading, as_they_are in ((AS_THEY_ARE, True), (OTHERWISE, False)):
+        if found := summary(groups, as_they_are):
             parts += [heading, found]
     parts += [runs(groups), times(groups), "## The course of training\n"]
     for (recipe, form), its in groups.items():
         picture = base.parent / "images" / f"{base.name}-{recipe}-{form}.svg"
         picture.parent.mkdir(parents=True, exist_ok=True)
         told = [each for each in its if each["evaluations"]]
+        told = list(filter(current, told)) or told  # what recipes had before would only hide what they have
         if told:
             picture.write_text(plot(f"{recipe}, {form}", told, level(recipe, form)), encoding="utf-8")
         if picture.exists():
@@ -124,7 +125,7 @@ def grouped(records: Iterable[Record]) -> Groups:
     return groups
 
 
-def summary(groups: Groups, current: bool) -> str:
+def summary(groups: Groups, as_it_is: bool) -> str:
     """A row for each set and length of a run, so that means are of runs that are alike but for their seeds.
 
     Of runs with the settings that their recipe has now, or of all others.
@@ -133,7 +134,7 @@ def summary(groups: Groups, current: bool) -> str:
     for (recipe, form), its in groups.items():
         for name in tests(its) or [its[0]["dev"]]:
             first, published = name in (its[0]["dev"], *tests(its)[:1]), level(recipe, form)
-            for length, like in ((length, like) for (length, now, _), like in alike(its).items() if now == current):
+            for length, like in ((length, like) for (length, now, _), like in alike(its).items() if now == as_it_is):
                 found = [each["sets"][name]["BLEU"]["value"] for each in like if name in each["sets"]]
                 chosen = best_on_dev(like)["sets"].get(name)
                 spread = f"{min(found):.2f} to {max(found):.2f}" if len(found) > 1 else ""
@@ -149,12 +150,14 @@ def alike(its: Sequence[Record]) -> dict[tuple[str, bool, str], list[Record]]:
     """The runs by their updates, the shortest first, by whether the recipe has their settings now, and by these."""
     groups: dict[tuple[str, bool, str], list[Record]] = {}
     for each in sorted(its, key=lambda each: sum(part["step"] for part in parts(each))):
-        kind = each.get("kind", {})  # which earlier records do not tell
-        current = find_recipe(each["recipe"]).is_as(kind)
-        groups.setdefault((updates(each), current, "" if current else json.dumps(kind, sort_keys=True)), []).append(
-            each
-        )
+        now, kind = current(each), json.dumps(each.get("kind", {}), sort_keys=True)
+        groups.setdefault((updates(each), now, "" if now else kind), []).append(each)
     return groups
+
+
+def current(record: Record) -> bool:
+    """Whether a run has the settings that its recipe has now; early records do not tell."""
+    return find_recipe(record["recipe"]).is_as(record.get("kind", {}))
 
 
 def updates(record: Record) -> str:
@@ -300,8 +303,9 @@ def plot(title: str, its: Sequence[Record], published: float | None) -> str:
         for what, course in ((each["tests"][:1], test_course(each)), (["dev, greedy"], dev_course(each))):
             found = [(wall if clock else seconds, value) for wall, seconds, value in course]
             points = [(passed / 60, value) for passed, value in found if passed is not None]
-            if len(points) > 1:  # the end alone is no course
-                lines.append(Line(f"{label(each)}, {what[0]}", points, number, dashed=what != each["tests"][:1]))
+            tested = what == each["tests"][:1]
+            if len(points) > 1 or (tested and points):  # of the test set, the end alone is told too
+                lines.append(Line(f"{label(each)}, {what[0]}", points, number, dashed=not tested))
     across = "minutes since the start" if clock else "minutes of updates"
     return draw(
         f"{title}: BLEU", across, "BLEU", lines, (f"published: {published:.2f}", published) if published else None

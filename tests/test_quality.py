@@ -158,10 +158,10 @@ def test_means_are_of_runs_of_one_length_and_one_kind() -> None:
             ["100 + 400", "1", "5.00", "5.00"],
         ],
     }
-    for current, told in wanted.items():
-        lines = report.summary(report.grouped(records), current).splitlines()[2:]
+    for as_it_is, told in wanted.items():
+        lines = report.summary(report.grouped(records), as_it_is).splitlines()[2:]
         assert [line.strip("| ").split(" | ")[3:7] for line in lines] == told
-    assert report.summary(report.grouped(records[3:4]), current=False) == ""
+    assert report.summary(report.grouped(records[3:4]), as_it_is=False) == ""
 
 
 # The script
@@ -380,7 +380,16 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
     assert "| multi30k-en-de | seed 3 | 41.0 | 2.3 (2.0) | at most 3.5 (3.0) |" in page  # not all of them are kept
     assert "| multi30k-en-de | 4, seed 4 | 41.0 | – (2.0) | not kept (`--curve`) |" in page
     assert "3,000,001 (**more than** 3,000,000)" in page
-    assert "minutes of updates" in (tmp_path / "images" / "quality-multi30k-en-de-tokenised.svg").read_text()
+    drawn = (tmp_path / "images" / "quality-multi30k-en-de-tokenised.svg").read_text()
+    assert "minutes of updates" in drawn
+    assert drawn.count(", test<") == drawn.count(", dev, greedy<") == 4  # the end, where there is no more, is a point
+
+    records[2]["kind"] = json.loads(json.dumps(kind_of(RECIPES["multi30k-en-de"].settings({}))))
+    (tmp_path / records[2]["name"] / "scores.json").write_text(json.dumps(records[2]))
+    report.write_report(tmp_path, tmp_path / "quality")
+    drawn = (tmp_path / "images" / "quality-multi30k-en-de-tokenised.svg").read_text()
+    assert "seed 3, test<" in drawn  # the recipe as it is, and no other
+    assert "seed 1" not in drawn
 
 
 def test_text_in_the_report_is_never_markdown() -> None:
