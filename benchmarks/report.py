@@ -333,8 +333,9 @@ def level(recipe: str, form: str) -> float | None:
 
 
 def label(record: Record) -> str:
-    own = f"seed {record['seed']}"
-    return f"{record['name'].split('.', 2)[2]}, {own}" if record["adopted"] else own
+    """The seed, and the name of a run that has one of its own."""
+    own, name = f"seed {record['seed']}", record["name"].split(".", 2)[2]
+    return own if name == str(record["seed"]) and not record["adopted"] else f"{name}, {own}"
 
 
 def minutes(seconds: float | None) -> str:

@@ -380,6 +380,8 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
     assert "| multi30k-en-de | seed 3 | 41.0 | 2.3 (2.0) | at most 3.5 (3.0) |" in page  # not all of them are kept
     assert "| multi30k-en-de | 4, seed 4 | 41.0 | – (2.0) | not kept (`--curve`) |" in page
     assert "3,000,001 (**more than** 3,000,000)" in page
+    assert report.label(records[0]) == "seed 1"
+    assert report.label({**records[0], "name": "multi30k-en-de.tokenised.before"}) == "before, seed 1"
     drawn = (tmp_path / "images" / "quality-multi30k-en-de-tokenised.svg").read_text()
     assert "minutes of updates" in drawn
     assert drawn.count(", test<") == drawn.count(", dev, greedy<") == 4  # the end, where there is no more, is a point

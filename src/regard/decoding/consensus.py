@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -68,10 +68,24 @@ def likeness(texts: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
 
 def matches(texts: Sequence[Sequence[str]], others: Sequence[Sequence[str]], size: int) -> NDArray[np.float64]:
     """How many runs of so many words two texts have in common, each as often as it is in both."""
-    counts = [Counter(tuple(text[i : i + size]) for i in range(len(text) - size + 1)) for text in (*texts, *others)]
-    columns = {run: number for number, run in enumerate(dict.fromkeys(run for each in counts for run in each))}
+    mine = [runs(text, size) for text in texts]
+    theirs = mine if others is texts else [runs(text, size) for text in others]
+    columns = {
+        run: number for number, run in enumerate(dict.fromkeys(run for each in (*mine, *theirs) for run in each))
+    }
+    table = tabulate(theirs, columns)
+    rows = table if theirs is mine else tabulate(mine, columns)
+    return np.array([np.minimum(table, row).sum(axis=1) for row in rows])  # one by one: all at once take much memory
+
+
+def runs(text: Sequence[str], size: int) -> Counter[tuple[str, ...]]:
+    """How often each run of so many words is in a text."""
+    return Counter(tuple(text[i : i + size]) for i in range(len(text) - size + 1))
+
+
+def tabulate(counts: Sequence[Counter[tuple[str, ...]]], columns: Mapping[tuple[str, ...], int]) -> NDArray[np.float64]:
+    """Counts side by side, a row for each text."""
     table = np.zeros((len(counts), len(columns)))
     for row, each in zip(table, counts, strict=True):
         row[[columns[run] for run in each]] = list(each.values())
-    mine, theirs = table[: len(texts)], table[len(texts) :]
-    return np.array([np.minimum(theirs, row).sum(axis=1) for row in mine])  # one by one: all at once take much memory
+    return table
