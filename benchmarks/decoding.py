@@ -149,7 +149,7 @@ def begin(arguments: argparse.Namespace) -> Bench:
     for model in arguments.models:
         train(model, arguments)
     report: Report = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join([Path(sys.executable).name, *sys.argv]),
         "machine": {**describe_machine(), "flags": cpu_flags()},
         "threads": arguments.threads,

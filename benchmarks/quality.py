@@ -269,7 +269,7 @@ def train(run: Run, stop: threading.Event) -> bool:
 
 
 def describe_session(run: Run) -> dict[str, Any]:
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     versions = {package: version(package) for package in ("regard", "torch", "tokenizers", "sacrebleu")}
     machine = {**describe_machine(), "load_average": os.getloadavg()[0]}
     return {"date": date, "command": run.command, "machine": machine, "versions": versions}

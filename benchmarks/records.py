@@ -77,7 +77,7 @@ def keep(
 
     record: Record = {
         "kind": kind,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": command or typed(),
         "machine": {key: value for key, value in (machine or describe_machine()).items() if key != "system"},
         "versions": {"regard": importlib.metadata.version("regard"), **(versions or {})},

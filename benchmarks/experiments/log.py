@@ -46,7 +46,7 @@ def write_log(folder: Path, name: str, seed: int, seconds: float, figures: Figur
         "claim": name,
         "command": command(name, seed),
         "seed": seed,
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "seconds": round(seconds, 1),  # of one processor
         "machine": describe_machine(),
         "load": round(os.getloadavg()[0], 1),  # what else ran, and the processor's caches were shared with

@@ -6,7 +6,7 @@ them, `presets.py` has the presets.
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -16,11 +16,6 @@ from regard.errors import SettingsError
 from regard.options import build, merge
 from regard.presets import FINE_TUNING, NAMES, PRESETS, TASKS
 from regard.settings import Settings
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def load(

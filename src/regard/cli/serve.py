@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +175,7 @@ def proxies(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def note(record: dict[str, Any]) -> None:
     """A line of the log."""
-    now = datetime.fromtimestamp(time.time(), timezone.utc).isoformat(timespec="milliseconds")
+    now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
     print(json.dumps({"time": now, **record}, ensure_ascii=False), file=sys.stderr, flush=True)
 
 

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.explorer.hosts import LOCAL, is_address
 from regard.serving.limits import Limits, Places, RefusedError, client_of
-from regard.serving.within import Within
 
 Note = Callable[[dict[str, Any]], None]
 """Told of each request when it is over."""
@@ -129,9 +128,9 @@ class Exchange:
         if declared.isdecimal() and int(declared) > self.most:
             raise RefusedError(413, f"Invalid request: request ({declared} bytes) exceeds limit ({self.most})")
         try:
-            async with Within(self.started + self.limits.reading - time.monotonic()):
+            async with asyncio.timeout(self.started + self.limits.reading - time.monotonic()):
                 message = await self._receive()
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise RefusedError(408, "Invalid request: it took too long to arrive") from None
         self.size += len(message.get("body", b""))
         if self.size > self.most:
@@ -151,7 +150,7 @@ class Exchange:
             if unread or getattr(self.scope["app"].state, "ending", False):
                 given[b"connection"] = b"close"
             message = {**message, "headers": list(given.items())}
-        async with Within(SENDING):
+        async with asyncio.timeout(SENDING):
             await self._send(message)
         if self.leaving is not None and message["type"] == "http.response.body" and not message.get("more_body"):
             self.leaving.cancel()

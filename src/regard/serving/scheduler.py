@@ -20,7 +20,6 @@ from regard.decoding.translator import Found as FoundParts, Part, Translation, T
 from regard.errors import ModelError, RegardError
 from regard.serving.fairness import Turns
 from regard.serving.lanes import BatchLane, How, Item, Lane, LiveLane
-from regard.serving.within import Within
 from regard.settings import DecodingSettings
 from regard.text.slots import Cut
 
@@ -113,9 +112,9 @@ class Scheduler:
         self._requests.add(request)
         self.counts.requests += 1
         try:
-            async with Within(math.inf if deadline is None else deadline - time.monotonic()):
+            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
                 made = await self._serve(request, texts, how)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self.counts.late += 1
             raise LateError("the translation was not ready in time: ask for less at once, or later") from None
         except asyncio.CancelledError:
@@ -132,7 +131,7 @@ class Scheduler:
     async def close(self, grace: float = 30.0) -> None:
         """Finishes what was taken, for at most so many seconds, and takes nothing more."""
         self._closing = True
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._all_answered(), grace)
         self._over = True
         for request in list(self._requests):

@@ -18,7 +18,7 @@ def write_card(
     name: str, settings: Settings, about: dict[str, Any], unit: str, model: nn.Module, finished: Finished
 ) -> str:
     """The card as Markdown."""
-    today = datetime.datetime.now(datetime.timezone.utc).date()
+    today = datetime.datetime.now(datetime.UTC).date()
     count = sum(p.numel() for p in model.parameters())
     report = Report.from_dict(about["report"])
     lines = [
