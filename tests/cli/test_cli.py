@@ -153,11 +153,11 @@ def place(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 GOOD = "train.en train.de -o new"
 MISTAKES = {
     # the command
-    "trian train.en train.de": "invalid choice: 'trian'",
+    "trian train.en train.de": "unknown verb trian; did you mean regard train?",
     "--verbose": "unknown option --verbose: see regard --help",
     "translate": "the following arguments are required: MODEL: see regard translate --help",
     "translate model train.en more.en": "train.en: is in no format that translations are put back into",
-    "translate model --beem 4": "unknown option --beem: see regard translate --help",
+    "translate model --beem 4": "unknown option --beem; did you mean --beam?",
     "info": "give a model folder, or --system",
     # the corpus
     "train": "give the corpus to train on",

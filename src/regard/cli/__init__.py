@@ -8,7 +8,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 import regard
 from regard.cli import (
@@ -31,7 +30,7 @@ from regard.cli import (
     translate,
     write,
 )
-from regard.cli.flags import unknown_flag
+from regard.cli.parser import Parser
 from regard.errors import InputError, RegardError
 
 EPILOG = """first steps:
@@ -53,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # what is read as UTF-8 is written as UTF-8
     try:
         known, rest = parser.parse_known_args(arguments)
+        parser.require_known(rest)
         if rest:
-            raise unknown_flag(known.verb, rest[0])
+            raise InputError(f"unknown argument {rest[0]}: see regard {known.verb} --help")
         if known.verb is None:
             print(start.tell())
             return 0
@@ -84,14 +84,7 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as all of Regard does, and not after a screen of usage."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message}: see {self.prog} --help")
-
-
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     parser = Parser(
         prog="regard",
         description="A Transformer that you train on your own text, run anywhere, and look into.",

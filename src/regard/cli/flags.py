@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from regard.decoding.engine import ENGINES, PRECISIONS
-from regard.errors import RegardError, SettingsError
 from regard.options import Option, options
 from regard.settings import DataSettings, DecodingSettings, Settings
 from regard.text.thresholds import CheckSettings
@@ -128,13 +126,3 @@ def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
 def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The decoding settings among the parsed flags, by their names."""
     return {name.removeprefix("decoding."): value for name, value in dotted(arguments).items()}
-
-
-def unknown_flag(verb: str | None, flag: str) -> RegardError:
-    """What to say about a flag or argument that no verb knows."""
-    name = flag.split("=")[0]
-    known = [f"--{option.path}" for option in options(Settings)] if verb in ("train", "distill", "plan") else []
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f"; did you mean {close[0]}?" if close else f": see regard {verb or ''} --help".replace("  ", " ")
-    kind = "setting" if "." in name and name.startswith("--") else "option" if name.startswith("-") else "argument"
-    return SettingsError(f"unknown {kind} {name}{hint}")
