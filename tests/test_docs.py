@@ -10,6 +10,7 @@ from docs.book.reference import addresses, error_classes
 
 from regard import folder
 from regard.cli import build_parser
+from regard.configuration import load
 from regard.options import options
 from regard.settings import Settings
 from regard.text.formats import files
@@ -27,6 +28,25 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert page == module.page(), "run: python docs/generate.py"
     assert all(f"| `{option.path.rpartition('.')[2]}` |" in page for option in options(Settings))
+
+
+def test_what_the_page_of_training_says_of_the_preset_for_little_text_is_so() -> None:
+    """A row names settings, of one section where only the first has one, and their values."""
+    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    table = page.partition("| setting | `tiny` |")[2].partition("\n\n")[0]
+    preset, found = load(preset="tiny"), {}
+    for names, values in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", table, re.MULTILINE):
+        section = ""
+        paths = re.findall(r"`([^`]+)`", names)
+        said = values.split(", ") if len(paths) > 1 else [values.replace(", ", ",")]
+        for path, value in zip(paths, said, strict=True):
+            section = path.partition(".")[0] if "." in path else section
+            name = path.rpartition(".")[2]
+            is_so = getattr(getattr(preset, section), name)
+            shown = ",".join(map(str, is_so)) if isinstance(is_so, tuple) else str(is_so)
+            found[f"{section}.{name}"] = (value, shown.lower().removesuffix(".0"))
+    assert {said for said in found.values() if said[0] != said[1]} == set()
+    assert len(found) == 21
 
 
 def test_links_lead_somewhere() -> None:

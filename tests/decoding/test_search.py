@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -76,6 +76,25 @@ def test_stopping_early_loses_nothing(batch: list[tuple[int, int]], width: int, 
     found = beam_search(table, [limit for _, limit in batch], end=END, width=width, penalty=penalty, best=width)
     for (sentence, limit), hypotheses in zip(batch, found, strict=True):
         assert_alike(hypotheses, patient_beam(Table([], 7, end=end), sentence, limit, width, penalty)[:width])
+
+
+@pytest.mark.parametrize(
+    ("patience", "best", "enough"), [(0.5, 1, 2), (1.0, 1, 4), (1.5, 1, 6), (0.5, 4, 4), (1.0, 6, 6)]
+)
+def test_patience_ends_a_search_when_enough_is_found(patience: float, best: int, enough: int) -> None:
+    """Several can be found in the last step, but not so many in those before it."""
+    for sentence in range(20):
+        counts = []
+
+        def watch(_: int, candidates: object, fates: Sequence[str], counts: list[int] = counts) -> None:
+            counts.append(fates.count("found"))
+
+        table = Table([sentence], 6, end=1.0)
+        (found,) = beam_search(
+            table, [50], end=END, width=4, penalty=power_penalty(3.0), patience=patience, best=best, watch=watch
+        )
+        assert sum(counts[:-1]) < enough <= sum(counts)
+        assert len(found) == best
 
 
 def test_search_stops_when_nothing_can_get_better() -> None:
@@ -269,6 +288,14 @@ def test_exactly_the_tokens_that_are_allowed_are_drawn(
     total = sum(values[token] for token in allowed)
     for token, count in Counter(found).items():
         assert count / 1000 == pytest.approx(values[token] / total, abs=0.002)
+
+
+def test_a_token_that_begins_where_top_p_ends_is_not_drawn_and_one_as_probable_as_min_p_is() -> None:
+    scores = logs([4, 2, 1, 1])  # halves of each other, which arithmetic keeps
+    assert set(drawn(scores, even(100), top_p=0.5)) == {0}
+    assert set(drawn(scores, even(100), top_p=0.75)) == {0, 1}
+    assert set(drawn(scores, even(100), min_p=0.5)) == {0, 1}
+    assert set(drawn(scores, even(100), min_p=0.25)) == {0, 1, 2, 3}
 
 
 @given(weights, st.lists(lucks, min_size=2, max_size=30), st.sampled_from([0.5, 1.0, 2.0]))

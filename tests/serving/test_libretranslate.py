@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from starlette.testclient import TestClient
 
 from regard.serving.app import create_app
+from regard.serving.detection import detect
 from regard.serving.limits import Limits
 from regard.serving.scheduler import BusyError, LateError
 from regard.text.directions import Direction
@@ -159,6 +160,18 @@ def test_the_language_is_detected_among_those_that_lead_to_the_target(client: Te
     answer = client.post("/translate", json=asked(q=german, source="auto", target="fr")).json()
     assert answer["detectedLanguage"]["language"] in ("en", "fr")  # nothing else leads there
     assert answer["detectedLanguage"]["confidence"] < 10
+
+
+def test_a_sentence_is_certain_and_a_word_of_several_languages_is_not() -> None:
+    among = ["en", "de", "fr", "es", "it", "nl", "pt", "sv", "da", "nb"]
+    for text, language in {"The dog does not see the cat.": "en", "Der Hund sieht die Katze nicht.": "de"}.items():
+        (first, trust), (_, next_trust), *_ = detect(text, among)
+        assert (first, trust, next_trust) == (language, 98.0, 0.0), "two in a hundred are for languages not known here"
+    found = dict(detect("hand", among))
+    assert 50 < found["en"] < 80
+    assert 5 < found["sv"] < 20
+    assert found["it"] < 2
+    assert sum(found.values()) <= 98.0
 
 
 def test_detect_tells_three_at_most_and_says_when_it_cannot_tell(client: TestClient) -> None:

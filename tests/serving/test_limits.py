@@ -122,7 +122,7 @@ def test_clients_that_are_too_fast_are_told_when_to_come_again(tmp_path: Path) -
         assert client.get("/health").status_code == 200
     assert codes == [200, 200, 429]
     assert last.json() == {"error": "Slowdown: 2 per 1 minute"}
-    assert 1 <= int(last.headers["retry-after"]) <= 30
+    assert 25 <= int(last.headers["retry-after"]) <= 30
     with served(Limits(rate=2), Keys(tmp_path / "keys")) as client:
         codes = [client.post("/translate", json={**QUESTION, "api_key": key}).status_code for _ in range(5)]
     assert codes == [200] * 5  # the key has a rate of its own
@@ -214,6 +214,23 @@ def test_only_known_names_are_answered_to_on_this_machine() -> None:
             assert client.get("/health", headers={"Host": host}).status_code == status, host
     with served() as client:
         assert client.get("/health", headers={"Host": "any.example"}).status_code == 200
+
+
+def test_every_answer_forbids_frames_scripts_and_guesses() -> None:
+    with served(Limits(rate=3), hosts=["translate.example"]) as client:
+        answers = [
+            client.get("/health"),
+            client.get("/nothing"),
+            client.get("/health", headers={"Host": "evil.example"}),
+            client.options("/translate"),
+            *(client.post("/translate", json=QUESTION) for _ in range(4)),
+        ]
+    assert [answer.status_code for answer in answers] == [200, 404, 400, 200, 200, 200, 200, 429]
+    for answer in answers:
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
 
 
 def test_requests_have_names() -> None:

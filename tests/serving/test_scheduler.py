@@ -230,6 +230,21 @@ def test_too_much_is_refused_with_a_time_to_come_back() -> None:
     run(translator, work, most_waiting=100)
 
 
+def test_the_time_to_come_back_is_when_half_of_the_queue_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100 that wait, 50 are done in 5 seconds if the last 20 took 2."""
+
+    async def work(scheduler: Scheduler) -> None:
+        monkeypatch.setattr(module.time, "monotonic", lambda: 1000.0)
+        for waiting, recent, seconds in ((100, 20, 5), (10, 20, 1), (0, 0, 1), (10, 0, 5), (10_000, 2, 60)):
+            monkeypatch.setattr(Scheduler, "waiting", waiting)
+            scheduler._recent.clear()
+            scheduler._recent.extend([998.0] * recent)
+            assert scheduler._retry_after() == seconds
+        monkeypatch.undo()
+
+    run(slow(), work)
+
+
 @both
 def test_who_is_too_late_is_told_and_leaves(translators: dict[str, Translator], engine: str) -> None:
     async def work(scheduler: Scheduler) -> None:

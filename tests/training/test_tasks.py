@@ -22,6 +22,7 @@ from regard.decoding.writer import Writer
 from regard.errors import DataError, ModelError, RegardError, SettingsError
 from regard.folder import TRAINING, read_settings
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
+from regard.training.loop import Trainer
 from regard.training.prepare import TASKS
 from regard.training.trainer import resume, train
 from regard.weights import read_folder, read_tensors
@@ -228,6 +229,20 @@ def test_shape_and_vocabulary_are_those_of_the_model(kind: str, runs: Runs, tmp_
     assert read_settings(tmp_path / "run").model == read_settings(start).model
     assert read_settings(tmp_path / "run").training.schedule == "linear"
     assert weights_of(tmp_path / "run") != weights_of(start)
+
+
+def test_training_from_a_model_takes_four_epochs_unless_told_otherwise(runs: Runs, tmp_path: Path) -> None:
+    corpus, given = write_text(tmp_path, lines=600), {"training.batch_tokens": 200, "training.device": "cpu"}
+    for name, more in {"four": {}, "accumulated": {"training.accumulate": 3}, "two": {"training.steps": 2}}.items():
+        list(train([corpus], tmp_path / name, start=runs("write"), overrides=given | more, prepare_only=True))
+    four, accumulated, two = (Trainer(tmp_path / name) for name in ("four", "accumulated", "two"))
+    epoch = len(four.plan(0))
+    assert epoch > 9
+    training = four.settings.training
+    assert (training.steps, training.warmup, training.evaluate_every) == (4 * epoch, 4 * epoch // 10, 4 * epoch // 10)
+    assert accumulated.settings.training.steps == 4 * -(-epoch // 3)
+    training = two.settings.training
+    assert (training.steps, training.warmup, training.evaluate_every) == (2, 0, 1)
 
 
 def test_a_run_from_a_model_can_be_stopped_and_resumed(runs: Runs, tmp_path: Path) -> None:

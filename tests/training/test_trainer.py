@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import regard
+from regard.configuration import load
 from regard.errors import DataError, ModelError, SettingsError
 from regard.folder import read_settings
 from regard.training.checkpoint import State, average, snapshot_path
@@ -98,6 +100,19 @@ def gradients_of(trainer: Trainer, batches: list[Batch]) -> list[torch.Tensor]:
     return kept
 
 
+@pytest.mark.parametrize("clip", [0.0, 0.01, 0.05])
+def test_a_gradient_is_clipped_to_its_largest_norm(clip: float, corpus: list[Path], tmp_path: Path) -> None:
+    events = run(corpus, tmp_path / "run", training__steps=1, training__clip=clip)
+    trainer = Trainer(tmp_path / "run")
+    found = torch.cat([gradient.flatten() for gradient in gradients_of(trainer, [trainer.task.batch(np.arange(9), 0)])])
+    (progress,) = (event for event in events if isinstance(event, Progress))
+    assert progress.gradient > 0.1, "what is shown is the norm before"
+    if clip:
+        assert float(found.norm()) == pytest.approx(clip, rel=1e-3)
+    else:
+        assert float(found.norm()) > 0.1
+
+
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(corpus: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run(corpus, folder, training__steps=8)
@@ -120,18 +135,17 @@ def resume_and_spoil(folder: Path, after: int) -> None:
                 next(inner.gi_frame.f_locals["self"].model.parameters()).fill_(torch.nan)
 
 
-def test_early_stopping_ends_a_run_that_learns_nothing(corpus: list[Path], tmp_path: Path) -> None:
-    events = run(
-        corpus,
-        tmp_path / "run",
-        training__learning_rate=0.0,
-        training__patience=2,
-        training__steps=500,
-        training__metric="loss",
-    )
+@pytest.mark.parametrize(("patience", "warmup", "last"), [(1, 1, 8), (2, 1, 12), (2, 14, 15), (0, 1, 30)])
+def test_early_stopping_ends_a_run_that_learns_nothing(
+    patience: int, warmup: int, last: int, corpus: list[Path], tmp_path: Path
+) -> None:
+    """The first of its evaluations, at step 4, is the best; none stops it before it has warmed up."""
+    changes = {"learning_rate": 0.0, "patience": patience, "warmup": warmup, "steps": 30, "metric": "loss"}
+    changes |= {"evaluate_every": 4}
+    events = run(corpus, tmp_path / "run", **{f"training__{name}": value for name, value in changes.items()})
     assert isinstance(events[-1], Finished)
-    assert "not improved for" in events[-1].reason
-    assert events[-1].step < 100
+    assert events[-1].step == last
+    assert ("not improved for" in events[-1].reason) == (patience > 0)
 
 
 def test_final_weights_are_the_mean_or_the_best(corpus: list[Path], tmp_path: Path) -> None:
@@ -144,6 +158,21 @@ def test_final_weights_are_the_mean_or_the_best(corpus: list[Path], tmp_path: Pa
     first, second = (read_tensors(snapshot_path(trainer.work, step))[0] for step in steps)
     name = next(iter(first))
     torch.testing.assert_close(choices[0][name], (first[name] + second[name]) / 2)
+
+
+@pytest.mark.parametrize(("metric", "better"), [("loss", -0.5), ("chrf", 0.5)])
+@pytest.mark.parametrize("gain", [-1, 0, 1])
+def test_the_mean_is_taken_unless_the_best_does_better(
+    metric: str, better: float, gain: int, corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(corpus, tmp_path / "run", training__metric=metric)
+    trainer = Trainer(tmp_path / "run")
+    steps = trainer.state.ranked(metric)[:2]
+    best = next(each[metric] for each in trainer.state.evaluations if each["step"] == steps[0])
+    monkeypatch.setattr(trainer, "dev_scores", lambda *_: ({metric: best + gain * better}, []))
+    expected = average(trainer.work, steps[:1] if gain < 0 else steps)
+    chosen = trainer.best_weights(trainer.model, steps)
+    assert all(torch.equal(chosen[name], expected[name]) for name in expected)
 
 
 def test_states_rank_by_metric_and_earlier_wins_ties() -> None:
@@ -224,6 +253,14 @@ def test_very_many_pairs_are_not_sampled_from_unless_asked(
     monkeypatch.undo()
     list(train(corpus, tmp_path / "c", overrides=given, prepare_only=True))
     assert read_settings(tmp_path / "c").training.subword_sampling == 0.05
+
+
+def test_a_run_has_the_preset_for_its_size(corpus: list[Path], tmp_path: Path) -> None:
+    list(train(corpus, tmp_path / "run", prepare_only=True))
+    recorded, preset = read_settings(tmp_path / "run"), load(preset="tiny")
+    assert recorded.model == preset.model
+    assert replace(recorded.training, precision="auto") == preset.training  # the machine decides about precision
+    assert recorded.training.dropout_warmup == 10
 
 
 def test_a_failed_preparation_leaves_no_trace_and_no_harm(corpus: list[Path], tmp_path: Path) -> None:
