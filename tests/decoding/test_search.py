@@ -84,7 +84,7 @@ def test_stopping_early_loses_nothing(batch: list[tuple[int, int]], width: int, 
 def test_patience_ends_a_search_when_enough_is_found(patience: float, best: int, enough: int) -> None:
     """Several can be found in the last step, but not so many in those before it."""
     for sentence in range(20):
-        counts = []
+        counts: list[int] = []
 
         def watch(_: int, candidates: object, fates: Sequence[str], counts: list[int] = counts) -> None:
             counts.append(fates.count("found"))

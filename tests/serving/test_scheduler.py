@@ -234,7 +234,7 @@ def test_the_time_to_come_back_is_when_half_of_the_queue_is_done(monkeypatch: py
     """Of 100 that wait, 50 are done in 5 seconds if the last 20 took 2."""
 
     async def work(scheduler: Scheduler) -> None:
-        monkeypatch.setattr(module.time, "monotonic", lambda: 1000.0)
+        monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
         for waiting, recent, seconds in ((100, 20, 5), (10, 20, 1), (0, 0, 1), (10, 0, 5), (10_000, 2, 60)):
             monkeypatch.setattr(Scheduler, "waiting", waiting)
             scheduler._recent.clear()
