@@ -17,8 +17,8 @@ glass: .venv/installed ## train the model anew that comes with the package (some
 test: check browser ## style, types and the tests, a learning one of every task among them (about ten minutes)
 	$(BIN)/pytest -n 2 -m "not slow"
 
-slow: browser    ## the tests that take long: the whole demo, long learning runs, every moment of a kill (some minutes)
-	$(BIN)/pytest -m slow
+slow: browser    ## the tests that take long, and every property with other and ten times as many examples (an hour)
+	$(BIN)/pytest -m "slow or hypothesis" --hypothesis-profile random
 
 browser: .venv/dev ## Chromium and gettext, which some tests need, where apt is at hand
 	@{ command -v chromium || command -v google-chrome; } >/dev/null && command -v msgfmt >/dev/null \

@@ -9,6 +9,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.examples import EXAMPLES
+
 # Some virtual machines say that they have AMX and then kill who uses it, as PyTorch's bfloat16 products do.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
@@ -20,9 +22,16 @@ if BESIDE_OTHERS:
 hypothesis.settings.register_profile(
     "regard",
     deadline=None,  # the first example pays for warming up; a shared machine stalls
-    max_examples=25,
+    max_examples=EXAMPLES,
     derandomize=True,  # a failure is the change's doing, not the draw's
     phases=set(hypothesis.Phase) - {hypothesis.Phase.explain},  # which takes minutes through torch
+)
+hypothesis.settings.register_profile(  # for `make slow`: other examples each time, ten times as many
+    "random",
+    hypothesis.settings.get_profile("regard"),
+    max_examples=10 * EXAMPLES,
+    derandomize=False,
+    print_blob=True,  # of a failure: the line that repeats it
 )
 hypothesis.settings.load_profile("regard")
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.configuration import load, recorded
 from regard.errors import SettingsError
 from regard.options import Bounds, Option, Section, build, dump, merge, options
 from regard.presets import NAMES, PRESETS, TASKS, choose_preset
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings, TrainingSettings
+from tests.examples import examples
 
 OPTIONS = {option.path: option for option in options(Settings)}
 BOUNDED = [option for option in OPTIONS.values() if option.bounds is not None]
@@ -437,7 +438,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(path=st.sampled_from([*OPTIONS, "model", "nothing", ""]), value=anything)
 def test_whatever_is_given_is_taken_or_refused_with_a_message(path: str, value: Any) -> None:
     """Nothing but a SettingsError comes out, which the command line prints on one line."""

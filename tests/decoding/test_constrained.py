@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings as how, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.decoding.constrained import constrained_search
 from regard.decoding.engine import load_as
 from regard.decoding.hypothesis import Constraints, Hypothesis, Penalty, Words, google_penalty, power_penalty
 from regard.decoding.search import beam_search
 from regard.decoding.translator import Translator
+from tests.examples import examples
 
 from .tables import END, Prefix, Table, every_output
 
@@ -86,7 +87,7 @@ def search(batch: Sequence[tuple[int, int, Constraints]], vocabulary: int, **opt
 # Against enumeration
 
 
-@how(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(names, st.integers(1, 4), constraints(4)), min_size=1, max_size=3, unique_by=lambda x: x[0]),
     penalties,
@@ -100,7 +101,7 @@ def test_the_widest_beam_is_an_enumeration(batch: list[tuple[int, int, Constrain
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
 
-@how(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.lists(
         st.tuples(names, st.integers(4, 12), constraints(7, longest=3, items=3)), min_size=1, max_size=3,
@@ -126,7 +127,6 @@ def test_whatever_is_found_meets_the_constraints(
             assert h.finished or len(h.tokens) == limit
 
 
-@how(deadline=None)
 @given(st.lists(sequences(6, 3), max_size=3), st.integers(0, 3), st.integers(1, 3), names)
 def test_what_is_required_is_found_wherever_there_is_room(
     required: list[Prefix], room: int, width: int, sentence: int
@@ -137,7 +137,6 @@ def test_what_is_required_is_found_wherever_there_is_room(
     assert meets(found[0].tokens, wanted)
 
 
-@how(deadline=None)
 @given(
     st.lists(st.tuples(names, st.integers(1, 8)), min_size=1, max_size=4, unique_by=lambda pair: pair[0]),
     st.integers(1, 5),
@@ -156,7 +155,7 @@ def test_without_constraints_it_is_a_beam_search(
         assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-5)
 
 
-@how(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(
         st.tuples(names, st.integers(3, 8), constraints(6)), min_size=2, max_size=4, unique_by=lambda each: each[0]
@@ -168,7 +167,6 @@ def test_a_batch_finds_what_each_sentence_finds_alone(batch: list[tuple[int, int
     assert [[h.tokens for h in ours] for ours in together] == [[h.tokens for h in theirs] for theirs in alone]
 
 
-@how(deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8).map(tuple), st.integers(1, 3), names)
 def test_a_draft_is_followed_to_its_end(draft: Prefix, width: int, sentence: int) -> None:
     """However improbable it is; one that does not meet the constraints is not."""

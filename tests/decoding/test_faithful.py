@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings as examples, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
 from regard.configuration import resolve
 from regard.decoding.engine import load_as
@@ -22,6 +22,7 @@ from regard.text.protect import arguments, counts, find
 from regard.text.slots import SLOTS
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
+from tests.examples import examples
 
 from .conftest import CORPUS
 from .toys import SHAPE
@@ -93,7 +94,7 @@ def require(job: Job, result: Result, numbers: bool = False) -> None:
     st.booleans(),
     st.booleans(),
 )
-@examples(max_examples=200, deadline=None)
+@examples(200)
 def test_any_model_and_any_text(
     texts: list[tuple[str, list[str]]], garbage: list[str], slots: bool, numbers: bool
 ) -> None:
@@ -113,7 +114,7 @@ def untrained(request: pytest.FixtureRequest) -> Translator:
 
 
 @given(texts=st.lists(TEXTS, max_size=3), beam=st.integers(1, 2))
-@examples(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_model_that_knows_nothing(untrained: Translator, texts: list[str], beam: int) -> None:
     jobs = [Job(text) for text in texts]
     for job, result in zip(jobs, Faithful(untrained).translate(jobs, beam=beam), strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 import regard
@@ -23,6 +23,7 @@ from regard.options import dump
 from regard.text.tokenizer import Specials, Tokenizer
 from regard.text.vocabulary import BOS, EOS, MASK, PAD
 from regard.weights import Contents, parameters, write_tensors
+from tests.examples import examples
 
 from .toys import TOKENIZER as VOCABULARY, toy
 
@@ -80,7 +81,7 @@ def test_a_row_fits_and_the_longer_text_loses_its_end(
         assert (row.ids, row.segments) == vocabulary.specials.join(first, second)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(several=st.lists(pairs, min_size=1, max_size=6), size=st.sampled_from([1, 20, 8192]))
 def test_a_row_has_the_same_states_alone_and_in_any_batch(several: list[Text], size: int) -> None:
     rows = FILLER.rows(several)
@@ -179,7 +180,7 @@ def test_what_cannot_be_filled_is_refused() -> None:
 # Labels
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(several=st.lists(pairs, max_size=5))
 def test_labels_are_the_same_alone_and_in_company(several: list[Text]) -> None:
     together = CLASSIFIER.classify(several)
@@ -212,7 +213,7 @@ def test_of_a_text_that_is_too_long_the_beginning_is_read() -> None:
     )
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(several=st.lists(st.lists(st.sampled_from(["A", "dog", "garden", "é", "zz"]), max_size=4), max_size=4))
 def test_a_word_has_the_label_of_its_first_token(several: list[list[str]]) -> None:
     found = LABELLER.label_words(several)
@@ -248,7 +249,7 @@ def test_words_and_texts_are_not_taken_for_each_other() -> None:
 # Vectors
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(several=st.lists(texts, max_size=5), normalize=st.booleans(), pooling=st.sampled_from(["mean", "first"]))
 def test_vectors_equal_plain_sums(several: list[str], normalize: bool, pooling: str) -> None:
     found = EMBEDDER.embed(several, pooling=pooling, normalize=normalize)

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, given, strategies as st
 from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, Penalty, google_penalty, power_penalty
 from regard.decoding.search import beam_search, draw, follow, generate, highest
+from tests.examples import examples
 
 from .tables import END, Table, every_output, patient_beam
 
@@ -269,7 +270,7 @@ def test_random_luck_gives_each_token_its_probability() -> None:
     assert sum((found[token] - e) ** 2 / e for token, e in enumerate(expected)) < 20.5
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(weights, st.integers(0, 7), st.floats(0, 1), st.floats(0, 1))
 def test_exactly_the_tokens_that_are_allowed_are_drawn(
     values: list[int], top_k: int, top_p: float, min_p: float

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 import regard
@@ -32,6 +32,7 @@ from regard.settings import DecodingSettings, ModelSettings
 from regard.text.tokenizer import Specials, Vocabularies
 from regard.text.vocabulary import BOS, EOS, RESERVED, SPECIALS
 from regard.weights import choose_device
+from tests.examples import examples
 
 from .conftest import CORPUS
 
@@ -192,7 +193,7 @@ def test_a_search_without_torch_is_enough(folder: Path) -> None:
 
 
 @modes
-@settings(max_examples=10)
+@examples(10)
 @given(texts=st.lists(sentences, min_size=1, max_size=7), batch_tokens=st.sampled_from([1, 100, 8192]))
 def test_a_sentence_alone_and_in_any_batch(
     translator: Translator, mode: str, texts: list[str], batch_tokens: int
@@ -275,7 +276,7 @@ def test_no_texts_and_texts_from_a_generator_are_fine(translator: Translator) ->
 
 
 @modes
-@settings(max_examples=10)
+@examples(10)
 @given(texts=st.lists(sentences, min_size=1, max_size=4), alternatives=st.integers(0, 3))
 def test_reported_probabilities_are_those_of_the_model(
     translator: Translator, model: EncoderDecoder, mode: str, texts: list[str], alternatives: int
@@ -455,7 +456,7 @@ def test_special_tokens_are_never_drawn(translator: Translator) -> None:
 # One text, piece by piece
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(texts=st.lists(sentences, min_size=1, max_size=2), gap=st.sampled_from(["\n", "\n\n", "\r\n"]))
 def test_the_pieces_of_a_stream_join_to_the_translation(translator: Translator, texts: list[str], gap: str) -> None:
     text = gap.join(texts)
@@ -678,7 +679,7 @@ def test_where_a_text_is_cut(text: str, size: int, pieces: list[str]) -> None:
     assert split_text(text, at_most(size)) == pieces
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text(st.sampled_from("ab.,。？、 \n\u3000"), max_size=40).map(str.strip).filter(bool), st.integers(1, 12))
 def test_cutting_loses_no_character(text: str, size: int) -> None:
     smallest = [text]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 from transformers.generation.logits_process import RepetitionPenaltyLogitsProcessor
 
@@ -19,6 +19,7 @@ from regard.errors import InputError, SettingsError
 from regard.model.transformer import Decoder
 from regard.text.tokenizer import Specials
 from regard.text.vocabulary import BOS, EOS
+from tests.examples import examples
 
 from .toys import TOKENIZER, toy
 
@@ -51,7 +52,7 @@ def plain_scores(row: list[int]) -> Tensor:
 
 
 @modes
-@settings(max_examples=8)
+@examples(8)
 @given(prompt=prompts, stop=st.lists(st.sampled_from(["e", " ", "ie", "\ufffd", "\n", "a ", "zzz", ""]), max_size=2))
 def test_the_pieces_of_a_stream_are_the_text(mode: str, prompt: str, stop: list[str]) -> None:
     options = {**MODES[mode], "max_tokens": 12}
@@ -69,7 +70,7 @@ def test_a_stream_speaks_before_it_is_done(mode: str) -> None:
 
 
 @modes
-@settings(max_examples=5)
+@examples(5)
 @given(several=st.lists(prompts, max_size=5))
 def test_together_is_as_alone(mode: str, several: list[str]) -> None:
     options = {**MODES[mode], "max_tokens": 4}
@@ -100,7 +101,7 @@ def test_nothing_to_write_for() -> None:
 # What is written
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(prompt=prompts)
 def test_greedy_is_the_most_probable_token_each_time(prompt: str) -> None:
     """Against forwards over the whole text so far, without a cache."""
@@ -119,7 +120,7 @@ def test_greedy_is_the_most_probable_token_each_time(prompt: str) -> None:
 
 
 @modes
-@settings(max_examples=8)
+@examples(8)
 @given(prompt=prompts)
 def test_what_is_no_text_is_never_written(mode: str, prompt: str) -> None:
     found = WRITER.write([prompt], max_tokens=12, **MODES[mode])[0]
@@ -312,7 +313,7 @@ def test_the_repetition_penalty_counts_the_prompt() -> None:
 # Scores
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(text=prompts.filter(bool))
 def test_a_score_is_the_sum_over_one_forward(text: str) -> None:
     row = [BOS, *TOKENIZER.encode(text).ids]

@@ -11,12 +11,13 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.demo.grammar import EXAMPLES, HELD_OUT, Sentence, Splits, pronoun_accuracy, splits
 from regard.demo.lexicon import ADJECTIVES, NOUNS, VERBS
 from regard.demo.phrases import PRONOUNS, Draft, Phrase, euphony, finish, noun_phrase, predicate, verb_phrase
 from regard.errors import SettingsError
+from tests.examples import examples
 
 VOWEL = "aeiouyàâéèêîôœ"
 ASPIRATED = "haie|hache|haricot|haut|hibou"
@@ -155,7 +156,7 @@ def test_same_seed_same_sentences_in_any_process() -> None:
     assert splits(300, 20, 50, seed=3) != splits(300, 20, 50, seed=4)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.integers(0, 10**9), st.integers(0, 60), st.integers(0, 10), st.integers(0, 30))
 def test_any_seed_and_size(seed: int, train: int, dev: int, test: int) -> None:
     parts = splits(train, dev, test, seed)

@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from regard.errors import InputError
 from regard.evaluation import scores
 from regard.evaluation.scores import Comparison, Score, compare, each_chrf, exact_match, quick, score
+from tests.examples import examples
 
 TEXT = "The cat sat on a Mat , and 2,500 small dogs ran home ; it was n't the end ."
 WORDS = TEXT.split()
@@ -129,7 +130,7 @@ def test_order_of_lines_matters() -> None:
     assert ter.value > 50
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @example([("", "a"), ("a", "a")])  # a resample without any match, on which sacrebleu's corpus_score fails
 @given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), min_size=1, max_size=6))
 def test_any_text_has_scores(pairs: list[tuple[str, str]]) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from regard.errors import ModelError
 from regard.interop.sentencepiece import as_tokenizer, fields, read_sentencepiece
+from tests.examples import examples
 
 from .published import FOREIGN, LINES, train_pieces
 
@@ -72,7 +73,7 @@ def test_any_text_is_cut_as_sentencepiece_does(tmp_path_factory: pytest.TempPath
     theirs, ours = both(path, model_type=kind, byte_fallback=True, normalization_rule_name="identity")
 
     @hypothesis.given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<▁\x00"), max_size=20))
-    @hypothesis.settings(max_examples=300)
+    @examples(300)
     def check(text: str) -> None:
         assert ours.encode(text).ids == theirs.encode(text)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from starlette.testclient import TestClient
 
 from regard.serving.app import create_app
@@ -15,6 +15,7 @@ from regard.serving.detection import detect
 from regard.serving.limits import Limits
 from regard.serving.scheduler import BusyError, LateError
 from regard.text.directions import Direction
+from tests.examples import examples
 
 from .fakes import FakeModels
 
@@ -203,7 +204,7 @@ def test_placeholders_of_weblate_survive_verbatim(clumsy: bool) -> None:
 
 
 @given(st.lists(st.sampled_from(["word", "[X1X]", "[X23X]", "%s", "{name}", ",", "?", "<b>", "</b>"]), max_size=8))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_every_placeholder_is_there_as_often_as_before(parts: list[str]) -> None:
     text = " ".join(["go", *parts])
     with client_of(FakeModels("en-de", clumsy=True)) as client:

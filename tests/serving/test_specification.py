@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import (
 from regard.decoding.reader import Embedder
 from regard.decoding.reference import writer_of
 from regard.serving.app import create_app
+from tests.examples import examples
 
 from ..decoding.toys import toy
 from .fakes import FakeModels
@@ -30,7 +31,7 @@ SCHEMA = schemathesis.openapi.from_asgi("/spec", APP)
 
 
 @SCHEMA.parametrize()
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, suppress_health_check=list(HealthCheck))
 def test_no_request_makes_the_server_fail(case: schemathesis.Case[Any]) -> None:
     response = case.call()
     case.validate_response(response, checks=CHECKS)

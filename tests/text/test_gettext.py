@@ -10,13 +10,14 @@ from pathlib import Path
 
 import polib
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from translate.storage import pypo
 
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
 from regard.text.formats import Document, files
+from tests.examples import examples
 
 DATA = DataSettings(source="en", target="de")
 HEADER = r"""msgid ""
@@ -376,7 +377,7 @@ def test_a_damaged_compiled_catalogue_is_refused(tmp_path: Path) -> None:
     assert "lie across each other" in refusal(path, bomb)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(place=st.integers(0, len(compiled()) - 1), byte=st.integers(0, 255), end=st.integers(0, len(compiled())))
 def test_any_damage_is_met(place: int, byte: int, end: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     content = bytearray(compiled())

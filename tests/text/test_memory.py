@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from rapidfuzz.distance import Levenshtein
 
 from regard.errors import DataError
 from regard.text.directions import Direction
 from regard.text.formats import Pair, Place
 from regard.text.memory import ALIKE, EXCHANGED, SAME, Match, Memory, exchange, read, write
+from tests.examples import examples
 
 PAIRS = [
     ("Open file", "Datei öffnen"),
@@ -99,7 +100,7 @@ def test_one_that_differs_a_little_is_found_among_many() -> None:
     assert found[0].score >= ALIKE
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.text("abc 12%s", min_size=1, max_size=12), min_size=1, max_size=20), st.text("abc 12%sé", max_size=12)
 )
@@ -114,7 +115,7 @@ def test_scores_are_similarities(texts: list[str], asked: str) -> None:
             assert match.target == match.source
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=20))
 def test_every_text_is_found_by_itself(texts: list[str]) -> None:
     memory = Memory([(text, "x") for text in texts])

@@ -6,9 +6,10 @@ import time
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.text.protect import PATTERNS, arguments, counts, find
+from tests.examples import examples
 
 CASES = [
     ("%s is %d of %5.2f, %-10s", ["%s", "%d", "%5.2f", "%-10s"]),
@@ -83,7 +84,7 @@ SIGNS = st.sampled_from([*"%{}<>&$\"'()[]/!-.:;,#@X1s* \n", "plural,", "{a", "a}
 
 
 @given(st.lists(SIGNS | st.text(max_size=3), max_size=60).map("".join), st.lists(st.text(max_size=3), max_size=3))
-@settings(max_examples=150)
+@examples(150)
 def test_pieces_are_parts_of_the_text_that_do_not_overlap(text: str, marks: list[str]) -> None:
     found = find(text, marks, numbers=True)
     end = 0

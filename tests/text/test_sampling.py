@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from tokenizers import models, pre_tokenizers
 
 from regard.errors import InputError, SettingsError
@@ -21,6 +21,7 @@ from regard.text import sampling
 from regard.text.imported import ImportedTokenizer
 from regard.text.sampling import Sampler, WordTable
 from regard.text.tokenizer import Specials, Tokenizer
+from tests.examples import examples
 from tests.text.test_tokenizer import NASTY, TOKENIZERS, Kind, anything, both, sentences
 
 Cutting = tuple[int, ...]
@@ -43,7 +44,7 @@ def rows(cut: tuple[Any, Any]) -> list[list[int]]:
 
 
 @both
-@settings(max_examples=300)
+@examples(300)
 @given(texts=st.lists(anything, max_size=4))
 def test_a_rate_of_zero_is_the_tokenizer(kind: Kind, texts: list[str]) -> None:
     tokenizer = TOKENIZERS[kind]
@@ -75,7 +76,7 @@ def test_a_tiny_rate_is_nearly_the_tokenizer(kind: Kind, rate: float) -> None:
 
 
 @both
-@settings(max_examples=200)
+@examples(200)
 @given(texts=st.lists(anything, max_size=4), rate=st.floats(0, 1, exclude_max=True), seed=st.integers(0, 2**32))
 def test_any_sample_is_still_the_text(kind: Kind, texts: list[str], rate: float, seed: int) -> None:
     tokenizer = TOKENIZERS[kind]

@@ -7,13 +7,14 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.settings import TokenizerSettings
 from regard.text.protect import find
 from regard.text.sampling import Sampler, WordTable
 from regard.text.slots import SLOTS, Cut, Slotted, slot_pair, slot_text
 from regard.text.tokenizer import Tokenizer, Vocabularies
+from tests.examples import examples
 
 TEXTS = ["open the file now", "öffne die datei jetzt", "文件 打开", "a: b, c."] * 3
 SIGNS = st.sampled_from(["%s", "{0}", "{a}", "<b>", "</b>", "open", " ", " ", "the file", ": ", "文件", "&", "x@y.org"])
@@ -37,7 +38,7 @@ def test_slots_are_spoken_and_tags_are_not(tokenizer: Tokenizer) -> None:
 
 
 @given(LINES)
-@settings(max_examples=60)
+@examples(60)
 def test_a_text_with_slots_comes_back(text: str) -> None:
     tokenizer = SHARED
     cut = Cut.at(text, find(text))

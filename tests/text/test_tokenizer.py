@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import pytest
 import tokenizers
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from tokenizers import models
 
 from regard.errors import InputError, ModelError
@@ -22,6 +22,7 @@ from regard.settings import TokenizerSettings
 from regard.text.corpus import Pair, Place
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.text.vocabulary import BOS, EOS, MASK, PAD, RESERVED, SPECIALS, UNK
+from tests.examples import examples
 
 Kind = Literal["bpe", "unigram"]
 NAMES = ["Anna", "Boris", "Chloé", "Dmitri", "Émile", "Frieda", "Günther", "Håkon", "Ivo", "Jörg", "Kamal", "Lise"]
@@ -72,7 +73,7 @@ def test_nasty_text_comes_back(kind: Kind, text: str) -> None:
 
 
 @both
-@settings(max_examples=300)
+@examples(300)
 @given(text=anything)
 def test_any_text_comes_back_and_never_as_a_special_token(kind: Kind, text: str) -> None:
     tokenizer = TOKENIZERS[kind]
@@ -83,7 +84,7 @@ def test_any_text_comes_back_and_never_as_a_special_token(kind: Kind, text: str)
 
 
 @both
-@settings(max_examples=300)
+@examples(300)
 @given(text=anything)
 def test_offsets_cover_the_text_in_order(kind: Kind, text: str) -> None:
     tokenizer = TOKENIZERS[kind]
@@ -153,7 +154,7 @@ def test_broken_bytes_do_not_break_decoding(kind: Kind) -> None:
 
 
 @both
-@settings(max_examples=50)
+@examples(50)
 @given(texts=st.lists(anything, max_size=5))
 def test_a_batch_is_the_same_as_one_by_one(kind: Kind, texts: list[str]) -> None:
     tokenizer = TOKENIZERS[kind]

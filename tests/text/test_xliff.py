@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from translate.storage.xliff import xlifffile
 from translate.storage.xliff2 import Xliff2File
 
@@ -13,6 +13,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
 from regard.text.formats import xliff
+from tests.examples import examples
 
 ONE = """<?xml version="1.0" encoding="utf-8"?>
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
@@ -214,7 +215,7 @@ def test_as_many_units_as_the_translate_toolkit(tmp_path: Path) -> None:
     assert len(xliff.open_document(tmp_path / "b.xlf").units) == sum(unit.istranslatable() for unit in two.units)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(text=st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=40), number=st.integers(0, 5))
 def test_what_is_put_in_is_read_again(text: str, number: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.getbasetemp()

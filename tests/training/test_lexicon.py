@@ -6,10 +6,11 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.training import lexicon as module
 from regard.training.lexicon import _gather, lexicon
+from tests.examples import examples
 
 Text = list[int]
 texts = st.lists(st.integers(0, 6), max_size=5)
@@ -33,7 +34,7 @@ def model_1(corpus: list[tuple[Text, Text]], rounds: int) -> dict[tuple[int, int
 
 
 @given(corpus=corpora, block=st.integers(1, 5))
-@settings(max_examples=50)
+@examples(50)
 def test_the_probabilities_are_those_of_model_1(corpus: list[tuple[Text, Text]], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", block)

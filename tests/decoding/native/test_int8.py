@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from regard.decoding.hypothesis import Hypothesis
 from regard.int8 import dequantized, quantize
 from regard.settings import DecodingSettings
+from tests.examples import examples
 
 from .models import SETS, Model, beams, greedy, models, native, reference_score, some_sources, toy, works, write
 
@@ -55,7 +56,7 @@ def far(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> list[bo
 
 
 @given(data=st.data())
-@settings(max_examples=3)
+@examples(3)
 def test_the_same_on_every_set_of_instructions(data: st.DataObject) -> None:
     """But for the rare number that lies between two integers and is rounded to the one here, to the other there."""
     different: dict[str, list[bool]] = {name: [] for name in SETS[:-1]}

@@ -7,11 +7,12 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.decoding.native.library import MAGIC, Packed, instructions
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
+from tests.examples import examples
 
 from .models import FIRST, SETS, searching, toy, write
 
@@ -91,7 +92,7 @@ def test_other_sizes_are_refused(content: bytes, name: str, place: Path) -> None
 
 
 @given(changes=st.lists(st.tuples(st.integers(16, HEADER - 1), st.integers(0, 255)), min_size=1, max_size=6))
-@settings(max_examples=100)
+@examples(100)
 def test_headers_with_random_bytes(content: bytes, place: Path, changes: list[tuple[int, int]]) -> None:
     changed = bytearray(content)
     for where, byte in changes:

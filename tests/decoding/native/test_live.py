@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.decoding.native.library import Result, Running, can_join
 from regard.decoding.native.live import LiveSearch, Outcome
 from regard.decoding.native.search import NativeSearch
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
+from tests.examples import examples
 
 from .models import FIRST, Model, beams, drawn, greedy, models, native, some_sources, toy, works
 from .test_threads import FOREVER, GREEDY, endless
@@ -55,7 +56,7 @@ class Room:
 
 
 @given(data=st.data(), model=models(), threads=st.integers(1, 3), seed=st.integers(0, 99))
-@settings(max_examples=25)
+@examples(25)
 def test_any_interleaving_gives_what_the_fixed_search_gives(
     data: st.DataObject, model: Model, threads: int, seed: int
 ) -> None:

@@ -8,9 +8,10 @@ from itertools import takewhile
 
 import pytest
 import torch
-from hypothesis import given, note, settings, strategies as st
+from hypothesis import given, note, strategies as st
 
 from regard.settings import DecodingSettings, ModelSettings
+from tests.examples import examples
 
 from .models import (
     SETS,
@@ -35,7 +36,7 @@ SEARCHES = {"greedy": greedy, "beam": beams, "drawn": drawn}
 
 @pytest.mark.parametrize("search", SEARCHES)
 @given(data=st.data(), model=models(), threads=st.sampled_from([1, 1, 2, 3]), fixed=st.booleans())
-@settings(max_examples=16)
+@examples(16)
 def test_the_same_outputs(search: str, data: st.DataObject, model: Model, threads: int, fixed: bool) -> None:
     work = data.draw(works(model, SEARCHES[search]))
     expected = reference(model).search(*work)
@@ -45,7 +46,7 @@ def test_the_same_outputs(search: str, data: st.DataObject, model: Model, thread
 
 
 @given(data=st.data(), search=greedy | beams, shape=shapes(), threads=st.integers(1, 2), seed=st.integers(0, 99))
-@settings(max_examples=8)
+@examples(8)
 def test_the_best_of_many_tokens_that_are_nearly_equal(
     data: st.DataObject, search: DecodingSettings, shape: ModelSettings, threads: int, seed: int
 ) -> None:
@@ -67,7 +68,7 @@ def test_the_best_of_many_tokens_that_are_nearly_equal(
 
 
 @given(data=st.data(), model=models(), search=greedy | drawn, threads=st.integers(1, 2))
-@settings(max_examples=8)
+@examples(8)
 def test_the_same_where_outputs_are_told_to_end(
     data: st.DataObject, model: Model, search: DecodingSettings, threads: int
 ) -> None:
@@ -83,7 +84,7 @@ def test_the_same_where_outputs_are_told_to_end(
 
 
 @given(data=st.data(), model=models(), search=greedy | drawn, threads=st.integers(1, 2))
-@settings(max_examples=8)
+@examples(8)
 def test_the_same_token_by_token(data: st.DataObject, model: Model, search: DecodingSettings, threads: int) -> None:
     longest = model.settings.max_length
     source = some_sources(model, 1, longest=longest - 1, seed=data.draw(st.integers(0, 99)))[0]

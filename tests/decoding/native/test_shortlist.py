@@ -7,13 +7,14 @@ from array import array
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, note, settings, strategies as st
+from hypothesis import given, note, strategies as st
 
 from regard.decoding.native.search import NativeSearch
 from regard.decoding.shortlist import Shortlist
 from regard.errors import ModelError
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DecodingSettings
+from tests.examples import examples
 
 from .models import (
     SETS,
@@ -71,7 +72,7 @@ def translators(draw: st.DrawFn) -> Model:
     threads=st.sampled_from([1, 2]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=14)
+@examples(14)
 def test_the_same_outputs(
     data: st.DataObject, model: Model, search: st.SearchStrategy[DecodingSettings], threads: int, seed: int
 ) -> None:
@@ -87,7 +88,7 @@ def test_the_same_outputs(
 
 
 @given(data=st.data(), model=translators(), search=greedy | beams | drawn)
-@settings(max_examples=6)
+@examples(6)
 def test_a_list_of_all_tokens_changes_nothing(data: st.DataObject, model: Model, search: DecodingSettings) -> None:
     assert isinstance(model, EncoderDecoder)
     work = data.draw(works(model, st.just(search)))

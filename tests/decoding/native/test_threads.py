@@ -15,9 +15,10 @@ from types import FrameType
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from regard.settings import DecodingSettings
+from tests.examples import examples
 
 from .models import (
     FIRST,
@@ -51,7 +52,7 @@ def endless() -> Model:
 
 
 @given(data=st.data(), model=models(), int8=st.booleans())
-@settings(max_examples=10)
+@examples(10)
 def test_a_sentence_is_the_same_in_any_company(data: st.DataObject, model: Model, int8: bool) -> None:
     """To the last bit, where one thread does the work."""
     work = data.draw(works(model, greedy | beams | drawn))
@@ -65,7 +66,7 @@ def test_a_sentence_is_the_same_in_any_company(data: st.DataObject, model: Model
 
 
 @given(data=st.data(), model=models(), threads=st.integers(2, 4))
-@settings(max_examples=4)
+@examples(4)
 def test_any_number_of_threads_gives_the_same(data: st.DataObject, model: Model, threads: int) -> None:
     work = data.draw(works(model, greedy | beams | drawn))
     assert_same(model, work, native(model, threads=threads).search(*work), native(model).search(*work))
