@@ -156,7 +156,7 @@ MISTAKES = {
     "trian train.en train.de": "unknown verb trian; did you mean regard train?",
     "--verbose": "unknown option --verbose: see regard --help",
     "translate": "the following arguments are required: MODEL: see regard translate --help",
-    "translate model train.en more.en": "train.en: is in no format that translations are put back into",
+    "translate model train.en more.en": "train.en: Regard cannot write translations back into this format",
     "translate model --beem 4": "unknown option --beem; did you mean --beam?",
     "info": "give a model folder, or --system",
     # the corpus

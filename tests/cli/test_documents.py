@@ -235,6 +235,8 @@ def test_several_documents_go_into_a_folder(capsys: pytest.CaptureFixture[str], 
     assert call(capsys, "translate", model, pattern, "-o", str(tmp_path / "four")).code == 0
     assert tree(tmp_path / "four") == tree(tmp_path / "out")
     names[0] = str(tmp_path / "in" / "b" / "notes.txt")
+    assert "begins like a PO catalogue" in call(capsys, "translate", model, *names, "-o", str(tmp_path / "three")).err
+    Path(names[0]).write_text("a dog\n")
     assert call(capsys, "translate", model, *names, "-o", str(tmp_path / "three")).code == 0
     assert {path.name for path in (tmp_path / "three").iterdir()} == {"de.po", "notes.txt"}
 
@@ -245,7 +247,7 @@ def test_several_documents_go_into_a_folder(capsys: pytest.CaptureFixture[str], 
         (["app.po"], "app.po: is a document: say where its translation goes, as in -o translated.po"),
         (["app.po", "--stream", "-o", "x.po"], "--stream and --scores are for lines of text"),
         (["app.po", "none.po", "-o", "x"], "none.po: no such file"),
-        (["app.po", "a.xyz", "-o", "x"], "a.xyz: is in no format that translations are put back into"),
+        (["app.po", "a.xyz", "-o", "x"], "a.xyz: Regard cannot write translations back into this format"),
         (["app.po", "fr.po", "-o", "a.txt"], "a.txt: is a file: several documents go into a folder"),
         (["empty", "-o", "x"], "empty: no documents are in it"),
         (["fr.po", "-o", "x.po"], "fr.po: is translated into fr, and the model translates into de"),

@@ -428,7 +428,12 @@ def test_a_request_of_an_older_version_is_read() -> None:
         (b"\n \n", "mono.back", DataError, r"no usable sentences in .*mono.back: 2 left out: blank"),
         (b"", "mono.back", DataError, "there is no line in it"),
         (b"eins\nf\xfcnf\n", "mono.back", DataError, r"mono.back:2: byte 2 of the line \(0xFC\) is not UTF-8"),
-        (b"a\tb\n", "mono.tsv", DataError, "mono.tsv: text to translate back is plain text, a sentence a line"),
+        (
+            b"a\tb\n",
+            "mono.tsv",
+            DataError,
+            "mono.tsv: .tsv is not plain text: text to translate back is plain text, a sentence a line",
+        ),
         (None, "mono.back", DataError, r"mono.back: cannot be read"),
     ],
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli.flags import Verbs, add_engine, engine_options
 from regard.errors import DataError, InputError
+from regard.text.formats.files import require_plain
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
@@ -152,6 +153,7 @@ def sentences(arguments: argparse.Namespace, language: str) -> list[str]:
     if arguments.texts is None:
         lines = made_up(language)
     else:
+        require_plain(arguments.texts, "give a file with a sentence a line")
         try:
             lines = arguments.texts.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:

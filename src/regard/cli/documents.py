@@ -42,17 +42,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def are_meant(arguments: argparse.Namespace) -> bool:
     """Whether the files are documents and not lines of text."""
-    names = arguments.files
+    names = [] if arguments.plain else arguments.files
     several = len(names) > 1 or any(Path(name).is_dir() for name in names)
     return several or any(name != "-" and fillable(Path(name)) for name in names)
 
 
 def fillable(path: Path) -> bool:
     """Whether translations can be put back into a file of this name."""
-    return files.suffix(path) not in COMPILED and hasattr(files.module(path), "open_document")
-
-
-COMPILED = (".mo",)
+    return files.suffix(path) in files.FILLABLE
 
 
 def refuse_flags(arguments: argparse.Namespace) -> None:
@@ -118,7 +115,10 @@ def documents_in(name: str) -> list[Path]:
         if not path.exists():
             raise InputError(f"{path}: no such file")
         if not fillable(path) and files.suffix(path) not in files.PLAIN:
-            raise InputError(f"{path}: is in no format that translations are put back into: translate it by itself")
+            raise InputError(
+                f"{path}: Regard cannot write translations back into this format; to translate it line by line, run "
+                "the command on this file alone"
+            )
         return [path]
     else:
         found = [each for each in path.rglob("*") if each.is_file() and fillable(each)]

@@ -20,6 +20,7 @@ from regard.cli.flags import (
 )
 from regard.errors import InputError
 from regard.settings import DataSettings
+from regard.text.formats.files import require_plain
 from regard.text.remote import located
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ def translate(folder: str, sources: list[str], arguments: argparse.Namespace) ->
 
 def read_text(path: Path) -> list[str]:
     """The lines of a UTF-8 file, split at line feeds only."""
+    require_plain(path, "give the translations as plain text, one a line")
     try:
         lines = path.read_bytes().decode("utf-8-sig").split("\n")
     except OSError as error:

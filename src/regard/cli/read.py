@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.flags import Verbs
 from regard.cli.translate import open_source, read_lines, write_rows
 from regard.errors import InputError
+from regard.text.formats.files import require_plain, suffix
+from regard.text.remote import located
 
 if TYPE_CHECKING:
     from regard.decoding.reader import Classifier, Embedder, Text
@@ -98,6 +100,7 @@ def run_classify(arguments: argparse.Namespace) -> int:
     from regard.decoding.engine import load_as
     from regard.decoding.reader import Classifier
 
+    require_texts(arguments.file, ".tsv")
     classifier = load_as(Classifier, arguments.model, arguments.device)
     lines = _lines(arguments.file)
     while window := list(islice(lines, 1 if sys.stdin.isatty() and arguments.file is None else WINDOW)):
@@ -139,6 +142,7 @@ def run_embed(arguments: argparse.Namespace) -> int:
 
     if arguments.count < 1:
         raise InputError("--count must be at least 1")
+    require_texts(arguments.file)
     if arguments.output and arguments.nearest is not None:
         raise InputError("--nearest prints the nearest lines: it cannot be combined with -o")
     if arguments.output and arguments.output.suffix not in (".npy", ".jsonl"):
@@ -198,6 +202,13 @@ def _show_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
         else:
             print(f"{cosine:.4f}  {line}")
     return 0
+
+
+def require_texts(name: str | None, *accepted: str) -> None:
+    """Refuses a file that is not a text a line, before a model is loaded."""
+    path = located(name or "-")
+    if name not in (None, "-") and suffix(path) not in accepted:
+        require_plain(path, "give a file with a text a line, or, to take it as it is, standard input (< FILE)")
 
 
 def _lines(name: str | None) -> Iterator[str]:

@@ -26,7 +26,8 @@ from regard.cli.flags import (
     engine_options,
 )
 from regard.decoding.rows import rows_of
-from regard.errors import InputError
+from regard.errors import DataError, InputError
+from regard.text.formats.files import FILLABLE, has_plain_name, require_plain, suffix
 from regard.text.remote import RemotePath, located
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--protect", action="store_true", help="keep placeholders, tags and addresses of plain text (documents: always)"
     )
+    parser.add_argument(
+        "--plain", action="store_true", help="take FILE as plain text, a sentence a line, whatever its name and content"
+    )
     terms.add_flag(parser)
     documents.add_flags(parser)
     bulk.add_flags(parser)
@@ -69,6 +73,7 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    require_format(arguments)
     if arguments.cluster is not None:
         return bulk.run(arguments)
     bulk.refuse_flags(arguments)
@@ -90,6 +95,22 @@ def run(arguments: argparse.Namespace) -> int:
         direction = translator.direction(**direction_options(arguments))
         translate(translator, source, arguments, terms.glossary_option(arguments, direction))
     return 0
+
+
+def require_format(arguments: argparse.Namespace) -> None:
+    """Refuses a file whose markup would be translated as if it were text, before a model is loaded."""
+    if arguments.plain:
+        if len(arguments.files) > 1:
+            raise InputError("--plain is for one file: translate each of them by itself")
+        return
+    for name in arguments.files if len(arguments.files) == 1 else []:
+        path = located(name)
+        if name == "-" or path.is_dir() or not path.exists() or documents.fillable(path):
+            continue
+        known = f"Regard fills in {', '.join(FILLABLE)}; to translate it line by line as plain text, add --plain"
+        if not has_plain_name(path):
+            raise DataError(f"{suffix(path)} is not a format that Regard knows: {known}", path)
+        require_plain(path, known)
 
 
 @contextmanager

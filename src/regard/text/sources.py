@@ -10,17 +10,9 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.formats import files
-from regard.text.formats.languages import CODE, alike, normal, primary
+from regard.text.formats.languages import CODE, TWO_LETTERS, alike, normal, primary
 from regard.text.remote import RemotePath, located
 
-TWO_LETTERS = (
-    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
-    "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv "
-    "ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne "
-    "ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st "
-    "su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
-)
-"""ISO 639-1: a part of a name that is one of these is taken for a language, and so is a longer code with a region."""
 CATALOGUES = (".po", ".pot", ".mo")
 
 
@@ -123,7 +115,10 @@ def told(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
 
 
 def named(path: Path) -> str:
-    """The language in the name of a file or of the folders around it: de.po, app.de.po, de/LC_MESSAGES/app.po."""
+    """The language in the name of a file or of the folders around it: de.po, app.de.po, de/LC_MESSAGES/app.po.
+
+    A part of the name counts if it is a code of two letters, or a longer one with a region.
+    """
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
     for name in (stem, re.split(r"[. ]", stem)[-1], stem.partition("-")[2], *path.parts[-2:-5:-1]):
         if CODE.fullmatch(name) and (name.lower() in TWO_LETTERS.split() or primary(name) != name.lower()):

@@ -23,11 +23,12 @@ from regard.folder import CARD, TRAINING, read_settings, write_text
 from regard.options import merge
 from regard.settings import Settings
 from regard.text.doctor import Report, require_some
+from regard.text.formats.files import require_plain
 from regard.text.remote import located
 from regard.training.events import Event, Finished, Note, Stage
 from regard.training.machine import set_up_machine
 from regard.training.prepare import NEW, READY, REQUEST, REVERSE, install, traceless
-from regard.training.synthetic import SYNTHETIC, Making, State, holds_pairs, read_sentences
+from regard.training.synthetic import SYNTHETIC, Making, State, read_sentences
 from regard.training.task import ABOUT, Request
 from regard.weights import choose_device
 
@@ -47,9 +48,8 @@ def with_back_translation(
         raise SettingsError(f"--back-translate makes pairs of sentences: the task {settings.task} has no use for them")
     if settings.data.directions:
         raise SettingsError("--back-translate makes pairs for one direction: train without data.directions")
-    for path in map(Path, texts):
-        if holds_pairs(path):
-            raise DataError("text to translate back is plain text, a sentence a line (it may end in .gz)", path)
+    for path in map(located, texts):
+        require_plain(path, "text to translate back is plain text, a sentence a line (it may end in .gz)")
     if reverse is not None:
         require_opposite(Path(reverse), settings)
     elif request.start is not None:

@@ -22,7 +22,7 @@ from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
 from regard.text.doctor import CONTROL, Report, clean, tidy
 from regard.text.formats import Pair, plain
-from regard.text.formats.files import PAIRED, suffix
+from regard.text.formats.files import PAIRED, require_plain, suffix
 from regard.text.remote import located
 from regard.training.events import Event, Stage
 from regard.training.task import Request
@@ -157,16 +157,12 @@ def read_sentences(request: Request, data: DataSettings, report: Report) -> Iter
 
 def is_text(files: Sequence[Path]) -> bool:
     """Whether this is one file of text, and not a corpus of pairs."""
-    return len(files) == 1 and not holds_pairs(files[0])
-
-
-def holds_pairs(path: Path) -> bool:
-    """Whether a single file has both sides of a corpus in it."""
-    return suffix(path) in PAIRED
+    return len(files) == 1 and suffix(files[0]) not in PAIRED
 
 
 def _lines(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
     for path in files:
+        require_plain(path, f"give text, a sentence a line, or pairs ({', '.join(PAIRED)})")
         for text, where in plain.texts(path, data, report):
             if text.strip():
                 yield Pair(text, text, where)

@@ -13,6 +13,7 @@ from regard.settings import DataSettings
 from regard.text.directions import Direction, directions_of, language, languages_of
 from regard.text.doctor import Report, tidy
 from regard.text.formats import Pair, Place, jsonl, plain, tmx
+from regard.text.formats.files import LEARN, require_plain
 
 TABLES = (".tsv", ".jsonl", ".tmx")
 
@@ -34,6 +35,9 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
     wanted = directions_of(data)
     names = languages_of(wanted)
     require_directions(files, data)
+    for path in files:
+        if suffix(path) not in TABLES:
+            require_plain(path, LEARN)
     for paths in group(files):
         for row in _lines(paths, data):
             yield from _pairs(row, wanted, names, report)

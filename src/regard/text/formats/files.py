@@ -11,6 +11,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
 from regard.text.formats import Document, Pair, plain
+from regard.text.formats.languages import is_language
 
 PAIRED = {  # formats with both languages in one file, and the module of each
     ".po": "gettext",
@@ -30,7 +31,18 @@ ALONE = {  # formats with one language in a file: a translated copy takes its pl
     ".arb": "strings",
     ".md": "markdown",
 }
+COMPILED = (".mo",)
+FILLABLE = tuple(end for end in (*PAIRED, *ALONE) if end not in COMPILED)
+"""Formats that translations are written back into."""
 PLAIN = (".txt", ".text", "")
+SIDES = (".src", ".tgt", ".trg", ".source", ".target", ".ref", ".hyp", ".tok")
+"""How files with one side of a corpus are called, beside the codes of languages."""
+MARKED = (
+    *(".xml", ".html", ".htm", ".xhtml", ".sgm", ".sgml", ".ftl", ".resx", ".properties", ".yml", ".yaml", ".tbx"),
+    *(".xcstrings", ".strings", ".stringsdict", ".ttml", ".dita", ".sdlxliff", ".mqxliff", ".idml", ".svg"),
+    *(".pdf", ".rtf", ".doc", ".docx", ".odt", ".xls", ".xlsx", ".ods", ".pptx", ".odp", ".epub", ".zip"),
+)
+"""Formats that have more in them than text and that Regard does not read."""
 
 
 def suffix(path: Path) -> str:
@@ -38,10 +50,29 @@ def suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
+def has_plain_name(path: Path) -> bool:
+    """Whether a file is called like plain text: notes.txt, train.de, newstest.eng_Latn, part.01, README."""
+    end = suffix(path)
+    last = Path(path.name.removesuffix(".gz")).suffix[1:]
+    return end in (*PLAIN, *SIDES) or " " in end or last.isdecimal() or is_language(last)
+
+
+def require_plain(path: Path, advice: str) -> None:
+    """Refuses a file that is not plain text, by how its name ends and by how its text begins."""
+    end = suffix(path)
+    if end in (*PAIRED, *ALONE, *MARKED):
+        raise DataError(f"{end} is not plain text: {advice}", path)
+    if kind := plain.markup_of(path):
+        raise DataError(f"begins like {kind}, not like plain text: {advice}", path)
+
+
 def module(path: Path) -> ModuleType | None:
     """The module of a file's format; none for plain text."""
     name = {**PAIRED, **ALONE}.get(suffix(path))
     return None if name is None else import_module(f"regard.text.formats.{name}")
+
+
+LEARN = f"take its text out of it, or give a format that Regard reads ({', '.join((*PAIRED, *ALONE))})"
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
@@ -55,7 +86,9 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of two files with one language each: line by line, or, where their format has texts, text by text."""
-    if suffix(source) not in ALONE or suffix(source) != suffix(target):
+    if module(source) is None or module(source) is not module(target):
+        for path in (source, target):
+            require_plain(path, LEARN)
         yield from plain.read(source, target, data, report)
         return
     lefts, rights = open_document(source).units, open_document(target).units

@@ -14,7 +14,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report, tidy
 from regard.text.formats import Place, jsonl, plain
-from regard.text.formats.files import suffix
+from regard.text.formats.files import require_plain, suffix
 
 LABELS = ("label", "labels", "class", "category", "tag", "tags", "sentiment", "ner_tags")
 FIRSTS = ("text", "question", "sentence", "sentence1", "text_a", "premise", "first", "words", "tokens", "word", "token")
@@ -53,6 +53,8 @@ def _read_file(path: Path, data: DataSettings, report: Report) -> Iterator[Label
     if form == ".jsonl":
         return _objects(path, data, report)
     if data.carrier == "word":
+        if form not in (".tsv", ".csv"):
+            require_plain(path, "give a word and its label a line, or a .jsonl")
         return _words(path, data, report)
     if form in (".tsv", ".csv"):
         return _table(path, "\t" if form == ".tsv" else ",", data, report)

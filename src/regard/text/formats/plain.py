@@ -18,6 +18,26 @@ from regard.text.doctor import Report
 from regard.text.formats import Document, Pair, Place
 from regard.text.formats.spliced import Spliced, has_words, one_line
 
+HEAD = 1 << 14  # bytes of a file that are looked at
+MARKED = {  # what text begins with that is not plain
+    "XML or HTML": rb"<(?:\?xml|!doctype|html|head|body|svg|xliff|tmx|martif|tbx|ts|resources|root|plist|rss)\b",
+    "JSON": rb'(?:\[\s*)?\{\s*"(?:[^"\\\n]|\\.)*"\s*:',
+    "a PO catalogue": rb'(?:#[^\n]*(?:\n|\Z)|\s)*(?:msgctxt|msgid)[ \t]*"',
+    "subtitles": rb"WEBVTT\b|[0-9]+\s*\n[0-9:]+[.,][0-9]+ *-->",
+    "a PDF file": rb"%PDF-",
+    "an RTF file": rb"\{\\rtf",
+}
+MARKED_AS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in MARKED.items()}
+
+
+def markup_of(path: Path) -> str:
+    """Names what a file is by its first bytes if that is not plain text; a pipe is left unread."""
+    if not path.is_file():
+        return ""
+    with unpacked(path) as file:
+        head = file.read(HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
+    return next((kind for kind, pattern in MARKED_AS.items() if pattern.match(head)), "")
+
 
 def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of two files with equally many lines."""
@@ -94,6 +114,9 @@ def text(path: Path) -> str:
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
     """A unit for each line that has words in it."""
+    kind = markup_of(path)
+    if kind:
+        raise DataError(f"begins like {kind}, not like plain text: let its name end as its format does", path)
     document = Spliced(path, text(path), source, target)
     for found in re.finditer(r"[^\s\ufeff][^\n]*", document.text):
         line = found[0].rstrip()

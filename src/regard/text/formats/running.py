@@ -12,7 +12,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
 from regard.text.formats import Place, jsonl, plain
-from regard.text.formats.files import suffix
+from regard.text.formats.files import require_plain, suffix
 
 SEPARATOR = "<|endoftext|>"
 PART = 100_000
@@ -33,6 +33,9 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
 
     The cut is before a line end that follows a visible character: no token lies across it.
     """
+    for path in files:
+        if suffix(path) not in (".jsonl", ".md"):
+            require_plain(path, "take its text out of it, or put it under text in a .jsonl")
     for path in files:
         if suffix(path) == ".jsonl":
             yield from _objects(path, data, report)
