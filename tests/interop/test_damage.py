@@ -95,7 +95,10 @@ DAMAGES: list[tuple[Damage, str, str]] = [
     ),
     (tensors(lambda t: t[QUERY].fill_(torch.nan)), "model.safetensors", "holds numbers that are not finite"),
     (remove("vocab.txt"), "", "has no vocabulary: none of tokenizer.json, vocab.txt"),
-    (put("vocab.txt", "a\nb\n"), "", "the vocabulary has no sep token"),
+    (put("vocab.txt", "a\nb\n"), "vocab.txt", "has no line [UNK]: not a vocabulary of BERT"),
+    (put("vocab.txt", "[UNK]\nb\n"), "vocab.txt", "the vocabulary has no sep token: say in special_tokens_map.json"),
+    (put("added_tokens.json", '{"<new>": 7}'), "added_tokens.json", "gives <new> the id 7, but after the vocabulary"),
+    (put("tokenizer_config.json", '{"tokenizer_class": "BertJapaneseTokenizer"}'), "", "is a BertJapaneseTokenizer"),
     (put("tokenizer.json", "{}"), "tokenizer.json", "damaged tokenizer"),
     (put("tokenizer_config.json", "no"), "tokenizer_config.json", "damaged: not JSON"),
 ]

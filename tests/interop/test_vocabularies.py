@@ -10,7 +10,7 @@ import pytest
 from transformers import BertTokenizer
 
 from regard.interop.huggingface import import_model
-from regard.interop.vocabularies import byte_level, read_tokenizer, word_pieces
+from regard.interop.layouts import byte_level, read_tokenizer, word_pieces
 from regard.weights import read_folder
 
 from .published import LINES, TEXTS, save_bert, save_gpt2, save_roberta, their_tokenizer
@@ -68,7 +68,7 @@ def test_roberta(tmp_path: Path) -> None:
 def test_cutting_off_and_filling_up_are_switched_off(tmp_path: Path) -> None:
     """As the tokenizer.json of sentence-transformers prescribe it."""
     source = save_bert(tmp_path / "theirs")
-    tokenizer = read_tokenizer(source, {}, BERT)
+    tokenizer = read_tokenizer(source, "bert").tokenizer
     tokenizer.enable_truncation(8)
     tokenizer.enable_padding(length=8)
     tokenizer.save(str(source / "tokenizer.json"))

@@ -16,9 +16,10 @@ from regard.folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS, write_
 from regard.interop.checkpoints import CONFIG, GENERATION, SAFE, read_json, read_json_if_there, read_weights
 from regard.interop.configs import describe
 from regard.interop.families import Config, Tables, build_settings, choose_family
+from regard.interop.layouts import ABOUT, SPECIAL
 from regard.interop.output import tag_notes, whole_folder
 from regard.interop.tables import give, take
-from regard.interop.vocabularies import ABOUT, SPECIAL, TARGET, read_vocabularies, write_vocabularies
+from regard.interop.vocabularies import TARGET, read_vocabularies, write_vocabularies
 from regard.options import dump
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies

@@ -17,10 +17,10 @@ from regard.folder import EVERYTHING
 from regard.interop import sentencepiece
 from regard.interop.families import Config, build_settings
 from regard.interop.huggingface import write_card, write_model
+from regard.interop.layouts import put_around
 from regard.interop.output import whole_folder
 from regard.interop.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, Piece, SentencePiece
 from regard.interop.tables import LLAMA, take
-from regard.interop.vocabularies import put_around
 from regard.settings import Settings
 from regard.text.imported import ImportedTokenizer
 from regard.text.tokenizer import Specials, Vocabularies

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken
 
 from regard.errors import ModelError
 from regard.folder import write_text
-from regard.interop.checkpoints import read_json, read_json_if_there
+from regard.interop.checkpoints import read_json_if_there
 from regard.interop.families import Config
+from regard.interop.layouts import (
+    ABOUT,
+    MARIAN,
+    SPECIAL,
+    TOKENIZER,
+    Built,
+    load,
+    put_around,
+    read_tokenizer,
+    read_vocabulary,
+    spellings,
+)
 from regard.interop.sentencepiece import as_tokenizer, read_sentencepiece
 from regard.settings import DataSettings, Settings
 from regard.text.imported import ImportedTokenizer
@@ -22,186 +33,54 @@ from regard.text.slots import SLOTS
 from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.text.vocabulary import SPECIALS
 
-TOKENIZER, ABOUT, SPECIAL, ADDED = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
 TARGET = "target"
 """The folder with the second vocabulary, where the two languages have one each."""
+ODD = "a\u6f22\U0001f600\u0378"
+"""A text with characters that many vocabularies lack."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which of a family's special tokens is what, and how they are spelt unless the files say otherwise."""
+    """The special tokens that begin and end a text: the first of these names that a vocabulary has."""
 
-    begin: str
-    end: str
-    spelt: Mapping[str, str]
+    begin: tuple[str, ...]
+    end: tuple[str, ...]
     between: int = 1
 
 
-BERT_ROLES = Roles(
-    "cls_token",
-    "sep_token",
-    {
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "unk_token": "[UNK]",
-        "mask_token": "[MASK]",
-    },
-)
-ROBERTA_ROLES = Roles(
-    "cls_token",
-    "sep_token",
-    {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"},
-    between=2,
-)
-GPT2_ROLES = Roles("bos_token", "eos_token", {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})
-LLAMA_ROLES = Roles("bos_token", "eos_token", {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})
-MARIAN_ROLES = Roles("pad_token", "eos_token", {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"})
+BERT_ROLES = Roles(("cls_token", "bos_token"), ("sep_token", "eos_token"))
+ROBERTA_ROLES = Roles(BERT_ROLES.begin, BERT_ROLES.end, between=2)
+WRITER_ROLES = Roles(("bos_token", "cls_token"), ("eos_token", "sep_token"))
+MARIAN_ROLES = Roles(("pad_token",), ("eos_token",))
 ROLES = {
     "bert": BERT_ROLES,
     "distilbert": BERT_ROLES,
     "roberta": ROBERTA_ROLES,
     "xlm-roberta": ROBERTA_ROLES,
-    "gpt2": GPT2_ROLES,
-    "llama": LLAMA_ROLES,
-    "mistral": LLAMA_ROLES,
+    "gpt2": WRITER_ROLES,
+    "llama": WRITER_ROLES,
+    "mistral": WRITER_ROLES,
     "marian": MARIAN_ROLES,
 }
 
 
-def read_vocabularies(folder: Path, config: Config) -> Vocabularies:
-    """The vocabulary of a folder, or the two of a translator."""
-    roles = ROLES[config["model_type"]]
-    about = read_json_if_there(folder / ABOUT)
-    names = {**roles.spelt, **spellings(read_json_if_there(folder / SPECIAL)), **spellings(about)}
-    if (folder / "source.spm").is_file() and not (folder / TOKENIZER).is_file():
-        return _read_marian(folder, config, names)
-    tokenizer = read_tokenizer(folder, about, names)
-    source = known(tokenizer, config, names, "vocab_size", folder)
-    second = folder / TARGET / TOKENIZER
-    if config["model_type"] != "marian" or not second.is_file():
+def read_vocabularies(place: Path, config: Config) -> Vocabularies:
+    """The vocabulary in a folder, or the two of a translator; of one vocabulary, `place` may be its file."""
+    family = config["model_type"]
+    if family == "marian" and (place / "source.spm").is_file() and not (place / TOKENIZER).is_file():
+        return _read_marian(place, config)
+    built = read_tokenizer(place, family, config.get("tokenizer_class"))
+    source = known(built, config, "vocab_size")
+    second = place / TARGET / TOKENIZER
+    if family != "marian" or not second.is_file():
         return Vocabularies(source, source)
-    return Vocabularies(source, known(load(second), config, names, _target_size(config), second))
+    return Vocabularies(source, known(Built(load(second), built.names, second), config, _target_size(config)))
 
 
-def spellings(content: Mapping[str, Any]) -> dict[str, str]:
-    """The special tokens that a file names: as text, or as an object with the text in it."""
-    found = {}
-    for name, value in content.items():
-        text = value.get("content") if isinstance(value, dict) else value
-        if name.endswith("_token") and isinstance(text, str):
-            found[name] = text
-    return found
-
-
-def read_tokenizer(folder: Path, about: Mapping[str, Any], names: Mapping[str, str]) -> tokenizers.Tokenizer:
-    """What cuts and joins text: tokenizer.json or, where it is not there, what is made of older files."""
-    if (folder / TOKENIZER).is_file():
-        return load(folder / TOKENIZER)
-    if (folder / "vocab.txt").is_file():
-        tokenizer = word_pieces(folder / "vocab.txt", about, names)
-    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        tokenizer = byte_level(folder / "vocab.json", folder / "merges.txt", about, names)
-    elif (folder / "tokenizer.model").is_file():
-        tokenizer = as_tokenizer(read_sentencepiece(folder / "tokenizer.model"), list(dict.fromkeys(names.values())))
-        if about.get("add_bos_token", True):
-            put_around(tokenizer, f"{names['bos_token']} $A", "")
-    else:
-        told = "tokenizer.json, vocab.txt, vocab.json with merges.txt, source.spm or tokenizer.model"
-        raise ModelError(f"{folder}: has no vocabulary: none of {told}")
-    added = read_vocabulary(folder / ADDED) if (folder / ADDED).is_file() else {}
-    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in sorted(added, key=lambda text: added[text])])
-    return tokenizer
-
-
-def load(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer in a file, without the cutting off and filling up that it may prescribe."""
-    try:
-        tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
-        raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
-def word_pieces(path: Path, about: Mapping[str, Any], names: Mapping[str, str]) -> tokenizers.Tokenizer:
-    """BERT's: a piece a line."""
-    pieces = read_lines(path)
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    specials = list(dict.fromkeys(text for text in names.values() if text in vocabulary))
-    uncased = all(piece == piece.lower() for piece in pieces if not piece.startswith("["))
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk_token"]))
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=bool(about.get("tokenize_chinese_chars", True)),
-        strip_accents=None if about.get("strip_accents") is None else bool(about["strip_accents"]),
-        lowercase=bool(about.get("do_lower_case", uncased)),
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in specials])
-    begin, end = names["cls_token"], names["sep_token"]
-    if begin in vocabulary and end in vocabulary:
-        put_around(tokenizer, f"{begin} $A {end}", f"{begin} $A {end} $B:1 {end}:1")
-    return tokenizer
-
-
-def byte_level(path: Path, merges: Path, about: Mapping[str, Any], names: Mapping[str, str]) -> tokenizers.Tokenizer:
-    """GPT-2's and RoBERTa's: merges of bytes."""
-    vocabulary = read_vocabulary(path)
-    pairs = [tuple(line.split(" ")) for line in read_lines(merges) if line and not line.startswith("#version")]
-    try:
-        model = models.BPE(vocab=vocabulary, merges=[(left, right) for left, right in pairs])
-    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
-        raise ModelError(f"{merges}: damaged, or not of {path.name}: {' '.join(str(error).split())}") from None
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(about.get("add_prefix_space")))
-    tokenizer.decoder = decoders.ByteLevel()
-    specials = list(dict.fromkeys(text for text in names.values() if text in vocabulary))
-    gap = names.get("mask_token")  # the space before a gap belongs to it
-    tokenizer.add_special_tokens(
-        [AddedToken(text, lstrip=text == gap, normalized=False, special=True) for text in specials]
-    )
-    begin, end = names.get("cls_token"), names.get("sep_token")
-    if begin in vocabulary and end in vocabulary:
-        put_around(tokenizer, f"{begin} $A {end}", f"{begin} $A {end} {end} $B {end}")
-    return tokenizer
-
-
-def read_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError:
-        raise ModelError(f"{path}: damaged: not UTF-8") from None
-
-
-def read_vocabulary(path: Path) -> dict[str, int]:
-    """The ids of the pieces in a JSON file."""
-    content = read_json(path)
-    if not content or not all(type(number) is int and number >= 0 for number in content.values()):
-        raise ModelError(f"{path}: damaged: not a table of pieces and their ids")
-    return content
-
-
-def put_around(tokenizer: tokenizers.Tokenizer, single: str, pair: str) -> None:
-    """Lets special tokens be added to one text, and to two."""
-    used = {word.split(":")[0] for word in (single + " " + pair).split() if not word.startswith("$")}
-    ids = [(text, tokenizer.token_to_id(text)) for text in sorted(used)]
-    tokenizer.post_processor = processors.TemplateProcessing(single=single, pair=pair or None, special_tokens=ids)
-
-
-def _read_marian(folder: Path, config: Config, names: Mapping[str, str]) -> Vocabularies:
+def _read_marian(folder: Path, config: Config) -> Vocabularies:
     """The SentencePiece models of two languages, whose pieces have the ids of one vocabulary, or of two."""
+    about = read_json_if_there(folder / ABOUT)
+    names = {**MARIAN, **spellings(read_json_if_there(folder / SPECIAL)), **spellings(about)}
     first = folder / "vocab.json"
     second = folder / "target_vocab.json"
     sides = [("source.spm", first, "vocab_size")]
@@ -216,7 +95,7 @@ def _read_marian(folder: Path, config: Config, names: Mapping[str, str]) -> Voca
         specials = [text for text in dict.fromkeys(names.values()) if text in ids]
         tokenizer = as_tokenizer(model, specials, ids, codes, config[size])
         put_around(tokenizer, f"$A {names['eos_token']}", f"$A $B {names['eos_token']}")
-        found.append(known(tokenizer, config, names, size, path))
+        found.append(known(Built(tokenizer, names, path), config, size))
     return Vocabularies(*found)
 
 
@@ -225,29 +104,30 @@ def _target_size(config: Config) -> str:
     return "vocab_size" if shared or config.get("decoder_vocab_size") is None else "decoder_vocab_size"
 
 
-def known(
-    tokenizer: tokenizers.Tokenizer, config: Config, names: Mapping[str, str], size: str, path: Path
-) -> ImportedTokenizer:
+def known(built: Built, config: Config, size: str) -> ImportedTokenizer:
     """A tokenizer with the ids that are no text, as far as the model knows them."""
+    tokenizer, names, path = built.tokenizer, built.names, built.path
     roles, limit = ROLES[config["model_type"]], config[size]
 
-    def find(name: str) -> int | None:
-        spelt = names.get(name)
-        number = None if spelt is None else tokenizer.token_to_id(spelt)
-        if number is None and isinstance(told := config.get(f"{name}_id"), int | list):
-            number = told if isinstance(told, int) else next(iter(told), None)
-        return number if number is None or 0 <= number < limit else None
+    def find(*roles: str) -> int | None:
+        spelt = [tokenizer.token_to_id(names[role]) for role in roles if role in names]
+        stated = [config.get(f"{role}_id") for role in roles]
+        numbers = [*spelt, *(next(iter(number), None) if isinstance(number, list) else number for number in stated)]
+        return next((number for number in numbers if type(number) is int and 0 <= number < limit), None)
 
-    end = find(roles.end)
-    begin = find(roles.begin) if config["model_type"] != "marian" else config["decoder_start_token_id"]
+    end = find(*roles.end)
+    begin = find(*roles.begin) if config["model_type"] != "marian" else config["decoder_start_token_id"]
     begin = end if begin is None else begin
     if end is None or begin is None:
-        raise ModelError(f"{path}: the vocabulary has no {roles.end.replace('_', ' ')}")
-    if begin not in range(limit):
+        name = roles.end[0]
+        raise ModelError(
+            f"{path}: the vocabulary has no {name.replace('_', ' ')}: say in {SPECIAL} which {name} it has"
+        )
+    if type(begin) is not int or not 0 <= begin < limit:
         raise ModelError(f"{config.path}: decoder_start_token_id is {begin!r}, which is no id of the vocabulary")
     pad = find("pad_token")
     try:
-        one, two = tokenizer.encode("a").ids, tokenizer.encode("a", "b").ids
+        one, two, _ = tokenizer.encode("a").ids, tokenizer.encode("a", "b").ids, tokenizer.encode(ODD)
     except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
         raise ModelError(f"{path}: a vocabulary that cannot cut text: {' '.join(str(error).split())}") from None
     specials = Specials(
