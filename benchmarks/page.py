@@ -37,6 +37,7 @@ SECTIONS = {
     "demo": "The demo",
     "look": "The explorer",
     "arrangement": "Small models",
+    "quality-again": "Quality, measured again",
     "constraints": "Terms",
     "package": "The package",
 }
@@ -103,15 +104,15 @@ Made by `python benchmarks/page.py` from the records of runs in `docs/measured/`
 programs in `benchmarks/` keep their figures there, with command, day, machine and versions;
 [how speed is measured](../benchmarks/README.md) says what each of them does. Machines differ and are noisy: trust
 ratios within a table, not absolute values, and no difference under 10 %. **Transcribed** figures are of runs whose logs
-are lost: they were copied from earlier versions of these pages.
+are not kept here: they were copied from earlier versions of these pages, or from what somebody else reported.
 """
 
 
 def quality() -> str:
     records = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "docs" / "quality").glob("*.json")]
     about = """Settings in `recipes/`, scored with sacrebleu; **published** is Transformer-Tiny (Wu et al., 2021).
-Signatures, every run and its course, and what other settings gave are in [quality](quality.md), from the records in
-`docs/quality/`.
+Means are over at least three seeds, and only these are compared with it. Signatures, every run and its course, and what
+other settings gave are in [quality](quality.md), from the records in `docs/quality/`.
 """
     return "\n".join(["## Quality\n", about, report.summary(report.grouped(records), as_it_is=True)])
 
@@ -185,7 +186,7 @@ def origin(name: str, record: Record) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
     parts = [record["date"][:10], machine(record), *([versions] if versions else [])]
     parts += [f"`{record['command']}`"] if record["command"] else ["by hand"]
-    kept = "transcribed, the log is lost" if record.get("transcribed") else "record"
+    kept = "transcribed, without its log" if record.get("transcribed") else "record"
     return f"*{'; '.join(parts)} ([{kept}](measured/{name}.json)).*"
 
 

@@ -101,6 +101,48 @@ def test_a_figure_in_a_record_is_fine_however_it_is_rounded() -> None:
     assert not evidence.same("41.1", 40.98)
 
 
+GERMAN = [f"multi30k-both-de.tokenised.decay-de-{seed}" for seed in (2, 3, 4)]
+ALONE = "multi30k-en-de.tokenised.decay"
+
+
+def test_a_mean_of_three_seeds_and_the_published_score_may_be_written() -> None:
+    text = f"It has 41.4 BLEU; the published score is 41.02 BLEU.\n<!-- measured: {', '.join(GERMAN)} -->"
+    assert [figure.fault for figure in evidence.figures(text, "page.md")] == ["", ""]
+    assert not list(evidence.weak_comparisons(text, "page.md"))
+    mean, published = (figure.fault for figure in evidence.figures(text.replace(GERMAN[2], ALONE), "page.md"))
+    assert "41.4 is not in" in mean  # of two seeds
+    assert "41.02 is not in" in published
+
+
+@pytest.mark.parametrize(
+    ("sentence", "names", "fault"),
+    [
+        ("It has 41.0 BLEU, where the published model has 41.0.", [ALONE], "published score without naming runs of 3"),
+        ("In one run it has 41.0 BLEU, the published score.", [ALONE], "published score without naming runs of 3"),
+        ("The published Transformer has 41.0 BLEU.", [], "published score without naming runs of 3"),
+        ("它有 41.0 BLEU（一个随机种子），公开发表的为 41.0。", [ALONE], "published score without naming runs of 3"),
+        ("It has 41.0 BLEU.", [ALONE], "has fewer than 3 seeds here, which the paragraph does not say"),
+        ("One run has 41.0 BLEU, where it had 40.2.", [ALONE], "compares scores of multi30k-en-de, which has fewer"),
+        ("One run has 41.3 BLEU, 41.2 without it.", GERMAN[:2], "compares scores of multi30k-both-de, which has fewer"),
+        ("One run has 41.0 BLEU.", [ALONE], ""),
+        ("It has 41.4 BLEU, which is better than the published score.", GERMAN, ""),
+    ],
+)
+def test_a_comparison_of_scores_names_runs_of_three_seeds(sentence: str, names: list[str], fault: str) -> None:
+    text = f"# Page\n\n{sentence}\n<!-- measured: {', '.join(names)} -->\n" if names else sentence
+    found = list(evidence.weak_comparisons(text, "page.md"))
+    assert len(found) == (1 if fault else 0)
+    assert fault in "".join(found)
+
+
+def test_the_next_release_claims_no_scores() -> None:
+    """They change with the seed, and live on the page of quality and in the log."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    entries = re.split(r"\n- ", text.partition("## [Unreleased]")[2].partition("\n## [")[0])
+    assert len(entries) > 100
+    assert [each for each in entries if re.search(r"\bBLEU\b", each) and re.search(r"\d\d\.\d", each)] == []
+
+
 def test_what_is_no_figure_needs_no_record() -> None:
     text = "Files of 4 MB, BLEU with 13a, a width of 512.\n\n```\n99 BLEU\n```\n\n<!-- measured: x -->"
     assert [figure.text for figure in evidence.figures(text, "page.md")] == []

@@ -144,24 +144,25 @@ def test_means_are_of_runs_of_one_length_and_one_kind() -> None:
 
     def run(name: str, steps: int, score: float, kind: dict[str, Any] | None = None) -> dict[str, Any]:
         sets = {name: {"BLEU": {"value": score + more}} for name, more in (("val", 1.0), ("test", 0.0))}
-        about = {"recipe": "gettext-en-de", "form": "raw", "seed": 1, "dev": "val", "tests": ["test"]}
+        about = {"recipe": "gettext-en-de", "form": "raw", "seed": name, "dev": "val", "tests": ["test"]}
         found = {**about, "name": name, "step": steps, "sets": sets, "before": {"step": 100}}
         return {**found, "kind": kind} if kind else found
 
-    records = [run("a", 400, 20.0), run("b", 200, 10.0), run("c", 200, 13.0)]
+    records = [run("a", 400, 20.0), run("b", 200, 10.0), run("c", 200, 13.0), run("h", 200, 10.0)]
     records += [run("d", 200, 30.0, json.loads(json.dumps(now))), run("e", 400, 5.0, other), run("f", 200, 32.0, now)]
+    records += [run("g", 200, 31.0, now)]
     wanted = {
-        True: [["100 + 200", "2", "32.00", "31.00"]],
+        True: [["100 + 200", "3", "31.00", "30.00 to 32.00"]],
         False: [
-            ["100 + 200", "2", "13.00", "11.50"],
-            ["100 + 400", "1", "20.00", "20.00"],
-            ["100 + 400", "1", "5.00", "5.00"],
+            ["100 + 200", "3", "11.00", "10.00 to 13.00"],
+            ["100 + 400", "1", "", ""],
+            ["100 + 400", "1", "", ""],
         ],
     }
     for as_it_is, told in wanted.items():
         lines = report.summary(report.grouped(records), as_it_is).splitlines()[2:]
         assert [line.strip("| ").split(" | ")[3:7] for line in lines] == told
-    assert report.summary(report.grouped(records[3:4]), as_it_is=False) == ""
+    assert report.summary(report.grouped(records[4:5]), as_it_is=False) == ""
 
 
 # The script
@@ -188,8 +189,8 @@ def test_the_whole_script_from_files_to_the_report(data: Path, tmp_path: Path, m
         line = next(line for line in page.splitlines() if line.startswith(f"- multi30k-en-de, {form}: BLEU"))
         assert signature in line
         assert ("chrF" in line) == (form == "raw")
-    assert "41.02" in page
-    assert "not reached" in page
+    assert "41.02" not in page  # one seed is compared with nothing
+    assert "Time to the published score" not in page
     assert "model.width = 8 instead of 128" in page.replace("&#95;", "_")
     outputs = page.partition("## Outputs: gettext-en-de")[2]
     assert outputs.count("&#91;dogs&#93; run &#124;") >= 20
@@ -373,18 +374,16 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
         (tmp_path / each["name"]).mkdir()
         (tmp_path / each["name"] / "scores.json").write_text(json.dumps(each))
     page = report.write_report(tmp_path, tmp_path / "quality").read_text(encoding="utf-8")
-    row = "test | 3 | 4 | 41.00 | 40.75 | 40.00 to 42.00 | 41.25, 41.50 of 2 | 41.02"
-    assert f"| multi30k-en-de | tokenised | {row} |" in page
-    assert "| multi30k-en-de | seed 1 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page
-    assert "| multi30k-en-de | seed 2 | 41.0 | 2.3 (2.0) | 3.5 (3.0) |" in page  # the final weights
-    assert "| multi30k-en-de | seed 3 | 41.0 | 2.3 (2.0) | at most 3.5 (3.0) |" in page  # not all of them are kept
-    assert "| multi30k-en-de | 4, seed 4 | 41.0 | – (2.0) | not kept (`--curve`) |" in page
+    row = "test | 3 | 4 | 40.75 | 40.00 to 42.00 | 41.02 |  |  |"
+    assert f"| multi30k-en-de | tokenised | {row}" in page  # of two runs chosen by consensus there is no mean
+    assert "| multi30k-en-de | 3 | 41.0 | 4 of 4 | 2.0 | 3 of 4 | at most 3.0 |" in page  # not every curve is kept
     assert "3,000,001 (**more than** 3,000,000)" in page
     assert report.label(records[0]) == "seed 1"
     assert report.label({**records[0], "name": "multi30k-en-de.tokenised.before"}) == "before, seed 1"
     drawn = (tmp_path / "images" / "quality-multi30k-en-de-tokenised.svg").read_text()
     assert "minutes of updates" in drawn
     assert drawn.count(", test<") == drawn.count(", dev, greedy<") == 4  # the end, where there is no more, is a point
+    assert "published: 41.02" in drawn
 
     records[2]["kind"] = json.loads(json.dumps(kind_of(RECIPES["multi30k-en-de"].settings({}))))
     (tmp_path / records[2]["name"] / "scores.json").write_text(json.dumps(records[2]))
@@ -392,6 +391,20 @@ def test_the_best_run_is_the_best_on_dev_and_times_are_those_of_the_curve(tmp_pa
     drawn = (tmp_path / "images" / "quality-multi30k-en-de-tokenised.svg").read_text()
     assert "seed 3, test<" in drawn  # the recipe as it is, and no other
     assert "seed 1" not in drawn
+    assert "published" not in drawn  # one seed
+
+
+def test_fewer_than_three_seeds_have_no_mean_and_stand_beside_nothing_published() -> None:
+    runs = [record(seed, test=score, dev=40.0, curve={}) for seed, score in ((1, 41.5), (2, 42.5), (2, 42.0))]
+    groups = report.grouped(runs)
+    (row,) = report.summary(groups, as_it_is=False).splitlines()[2:]
+    assert row == "| multi30k-en-de | tokenised | test | 3 | 2 |  |  |  |  | 41.50, 42.50, 42.00 |"
+    assert report.times(groups) == ""
+    assert "published" not in report.plot("t", runs, 41.02)
+    groups = report.grouped([*runs[:2], record(3, test=43.5, dev=40.0, curve={})])
+    (row,) = report.summary(groups, as_it_is=False).splitlines()[2:]
+    assert row == "| multi30k-en-de | tokenised | test | 3 | 3 | 42.50 | 41.50 to 43.50 | 41.02 |  |  |"
+    assert "| multi30k-en-de | 3 | 41.0 | 3 of 3 | 2.0 | 3 of 3 |" in report.times(groups)
 
 
 def test_text_in_the_report_is_never_markdown() -> None:

@@ -3,16 +3,21 @@
 A figure is a number with a unit of speed, quality or memory (`UNITS`), in a sentence or in the column of a table whose
 heading has the unit. Its block (a paragraph, an entry of a list, a table) names the records that have it: by a link to
 one, or by `<!-- measured: NAME, NAME -->` in it or right below it. Every figure of the block has to be in one of them,
-rounded as it is written.
+rounded as it is written. Of runs of a recipe with three seeds or more, their mean may be written, too, and what is
+published; with fewer seeds, the block says so and compares nothing.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from benchmarks import report
 from benchmarks.records import MEASURED, NUMBER, numbers
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +33,9 @@ MEMORY = r"(?:MiB|GiB|MB|GB)"
 """Of memory, where the block says that it is about a peak: elsewhere it is a limit, or the size of a file."""
 NAMED = re.compile(r"<!-- measured: ([\w., -]+?) -->|\]\([\w./-]*(?:measured|quality)/([\w.-]+)\.json\)")
 FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+PUBLISHED = re.compile(r"\bpublished (?:\w+ ){0,2}(?:Transformer|score|model|has)|\bis published\b|公开发表")
+FEW_SEEDS = re.compile(r"(?i)\b(?:one|two|another|other) (?:\w+ )?(?:seeds?|runs?)\b|[一两另](?:一)?个(?:随机)?种子")
+COMPARING = re.compile(r"\b(?:where it had|in place of|without|better|best|worse|gains?|brings?)\b|优于|更好|提高")
 AMOUNT = r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w.,-]*\w)"
 
 
@@ -44,11 +52,53 @@ class Figure:
         if not self.records:
             return f"{self.page}:{self.line}: {self.text} has no record: its paragraph lacks <!-- measured: NAME -->"
         try:
-            if any(same(self.text, value) for name in self.records for value in numbers(name)):
+            given = [value for name in self.records for value in numbers(name)]
+            if any(same(self.text, value) for value in (*given, *means(self.records))):
                 return ""
         except FileNotFoundError as error:
             return f"{self.page}:{self.line}: {error}"
         return f"{self.page}:{self.line}: {self.text} is not in {', '.join(self.records)}"
+
+
+@cache
+def quality_record(name: str) -> report.Record | None:
+    """The record of a run of a recipe, if this is one."""
+    path = ROOT / "docs" / "quality" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def recipe_runs(names: Sequence[str]) -> list[list[report.Record]]:
+    """The named runs of recipes, grouped by what makes them alike but for their seeds."""
+    records = [record for name in names if (record := quality_record(name))]
+    return [like for its in report.grouped(records).values() for like in report.alike(its).values()]
+
+
+def means(names: Sequence[str]) -> Iterator[float]:
+    """Mean scores of the named runs that have enough seeds for one, and the published score of their recipe."""
+    for like in recipe_runs(names):
+        if report.seeds(like) >= report.SEEDS:
+            yield report.level(like[0]["recipe"], like[0]["form"]) or 0.0
+            for key in ("sets", "agreed"):
+                for name in set.intersection(*(set(each.get(key, {})) for each in like)):
+                    yield statistics.fmean(each[key][name]["BLEU"]["value"] for each in like)
+
+
+def weak_comparisons(markdown: str, page: str) -> Iterator[str]:
+    """Blocks that compare scores of recipes of which they do not name runs with enough seeds."""
+    text = FENCES.sub(lambda found: "\n" * found[0].count("\n"), markdown)
+    for line, block in blocks(text):
+        words = NAMED.sub("", block)
+        if "BLEU" not in words:
+            continue
+        runs = recipe_runs(names_of(block))
+        few = [like[0]["recipe"] for like in runs if report.seeds(like) < report.SEEDS]
+        where = f"{page}:{line}"
+        if PUBLISHED.search(words) and re.search(r"\d", words) and (few or not runs):
+            yield f"{where}: compares with a published score without naming runs of {report.SEEDS} seeds"
+        elif few and not FEW_SEEDS.search(words):
+            yield f"{where}: {few[0]} has fewer than {report.SEEDS} seeds here, which the paragraph does not say"
+        elif few and COMPARING.search(words):
+            yield f"{where}: compares scores of {few[0]}, which has fewer than {report.SEEDS} seeds here"
 
 
 def same(text: str, value: float) -> bool:
@@ -62,9 +112,14 @@ def figures(markdown: str, page: str) -> Iterator[Figure]:
     """Every figure of a page."""
     text = FENCES.sub(lambda found: "\n" * found[0].count("\n"), markdown)
     for line, block in blocks(text):
-        records = tuple(name.strip() for pair in NAMED.findall(block) for name in (pair[0] or pair[1]).split(","))
+        records = names_of(block)
         found = in_table(block) if block.lstrip().startswith("|") else in_prose(block)
         yield from (Figure(page, line, each, records) for each in dict.fromkeys(found))
+
+
+def names_of(block: str) -> tuple[str, ...]:
+    """The records that a block names."""
+    return tuple(name.strip() for pair in NAMED.findall(block) for name in (pair[0] or pair[1]).split(","))
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -105,8 +160,8 @@ def checked_pages() -> list[Path]:
 
 
 def faults(page: Path) -> list[str]:
-    found = figures(page.read_text(encoding="utf-8"), page.relative_to(ROOT).as_posix())
-    return [figure.fault for figure in found if figure.fault]
+    text, name = page.read_text(encoding="utf-8"), page.relative_to(ROOT).as_posix()
+    return [*(figure.fault for figure in figures(text, name) if figure.fault), *weak_comparisons(text, name)]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +210,11 @@ def test_a_model_answers_one_request_at_a_time_and_another_model_beside_it() -> 
         return name
 
     async def ask() -> None:
-        first, second = (asyncio.create_task(answers.in_turn("gpt", lambda n=n: work(n))) for n in ("first", "second"))
+        first, second = [asyncio.create_task(answers.in_turn("gpt", partial(work, n))) for n in ("first", "second")]
+        while "first" not in started:
+            await asyncio.sleep(0.01)
         let_go["other"].set()
-        assert await answers.in_turn("bert", lambda: work("other")) == "other"
+        assert await answers.in_turn("bert", partial(work, "other")) == "other"
         assert sorted(started) == ["first", "other"]
         waiting = [asyncio.create_task(answers.in_turn("gpt", str)) for _ in range(MOST_WAITING - 2)]
         await asyncio.sleep(0)
