@@ -144,17 +144,6 @@ def test_every_file_of_a_model_folder_and_every_format_is_documented() -> None:
         assert f"`{suffix}`" in written or f"`*{suffix}`" in written, suffix
 
 
-def test_batches_are_said_to_be_shared_by_translations_alone() -> None:
-    """Completions and embeddings share none: one request of a model at a time (tests/serving/test_openai.py)."""
-    found = 0
-    for page in PAGES:
-        for sentence in re.split(r"(?<=[.。；])\s", page.read_text(encoding="utf-8")):
-            if re.search(r"clients.*\bbatches\b|客户端.*批次", sentence, re.DOTALL):
-                assert re.search(r"[Tt]ranslat|翻译", sentence), f"{page.name}: {sentence}"
-                found += 1
-    assert found >= 4
-
-
 def test_a_translated_page_has_the_code_of_its_twin() -> None:
     """Blocks, quotations and claims are the same, in the same order; figures have captions of their own."""
     found = list((ROOT / "docs" / "zh").rglob("*.md"))

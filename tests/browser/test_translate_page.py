@@ -17,7 +17,7 @@ from regard.demo.glass import GLASS
 from regard.serving.app import create_app
 from regard.serving.limits import Keys, Limits, make_key
 from regard.serving.models import Models
-from regard.serving.scheduler import BusyError
+from regard.serving.refusals import BusyError
 from regard.text.directions import Direction
 from tests.serving.fakes import FakeModels, FakeQueue
 from tests.serving.running import running
@@ -57,7 +57,7 @@ def write(watched: Watched, text: str) -> str:
 
 
 def test_a_text_is_translated_when_one_stops_typing(watched: Watched, server: str, models: FakeModels) -> None:
-    page, queue = watched.open(server), models.queues[Direction("en", "de")]
+    page, queue = watched.open(server), models.fakes[Direction("en", "de")]
     expect(page.locator("#text")).to_be_focused()
     before = len(queue.calls)
     page.keyboard.type("The dog and the cat", delay=5)
@@ -133,7 +133,7 @@ def test_alternatives_are_shown_on_request_and_any_can_be_copied(browser: Browse
 
 
 def test_a_request_is_given_up_when_more_is_typed(watched: Watched, server: str, models: FakeModels) -> None:
-    page, queue = watched.open(server), models.queues[Direction("en", "de")]
+    page, queue = watched.open(server), models.fakes[Direction("en", "de")]
     queue.hold, before = Event(), (len(queue.calls), queue.cancelled)
     page.fill("#text", "the first")
     page.keyboard.press("Control+Enter")
@@ -152,7 +152,7 @@ def until(claim: Callable[[], bool]) -> None:
 
 def test_errors_are_told_in_place_and_one_can_try_again(watched: Watched, server: str, models: FakeModels) -> None:
     watched.refusals = True
-    page, queue = watched.open(server), models.queues[Direction("en", "de")]
+    page, queue = watched.open(server), models.fakes[Direction("en", "de")]
     message = page.locator("#message")
     write(watched, "a " * 1001)
     assert "2,002 characters, and at most 2,000" in message.inner_text()
@@ -250,7 +250,7 @@ def test_a_file_is_dropped_refused_and_stopped(watched: Watched, server: str, mo
     page.click("#send")
     expect(page.locator("#file-message")).to_have_text("The server is busy: try again in 7 s. Try now")
     page.unroute("**/translate_file")
-    queue = models.queues[Direction("en", "de")]
+    queue = models.fakes[Direction("en", "de")]
     queue.hold, before = Event(), len(queue.calls)
     page.get_by_role("button", name="Try now").click()
     until(lambda: len(queue.calls) > before)
@@ -370,4 +370,4 @@ def test_hostile_texts_are_text(watched: Watched, server: str, models: FakeModel
     page.evaluate(DROP, f"{HOSTILE}.txt".replace("/", ""))
     assert page.locator("main img, main script").count() == 0
     assert page.title() == "Translate – Regard"
-    assert isinstance(models.queues[Direction("en", "de")], FakeQueue)
+    assert isinstance(models.fakes[Direction("en", "de")], FakeQueue)

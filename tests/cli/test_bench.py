@@ -9,7 +9,7 @@ import pytest
 
 from regard.demo.glass import GLASS
 from regard.serving.app import create_app
-from regard.serving.scheduler import BusyError
+from regard.serving.refusals import BusyError
 
 from ..serving.fakes import FakeModels
 from ..serving.running import running
@@ -43,7 +43,7 @@ def test_a_server_at_an_address_is_asked(capsys: pytest.CaptureFixture[str], tmp
         assert done.code == 0, done.out + done.err
         assert "times one client" in done.out
         assert "offline" not in done.out
-        (queue,) = models.queues.values()
+        (queue,) = models.fakes.values()
         assert {text for texts, *_ in queue.calls for text in texts} == {"one", "two"}
         queue.error = BusyError("full")
         full = call(capsys, "bench", "serve", address, *flags)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.decoding.translator import Translation
-from regard.serving.scheduler import Counts
+from regard.serving.models import Models
+from regard.serving.queues import EncoderQueue, TranslatorQueue, WriterQueue
+from regard.serving.scheduler import Scheduler
 from regard.text.directions import Direction
 from regard.text.slots import Cut
+
+if TYPE_CHECKING:
+    from regard.decoding.reader import Embedder
+    from regard.decoding.writer import Writer
 
 
 def loud(text: str, target: str) -> str:
@@ -35,18 +41,18 @@ class FakeTranslator:
     def decoding(self, _options: dict[str, Any]) -> None: ...
 
 
-class FakeQueue:
-    """A scheduler with a translator behind it that needs no time, unless it is told to wait."""
+class FakeQueue(TranslatorQueue):
+    """A queue with a translator behind it that needs no time, unless it is told to wait."""
 
     def __init__(self, *, clumsy: bool = False) -> None:
-        self.translator: Any = FakeTranslator()
+        fake: Any = FakeTranslator()
+        super().__init__(fake)
         self.clumsy = clumsy  # loses everything that is protected
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
         self.hold: asyncio.Event | None = None
         self.delay = 0.0
         self.cancelled = 0
         self.error: Exception | None = None
-        self.waiting, self.running, self.counts = 0, 0, Counts()
 
     async def translate(
         self, texts: Sequence[str | Cut], *, client: str = "", deadline: float | None = None, **options: Any
@@ -80,19 +86,42 @@ class FakeQueue:
         return made(loud(text, target), *others)
 
 
-class FakeModels:
-    """Some directions, each with a queue of its own."""
+class FakeModels(Models):
+    """Some directions, each with a queue of its own, and models that write or read."""
 
-    def __init__(self, *names: str, clumsy: bool = False) -> None:
-        self.directions = [Direction(*name.split("-")) for name in names]
-        self.queues = {direction: FakeQueue(clumsy=clumsy) for direction in self.directions}
+    def __init__(
+        self,
+        *names: str,
+        clumsy: bool = False,
+        writers: Mapping[str, Writer] | None = None,
+        embedders: Mapping[str, Embedder] | None = None,
+    ) -> None:
+        super().__init__([])
+        self.fakes = {Direction(*name.split("-")): FakeQueue(clumsy=clumsy) for name in names}
+        self.writing = {name: WriterQueue(writer) for name, writer in (writers or {}).items()}
+        self.embedding = {name: EncoderQueue(embedder) for name, embedder in (embedders or {}).items()}
         self.closed = False
 
+    @property
+    def directions(self) -> list[Direction]:
+        return list(self.fakes)
+
+    @property
+    def writers(self) -> dict[str, WriterQueue]:
+        return self.writing
+
+    @property
+    def embedders(self) -> dict[str, EncoderQueue]:
+        return self.embedding
+
+    @property
+    def queues(self) -> dict[str, Scheduler]:
+        return {**{str(direction): queue for direction, queue in self.fakes.items()}, **self.writing, **self.embedding}
+
     def queue(self, direction: Direction) -> FakeQueue:
-        return self.queues[direction]
+        return self.fakes[direction]
 
-    async def watch(self) -> None:
-        await asyncio.Event().wait()
-
-    async def close(self) -> None:
+    async def close(self, grace: float = 30.0) -> None:
         self.closed = True
+        for queue in self.queues.values():
+            await queue.close(grace)

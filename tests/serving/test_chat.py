@@ -16,8 +16,9 @@ from regard.decoding.reference import writer_of
 from regard.demo.glass import GLASS
 from regard.serving.app import create_app
 from regard.serving.chat import TURNS, conversation, trimmed
+from regard.serving.completions import Piece
 from regard.serving.models import Models
-from regard.serving.writing import Completion
+from regard.serving.queues import WriterQueue
 
 from ..decoding.toys import toy
 from .fakes import FakeModels
@@ -37,8 +38,11 @@ ASKED: dict[str, Any] = {"model": "gpt", "messages": TALK, "max_completion_token
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with running(create_app(Models.load([GLASS]), writers={"gpt": WRITER})) as address:
-        yield f"{address}v1"
+    models = Models.load([GLASS])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Models, "writers", {"gpt": WriterQueue(WRITER)})
+        with running(create_app(models)) as address:
+            yield f"{address}v1"
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +110,7 @@ def test_white_space_around_a_streamed_answer_is_left_out(texts: list[str]) -> N
     async def script() -> str:
         async def pieces() -> Any:
             for text in texts:
-                yield Completion(text, (), (), "")
+                yield Piece(text, 1)
 
         return "".join([each.text async for each in trimmed(pieces())])
 
@@ -195,7 +199,7 @@ def test_many_clients_chat_at_once(address: str) -> None:
     ],
 )
 def test_mistakes_are_told_in_its_shape(values: dict[str, Any], status: int, param: str | None) -> None:
-    app = create_app(FakeModels("en-fr"), writers={"gpt": WRITER})
+    app = create_app(FakeModels("en-fr", writers={"gpt": WRITER}))
     with TestClient(app, base_url="http://localhost") as client:
         talk = [{"role": "user", "content": "a"}]
         answer = client.post("/v1/chat/completions", json={"model": "gpt", "messages": talk, **values})

@@ -26,7 +26,7 @@ from .running import running
 TIRED = "The animal didn't cross the street because it was too tired."
 RIGHT = "L'animal n'a pas traversé la rue parce qu'il était trop fatigué."
 MANY = 60
-POOLS = ("asyncio_", "uvloop_", "regard-read", "regard-texts")  # have as many threads as they need, up to a number
+POOLS = ("asyncio_", "uvloop_", "regard-prepare", "regard-texts")  # have as many threads as they need, up to a number
 HEAD = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
 
@@ -35,7 +35,7 @@ class Place:
 
     def __init__(self, address: str, models: Models, files: Path) -> None:
         self.address, self.files = address, files
-        (self.scheduler,) = (each.scheduler for each in models.served if each.scheduler)
+        (self.scheduler,) = models.queues.values()
         self.client = httpx.Client(base_url=address, timeout=120)
         self.right()
         self.before = self.in_hand()

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from regard.serving.app import create_app
 from regard.serving.detection import detect
 from regard.serving.limits import Limits
-from regard.serving.scheduler import BusyError, LateError
+from regard.serving.refusals import BusyError, LateError
 from regard.text.directions import Direction
 from tests.examples import examples
 

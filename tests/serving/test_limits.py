@@ -17,7 +17,8 @@ from starlette.testclient import TestClient
 
 from regard.errors import DataError, InputError
 from regard.serving.app import create_app
-from regard.serving.limits import Admission, Keys, Limits, Rates, RefusedError, client_of, digest_of, make_key
+from regard.serving.limits import Admission, Keys, Limits, Rates, client_of, digest_of, make_key
+from regard.serving.refusals import RefusedError
 from regard.serving.uploads import Shelf
 from regard.text.directions import Direction
 

@@ -51,17 +51,17 @@ def copy_weights(source: Path, target: Path) -> None:
 
 def test_models_by_task_and_direction(folders: dict[str, Path]) -> None:
     models = Models.load([folders[name] for name in ("en-de", "several", "gpt", "bert")])
-    assert [(each.name, each.task) for each in models.served] == [
+    assert [(each.name, each.settings.task) for each in models.served] == [
         ("en-de", "translate"),
         ("several", "translate"),
         ("gpt", "write"),
-        ("bert", "embed"),
+        ("bert", "fill"),
     ]
     assert list(map(str, models.directions)) == ["en-de", "de-en", "en-pt_BR", "en-fr"]
-    assert models.queue(Direction("en", "de")) is models.served[0].scheduler
-    assert models.queue(Direction("en", "fr")) is models.queue(Direction("de", "en")) is models.served[1].scheduler
+    assert models.queue(Direction("en", "de")) is models.served[0].queue
+    assert models.queue(Direction("en", "fr")) is models.queue(Direction("de", "en")) is models.served[1].queue
     assert list(models.writers) == ["gpt"]
-    assert isinstance(models.writers["gpt"]("A dog", max_tokens=3), str)
+    assert isinstance(models.writers["gpt"].writer("A dog", max_tokens=3), str)
     assert list(models.embedders) == ["bert"]
     assert "gpt" not in models.embedders
     with pytest.raises(InputError, match="fr to de"):
@@ -73,7 +73,7 @@ def test_folders_are_served_by_their_tasks(folders: dict[str, Path]) -> None:
     """Each in the interface that it is for."""
     models = Models.load([str(folders[name]) for name in ("en-de", "gpt", "bert")])
     assert models.names == ["en → de", "gpt", "bert"]
-    app = create_app(models, writers=models.writers, embedders=models.embedders)
+    app = create_app(models)
     with TestClient(app, base_url="http://localhost") as client:
         made = client.post("/translate", json={"q": "A dog runs.", "source": "en", "target": "de"}).json()
         assert made["translatedText"] == load(folders["en-de"])("A dog runs.").strip()
@@ -143,7 +143,7 @@ def test_a_damaged_folder_keeps_the_old_model_and_says_so_once(
 ) -> None:
     async def work() -> None:
         models = Models.load([folder])
-        queue, expected = models.queue(Direction("en", "de")), (await models.served[0].scheduler.translate(TEXTS))  # type: ignore[union-attr]
+        queue, expected = models.queue(Direction("en", "de")), (await models.served[0].queue.translate(TEXTS))  # type: ignore[union-attr]
         whole = (folder / WEIGHTS).read_bytes()
         harms = {
             "half a file": lambda: (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2]),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,7 @@ from starlette.testclient import TestClient
 from regard.decoding.reader import Embedder
 from regard.decoding.reference import writer_of
 from regard.serving.app import create_app
-from regard.serving.limits import Admission, Keys, Limits, RefusedError, make_key
-from regard.serving.openai import MOST_WAITING, OpenAI
+from regard.serving.limits import Keys, make_key
 
 from ..decoding.toys import toy
 from .fakes import FakeModels
@@ -31,7 +28,7 @@ PROMPT = "A dog reads"
 
 
 def create(keys: Keys | None = None) -> Any:
-    return create_app(FakeModels(), keys=keys, writers={"gpt": WRITER}, embedders={"bert": EMBEDDER})
+    return create_app(FakeModels(writers={"gpt": WRITER}, embedders={"bert": EMBEDDER}), keys=keys)
 
 
 @pytest.fixture(scope="module")
@@ -197,39 +194,6 @@ def test_keys(tmp_path: Path) -> None:
             wrong.models.list()
         with openai.OpenAI(base_url=f"{address}v1", api_key=key, max_retries=0) as client:
             assert len(client.models.list().data) == 2
-
-
-def test_a_model_answers_one_request_at_a_time_and_another_model_beside_it() -> None:
-    """What docs/serve.md says of completions and embeddings: they share no batches, and a limited number waits."""
-    answers, started = OpenAI({}, {}, Limits(), Admission(Limits(), None)), list[str]()
-    let_go = {name: threading.Event() for name in ("first", "second", "other")}
-
-    def work(name: str) -> str:
-        started.append(name)
-        assert let_go[name].wait(20)
-        return name
-
-    async def ask() -> None:
-        first, second = [asyncio.create_task(answers.in_turn("gpt", partial(work, n))) for n in ("first", "second")]
-        while "first" not in started:
-            await asyncio.sleep(0.01)
-        let_go["other"].set()
-        assert await answers.in_turn("bert", partial(work, "other")) == "other"
-        assert sorted(started) == ["first", "other"]
-        waiting = [asyncio.create_task(answers.in_turn("gpt", str)) for _ in range(MOST_WAITING - 2)]
-        await asyncio.sleep(0)
-        with pytest.raises(RefusedError, match="wait for this model"):
-            await answers.in_turn("gpt", str)
-        first.cancel()  # its client leaves, and what has begun is finished
-        await asyncio.sleep(0.05)
-        assert "second" not in started
-        for event in let_go.values():
-            event.set()
-        assert await second == "second"
-        await asyncio.gather(*waiting)
-
-    asyncio.run(ask())
-    answers.close()
 
 
 def test_a_client_that_leaves_a_stream_ends_it(address: str) -> None:

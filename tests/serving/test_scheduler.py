@@ -21,7 +21,8 @@ from regard.decoding.native.live import LiveSearch
 from regard.decoding.translator import Translation, Translator
 from regard.errors import InputError, ModelError, RegardError
 from regard.serving import scheduler as module
-from regard.serving.scheduler import BusyError, LateError, Scheduler
+from regard.serving.queues import TranslatorQueue
+from regard.serving.refusals import BusyError, LateError
 
 from .toys import TEXTS, write_model
 
@@ -46,11 +47,11 @@ def translator(translators: dict[str, Translator]) -> Translator:
     return translators[ENGINES[0]]
 
 
-def run(translator: Translator, work: Callable[[Scheduler], Awaitable[T]], **options: Any) -> T:
+def run(translator: Translator, work: Callable[[TranslatorQueue], Awaitable[T]], **options: Any) -> T:
     """What comes of some work with a scheduler, which is closed afterwards."""
 
     async def all_of_it() -> T:
-        scheduler = Scheduler(translator, **options)
+        scheduler = TranslatorQueue(translator, **options)
         try:
             return await asyncio.wait_for(work(scheduler), 300)
         finally:
@@ -106,7 +107,7 @@ def test_everybody_gets_what_the_translator_gives(
     work = [texts(count, seed=count) for count in ((1, 3, 20, 0, 1, 70, 2) if engine == "native" else (1, 0, 3, 18))]
     translator = translators[engine]
 
-    async def all_at_once(scheduler: Scheduler) -> list[list[Translation]]:
+    async def all_at_once(scheduler: TranslatorQueue) -> list[list[Translation]]:
         calls = (scheduler.translate(some, client=str(i), **options) for i, some in enumerate(work))
         return list(await asyncio.gather(*calls))
 
@@ -132,7 +133,7 @@ def test_clients_with_all_kinds_of_options_at_once(translators: dict[str, Transl
         {"source": "en", "target": "de"},
     ]
 
-    async def all_at_once(scheduler: Scheduler) -> list[list[Translation]]:
+    async def all_at_once(scheduler: TranslatorQueue) -> list[list[Translation]]:
         return list(await asyncio.gather(*(scheduler.translate(TEXTS, client="x", **each) for each in options)))
 
     for each, made in zip(options, run(translator, all_at_once), strict=True):
@@ -140,7 +141,7 @@ def test_clients_with_all_kinds_of_options_at_once(translators: dict[str, Transl
 
 
 def test_what_is_wrong_is_told_to_who_asked(translator: Translator) -> None:
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         good = asyncio.create_task(scheduler.translate(TEXTS))
         for wrong in ({"beams": 3}, {"beam": 0}, {"target": "fr"}):
             with pytest.raises(RegardError, match=r"beam|nothing else"):
@@ -154,7 +155,7 @@ def test_what_is_wrong_is_told_to_who_asked(translator: Translator) -> None:
 
 
 def test_one_bad_text_of_a_batch_harms_nobody_else() -> None:
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         results = await asyncio.gather(
             *(scheduler.translate([text]) for text in ("one", "bad", "two")), return_exceptions=True
         )
@@ -174,7 +175,7 @@ def test_one_bad_text_of_a_batch_harms_nobody_else() -> None:
 def test_a_long_file_does_not_keep_a_short_request_waiting() -> None:
     translator = slow()
 
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         translator.go.clear()
         long = asyncio.create_task(scheduler.translate([f"line {i}" for i in range(1000)], client="file"))
         await asyncio.sleep(0)
@@ -194,7 +195,7 @@ def test_a_long_file_does_not_keep_a_short_request_waiting() -> None:
 def test_a_sentence_joins_those_that_are_being_written(translator: Translator) -> None:
     """A person who comes after a long file is answered long before it is done."""
 
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         long = asyncio.create_task(scheduler.translate(texts(600), client="file", beam=8))
         while not scheduler.running:
             await asyncio.sleep(0.001)
@@ -214,7 +215,7 @@ def test_a_sentence_joins_those_that_are_being_written(translator: Translator) -
 def test_too_much_is_refused_with_a_time_to_come_back() -> None:
     translator = slow(0.001)
 
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         translator.go.clear()
         taken = [asyncio.create_task(scheduler.translate(["text"] * 40, client=str(i))) for i in range(3)]
         await asyncio.sleep(0.02)
@@ -233,10 +234,10 @@ def test_too_much_is_refused_with_a_time_to_come_back() -> None:
 def test_the_time_to_come_back_is_when_half_of_the_queue_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 100 that wait, 50 are done in 5 seconds if the last 20 took 2."""
 
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
         for waiting, recent, seconds in ((100, 20, 5), (10, 20, 1), (0, 0, 1), (10, 0, 5), (10_000, 2, 60)):
-            monkeypatch.setattr(Scheduler, "waiting", waiting)
+            monkeypatch.setattr(TranslatorQueue, "waiting", waiting)
             scheduler._recent.clear()
             scheduler._recent.extend([998.0] * recent)
             assert scheduler._retry_after() == seconds
@@ -247,7 +248,7 @@ def test_the_time_to_come_back_is_when_half_of_the_queue_is_done(monkeypatch: py
 
 @both
 def test_who_is_too_late_is_told_and_leaves(translators: dict[str, Translator], engine: str) -> None:
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         with pytest.raises(LateError, match="in time"):
             await scheduler.translate(texts(500), deadline=time.monotonic() + 0.02, beam=6)
         with pytest.raises(LateError):
@@ -263,7 +264,7 @@ def test_who_is_too_late_is_told_and_leaves(translators: dict[str, Translator], 
 def test_who_goes_away_makes_room(translators: dict[str, Translator], engine: str) -> None:
     dice = random.Random(1)
 
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         for _ in range(12 if engine == "native" else 4):
             calls = [asyncio.create_task(scheduler.translate(texts(dice.randint(1, 80)))) for _ in range(3)]
             await asyncio.sleep(dice.choice([0, 0.001, 0.01]))
@@ -284,12 +285,12 @@ def test_closing_finishes_what_was_taken_and_takes_nothing_more() -> None:
     translator = slow(0.001)
 
     async def work() -> None:
-        scheduler = Scheduler(translator)
+        scheduler = TranslatorQueue(translator)
         taken = [asyncio.create_task(scheduler.translate([f"text {i}"] * 10)) for i in range(5)]
         await asyncio.sleep(0.01)
         closing = asyncio.create_task(scheduler.close())
         await asyncio.sleep(0)
-        with pytest.raises(BusyError, match="ended"):
+        with pytest.raises(BusyError, match="stopping"):
             await scheduler.translate(["more"])
         assert [len(made) for made in await asyncio.gather(*taken)] == [10] * 5
         await closing
@@ -301,7 +302,7 @@ def test_closing_waits_no_longer_than_it_is_told() -> None:
     translator = slow()
 
     async def work() -> None:
-        scheduler = Scheduler(translator)
+        scheduler = TranslatorQueue(translator)
         translator.go.clear()
         taken = [asyncio.create_task(scheduler.translate(["text"] * 100, client=str(i))) for i in range(3)]
         await asyncio.sleep(0.01)
@@ -327,7 +328,7 @@ def no_threads_left() -> Iterator[None]:
 @pytest.mark.usefixtures("no_threads_left")
 @both
 def test_no_thread_is_left_behind(translators: dict[str, Translator], engine: str) -> None:
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         for beam in range(1, 6):
             await scheduler.translate(TEXTS[:1], beam=beam)
         call = asyncio.create_task(scheduler.translate(texts(200)))
@@ -338,16 +339,16 @@ def test_no_thread_is_left_behind(translators: dict[str, Translator], engine: st
 
 
 @pytest.mark.usefixtures("no_threads_left")
-def test_a_lane_that_nobody_uses_is_closed(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batcher_that_nobody_uses_is_closed(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE", 0.05)
 
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         await scheduler.translate(TEXTS)
-        assert len(scheduler._lanes) == 1
+        assert len(scheduler._batchers) == 1
         end = time.monotonic() + 60
-        while scheduler._lanes and time.monotonic() < end:
+        while scheduler._batchers and time.monotonic() < end:
             await asyncio.sleep(0.01)
-        assert len(scheduler._lanes) == 0
+        assert len(scheduler._batchers) == 0
         assert await scheduler.translate(TEXTS)
 
     run(translator, work)
@@ -355,7 +356,7 @@ def test_a_lane_that_nobody_uses_is_closed(translator: Translator, monkeypatch: 
 
 @pytest.mark.skipif("native" not in ENGINES, reason="there is no live search")
 def test_a_search_that_fails_is_replaced(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(LiveSearch, "__init__", failing("no memory"))
             with pytest.raises(ModelError, match="no memory"):
@@ -371,19 +372,19 @@ def test_a_search_that_fails_is_replaced(translator: Translator, monkeypatch: py
 
 
 def failing(message: str) -> Callable[..., Any]:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise ModelError(message)
 
     return fail
 
 
 def test_it_counts(translator: Translator) -> None:
-    async def work(scheduler: Scheduler) -> None:
+    async def work(scheduler: TranslatorQueue) -> None:
         made = await scheduler.translate([*TEXTS, "A dog.\nA cat.", ""])
         counts = scheduler.counts
         assert (counts.requests, counts.texts) == (1, 6)
         assert counts.tokens_written == sum(len(each.tokens) for each in made)
-        if scheduler.live:
+        if ENGINES[0] == "native":
             assert counts.sentences == 6
 
     run(translator, work)

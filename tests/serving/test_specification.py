@@ -21,11 +21,12 @@ from tests.examples import examples
 from ..decoding.toys import toy
 from .fakes import FakeModels
 
-APP = create_app(
-    FakeModels("en-de", "de-en"),
+MODELS = FakeModels(
+    *("en-de", "de-en"),
     writers={"gpt": writer_of(toy("write"))},
     embedders={"bert": Embedder(toy("embed", tie="none"))},
 )
+APP = create_app(MODELS)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 SCHEMA = schemathesis.openapi.from_asgi("/spec", APP)
 

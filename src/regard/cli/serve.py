@@ -143,8 +143,6 @@ def serve(models: Models, limits: Limits, keys: Keys | None, waiting: Any, argum
         models,
         limits,
         keys,
-        writers=models.writers,
-        embedders=models.embedders,
         pivot=arguments.pivot,
         hosts=hosts,
         origin=arguments.cors,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from regard.decoding.hypothesis import Constraints
 from regard.decoding.translator import Translation
@@ -19,9 +19,11 @@ from regard.text.protect import counts, find
 from regard.text.repair import Line, repair
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translator
+    from regard.settings import DecodingSettings
+    from regard.text.directions import Direction
     from regard.text.glossary import Glossary
     from regard.text.slots import Cut
+    from regard.text.tokenizer import Tokenizer
 
 TOGETHER = 500
 """Texts that are translated at once."""
@@ -52,10 +54,26 @@ class Result:
         return None if self.translation is None else self.translation.confidence
 
 
+class TextTranslator(Protocol):
+    """What `Faithful` needs of a translator."""
+
+    @property
+    def target(self) -> Tokenizer: ...
+
+    def direction(self, source: str | None = None, target: str | None = None, *, zero_shot: bool = False) -> Direction:
+        """Refuses languages that the model does not know."""
+
+    def decoding(self, options: dict[str, Any]) -> DecodingSettings:
+        """Refuses options that are not known."""
+
+    def translate(self, texts: Sequence[str | Cut], **options: Any) -> list[Translation]:
+        """Returns the translations of texts, in their order."""
+
+
 class Faithful:
     """Translates with one model and keeps what must be kept."""
 
-    def __init__(self, translator: Translator, *, numbers: bool = False) -> None:
+    def __init__(self, translator: TextTranslator, *, numbers: bool = False) -> None:
         """With `numbers`, numbers with units are kept as well."""
         self.translator, self.numbers = translator, numbers
 

@@ -219,6 +219,12 @@ class Embedder(Reader):
         """[N, D], a vector for each text; `pooling` and `normalize` are the model's own unless they are given."""
         if isinstance(texts, str):
             raise InputError("embed takes several texts: put one in a list")
+        return self.embed_rows(self.rows(texts), pooling, normalize)
+
+    def embed_rows(
+        self, rows: Sequence[Row], pooling: str | None = None, normalize: bool | None = None
+    ) -> NDArray[np.float32]:
+        """Returns [N, D], a vector for each row."""
         own = self.settings.embedding
         pooling, normalize = pooling or own.pooling, own.normalize if normalize is None else normalize
         if pooling not in ("mean", "first"):
@@ -228,7 +234,7 @@ class Embedder(Reader):
             vectors = mean_state(states, keep) if pooling == "mean" else states[:, 0]
             return torch.nn.functional.normalize(vectors.float(), dim=-1) if normalize else vectors.float()
 
-        found = self.read(self.rows(texts), use)
+        found = self.read(rows, use)
         return torch.stack(found).numpy() if found else np.empty((0, self.settings.model.width), np.float32)
 
     def nearest(

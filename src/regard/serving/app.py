@@ -6,34 +6,31 @@ create_app(models)      # an ASGI application, for uvicorn or another server
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
 from regard.serving import page
 from regard.serving.chat import Chat
-from regard.serving.guard import CLOSED, Guard, Note, refused, retry_after
+from regard.serving.guard import CLOSED, Guard, Note
 from regard.serving.libretranslate import LibreTranslate
-from regard.serving.limits import Admission, Keys, Limits, RefusedError
+from regard.serving.limits import Admission, Keys, Limits
 from regard.serving.metrics import Metrics
-from regard.serving.openai import OpenAI, error_of
+from regard.serving.models import Models
+from regard.serving.openai import OpenAI
 from regard.serving.reading import bearer
-from regard.serving.scheduler import BusyError, LateError
-from regard.serving.translation import Models, Translating
-
-if TYPE_CHECKING:
-    from regard.decoding.reader import Embedder
-    from regard.decoding.writer import Writer
+from regard.serving.refusals import RefusedError, refusal_of, response_of
+from regard.serving.translation import Translating
 
 SWEEP = 30.0
 """Seconds between two looks at the files that are to be deleted."""
@@ -44,8 +41,6 @@ def create_app(
     limits: Limits | None = None,
     keys: Keys | None = None,
     *,
-    writers: Mapping[str, Writer] | None = None,
-    embedders: Mapping[str, Embedder] | None = None,
     pivot: str | None = None,
     hosts: Sequence[str] | None = None,
     origin: str = "*",
@@ -73,14 +68,13 @@ def create_app(
         await models.close()
         translating.close()
         libre.shelf.close()
-        openai.close()
 
-    openai = OpenAI(writers or {}, embedders or {}, limits, admission, lambda: list(map(str, models.directions)))
+    openai = OpenAI(models, limits, admission)
     chat = Chat(openai, translating, limits)
     routes: list[BaseRoute] = [*libre.routes(), *openai.routes(), *chat.routes()]
     handlers: dict[Any, Any] = {
         RefusedError: on_refusal,
-        RegardError: on_mistake,
+        RegardError: on_refusal,
         HTTPException: on_nothing,
         ClientDisconnect: on_leaving,
         Exception: on_fault,
@@ -113,26 +107,14 @@ class Front:
 
     async def metrics(self, request: Request) -> Response:
         self.admission.admit(request.state.client, bearer(request))
-        text = self.counted.text(self.translating.models)
+        text = self.counted.text(self.translating.models.queues)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def on_refusal(request: Request, error: RefusedError) -> Response:
-    """An error in the shape of the interface that was used."""
-    if request.url.path.startswith("/v1/"):
-        return JSONResponse(error_of(error), error.status, retry_after(error))
-    return refused(error)
-
-
-async def on_mistake(request: Request, error: Exception) -> Response:
-    """A mistake of the one who asks, in one line; where there is too much to do, when to come again."""
-    if isinstance(error, BusyError):
-        refusal = RefusedError(429, "Slowdown: too many texts are waiting", error.retry_after)
-    elif isinstance(error, LateError):
-        refusal = RefusedError(504, "No translation was found in time: send less at once")
-    else:
-        refusal = RefusedError(400, f"Invalid request: {error}")
-    return await on_refusal(request, refusal)
+async def on_refusal(request: Request, error: Exception) -> Response:
+    """Returns an error in the form of the interface that was used."""
+    assert isinstance(error, RefusedError | RegardError)
+    return response_of(refusal_of(error), request.url.path)
 
 
 async def on_nothing(request: Request, error: HTTPException) -> Response:

@@ -27,12 +27,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from regard.serving.limits import Limits, RefusedError
+from regard.errors import RegardError
+from regard.serving.completions import Piece
+from regard.serving.limits import Limits
 from regard.serving.openai import (
     DONE,
     Asked,
     OpenAI,
-    error_of,
     event,
     number,
     read_object,
@@ -40,8 +41,8 @@ from regard.serving.openai import (
     text_of,
     unknown,
 )
+from regard.serving.refusals import RefusedError, openai_error, refusal_of
 from regard.serving.translation import Asked as AskedFor, Translating
-from regard.serving.writing import Completion
 from regard.text.directions import Direction
 from regard.text.doctor import SURROGATE
 
@@ -73,8 +74,8 @@ class Chat:
             raise RefusedError(400, "response_format: must be text")
         direction = direction_of(name, self.translating)
         head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": name}
-        if name in self.openai.writers:
-            return await self.go_on(name, body, messages, head)
+        if name in self.translating.models.writers:
+            return await self.go_on(name, body, messages, head, self.openai.who(request))
         if direction is None:
             raise unknown(name)
         return await self.translate(direction, body, messages, head, request.state.client)
@@ -82,29 +83,35 @@ class Chat:
     # Models that write
 
     async def go_on(
-        self, name: str, body: Mapping[str, Any], messages: list[tuple[str, str]], head: dict[str, Any]
+        self,
+        name: str,
+        body: Mapping[str, Any],
+        messages: list[tuple[str, str]],
+        head: dict[str, Any],
+        who: dict[str, Any],
     ) -> Response:
         """What the assistant says next."""
-        asked = self.asked(name, body, conversation(messages))
+        asked = self.asked(name, body, conversation(messages), who)
         if body.get("stream"):
-            return streamed(self.events(name, asked, head))
-        found = [each for rows in await self.openai.in_turn(name, asked.write) for each in rows]
+            asked.queue.check_room(1)
+            return streamed(self.events(asked, head))
         choices = [
             said(index, each["text"].strip(), each["finish_reason"], likeliest(each["logprobs"]))
-            for index, each in enumerate(found)
+            for index, each in enumerate(await asked.write())
         ]
         return JSONResponse({**head, "object": "chat.completion", "choices": choices, "usage": asked.usage()})
 
-    def asked(self, name: str, body: Mapping[str, Any], prompt: str) -> Asked:
+    def asked(self, name: str, body: Mapping[str, Any], prompt: str, who: dict[str, Any]) -> Asked:
         """A request for a chat as one for a completion."""
-        writer = self.openai.writers[name]
+        queue = self.openai.writer(name)
+        writer = queue.writer
         room = writer.settings.model.max_length - len(writer.prompt(prompt))
         likely = number(body, "top_logprobs", 0, 0, MOST_LIKELIEST, whole=True)
         named = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
         most = number(body, named, max(1, room), 1, 100_000, whole=True)
         same = {key: body.get(key) for key in SHARED}
         try:
-            asked = Asked({**same, "prompt": prompt, "max_tokens": most}, writer)
+            asked = Asked({**same, "prompt": prompt, "max_tokens": most}, queue, who)
         except RefusedError as error:
             raise RefusedError(error.status, error.message.replace("prompt: ", "messages: ", 1)) from None
         if body.get("logprobs"):
@@ -114,22 +121,21 @@ class Chat:
         asked.stop = [*asked.stop, *TURNS]
         return asked
 
-    async def events(self, name: str, asked: Asked, head: dict[str, Any]) -> AsyncIterator[str]:
+    async def events(self, asked: Asked, head: dict[str, Any]) -> AsyncIterator[str]:
         """The choices one after the other, each piece by piece."""
         extra: dict[str, Any] = {"usage": None} if asked.tells_usage else {}
         head = {**head, "object": "chat.completion.chunk"}
         try:
             for index in range(asked.count):
                 yield event({**head, "choices": [piece(index, {"role": "assistant", "content": ""})], **extra})
-                async with aclosing(self.openai.pieces(name, asked.streamed(index))) as pieces:
+                async with aclosing(asked.streamed(index)) as pieces:
                     async for found in trimmed(pieces):
-                        asked.written += len(found.ids)
                         if found.text:
                             yield event({**head, "choices": [piece(index, {"content": found.text})], **extra})
                         if found.reason:
                             yield event({**head, "choices": [piece(index, {}, found.reason)], **extra})
-        except RefusedError as error:
-            yield event(error_of(error))
+        except (RefusedError, RegardError) as error:
+            yield event(openai_error(refusal_of(error)))
             return
         if asked.tells_usage:
             yield event({**head, "choices": [], "usage": asked.usage()})
@@ -211,7 +217,7 @@ def conversation(messages: list[tuple[str, str]]) -> str:
     return "\n\n".join([*(ROLES[role] + text.strip() for role, text in messages), "Assistant:"])
 
 
-async def trimmed(pieces: AsyncGenerator[Completion, None]) -> AsyncIterator[Completion]:
+async def trimmed(pieces: AsyncGenerator[Piece, None]) -> AsyncIterator[Piece]:
     """The same pieces without the white space before the first and after the last."""
     begun, held = False, ""
     async for found in pieces:
@@ -219,7 +225,7 @@ async def trimmed(pieces: AsyncGenerator[Completion, None]) -> AsyncIterator[Com
         begun = begun or bool(text)
         kept = text.rstrip()
         held = text[len(kept) :]
-        yield Completion(kept, found.ids, found.log_probabilities, found.reason)
+        yield found._replace(text=kept)
 
 
 def said(index: int, text: str, reason: str, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.explorer.hosts import LOCAL, is_address
-from regard.serving.limits import Limits, Places, RefusedError, client_of
+from regard.serving.limits import Limits, Places, client_of
+from regard.serving.refusals import RefusedError, response_of
 
 Note = Callable[[dict[str, Any]], None]
 """Told of each request when it is over."""
@@ -65,8 +65,8 @@ class Guard:
     async def answer(self, exchange: Exchange, scope: Scope) -> None:
         host = re.sub(r":\d*$", "", exchange.asked(b"host").lower())
         if self.hosts is not None and host not in self.hosts and not is_address(host):
-            refusal: Response = told(400, f"this server does not answer to the name {host[:100]!r}: see --hosts")
-            await refusal(scope, exchange.receive, exchange.send)
+            refusal = RefusedError(400, f"this server does not answer to the name {host[:100]!r}: see --hosts")
+            await response_of(refusal)(scope, exchange.receive, exchange.send)
         elif scope["method"] == "OPTIONS":
             await Response(headers={"Allow": "GET, POST, OPTIONS"})(scope, exchange.receive, exchange.send)
         else:
@@ -74,7 +74,7 @@ class Guard:
                 with self.places.take(exchange.client):
                     await exchange.run(self.app)
             except RefusedError as error:
-                await refused(error)(scope, exchange.receive, exchange.send)
+                await response_of(error)(scope, exchange.receive, exchange.send)
 
 
 class Exchange:
@@ -179,17 +179,3 @@ def cors(origin: str) -> dict[str, str]:
         "Access-Control-Allow-Credentials": "true",
         "Access-Control-Max-Age": "1728000",
     }
-
-
-def told(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """An error in LibreTranslate's shape, on one line."""
-    return JSONResponse({"error": " ".join(message.split())}, status, headers)
-
-
-def refused(error: RefusedError) -> Response:
-    return told(error.status, error.message, retry_after(error))
-
-
-def retry_after(error: RefusedError) -> dict[str, str]:
-    """The header that tells when to come again, in whole seconds."""
-    return {} if error.retry_after is None else {"Retry-After": str(max(1, math.ceil(error.retry_after)))}

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from regard.errors import DataError
 from regard.serving import languages
 from regard.serving.detection import detect
-from regard.serving.limits import Admission, Limits, RefusedError
+from regard.serving.limits import Admission, Limits
 from regard.serving.reading import (
     Upload,
     bearer,
@@ -29,6 +29,7 @@ from regard.serving.reading import (
     texts_of,
     whole_number,
 )
+from regard.serving.refusals import RefusedError
 from regard.serving.specification import page, specification
 from regard.serving.translation import Answer, Asked, Translating
 from regard.serving.uploads import Shelf

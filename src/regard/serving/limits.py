@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from regard.errors import DataError, InputError
+from regard.serving.refusals import RefusedError
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,6 @@ class Limits:
     reading: float = 30.0  # seconds in which a request has to arrive
     answering: float = 120.0  # seconds in which a text has to be translated; files have no limit
     kept: float = 1200.0  # seconds for which a translated file can be fetched
-
-
-class RefusedError(Exception):
-    """A request that is not answered as it was hoped."""
-
-    def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.retry_after = status, message, retry_after
 
 
 @dataclass(frozen=True)

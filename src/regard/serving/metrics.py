@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from regard.serving.translation import Models, Queue
+from regard.serving.scheduler import Counts, Scheduler
 
 BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 """Seconds within which requests are counted together."""
@@ -34,9 +34,9 @@ class Metrics:
         self.seconds[path] += record["seconds"]
         self.characters += record.get("characters", 0)
 
-    def text(self, models: Models) -> str:
-        """All of it, a line each."""
-        return "\n".join([*self._requests(), *self._times(), *self._queues(models)]) + "\n"
+    def text(self, queues: Mapping[str, Scheduler]) -> str:
+        """Returns all metrics; the queues have the names of their models."""
+        return "\n".join([*self._requests(), *self._times(), *self._queues(queues)]) + "\n"
 
     def _requests(self) -> Iterator[str]:
         yield "# TYPE regard_requests_total counter"
@@ -55,24 +55,14 @@ class Metrics:
             yield f'regard_request_seconds_sum{{path="{path}"}} {self.seconds[path]:.6f}'
             yield f'regard_request_seconds_count{{path="{path}"}} {total}'
 
-    def _queues(self, models: Models) -> Iterator[str]:
-        """Of each translator: what waits, what is translated together, and what was done."""
-        queues = by_queue(models)
-        for name, value in (("waiting", "texts that wait"), ("running", "sentences that are translated together")):
+    def _queues(self, queues: Mapping[str, Scheduler]) -> Iterator[str]:
+        """Yields for each model what waits, what runs, and what was done."""
+        for name, value in (("waiting", "texts that wait"), ("running", "texts and sentences in batches")):
             yield f"# HELP regard_{name} {value}"
             yield f"# TYPE regard_{name} gauge"
-            for queue, label in queues.items():
+            for label, queue in queues.items():
                 yield f'regard_{name}{{model="{label}"}} {getattr(queue, name)}'
-        kinds: list[str] = list(dict.fromkeys(kind for queue in queues for kind in asdict(queue.counts)))
-        for kind in kinds:
+        for kind in asdict(Counts()):
             yield f"# TYPE regard_scheduler_{kind}_total counter"
-            for queue, label in queues.items():
+            for label, queue in queues.items():
                 yield f'regard_scheduler_{kind}_total{{model="{label}"}} {getattr(queue.counts, kind)}'
-
-
-def by_queue(models: Models) -> dict[Queue, str]:
-    """Each translator once, by its directions."""
-    found: dict[Queue, list[str]] = {}
-    for direction in models.directions:
-        found.setdefault(models.queue(direction), []).append(str(direction))
-    return {queue: ",".join(names) for queue, names in found.items()}

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any
 
 from regard.decoding.engine import load_as
 from regard.errors import InputError, ModelError, RegardError
 from regard.folder import CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
+from regard.serving.queues import EncoderQueue, TranslatorQueue, WriterQueue
 from regard.serving.scheduler import MOST_WAITING, Scheduler
-from regard.settings import DataSettings
+from regard.settings import DataSettings, Settings
 from regard.text.directions import Direction, directions_of
-
-if TYPE_CHECKING:
-    from regard.decoding.reader import Embedder
-    from regard.decoding.writer import Writer
 
 POLL = 2.0
 """Seconds between two looks at the folders."""
@@ -27,24 +24,27 @@ QUIET = 30.0
 """Seconds without a request after which a model that was replaced is let go: a long document asks in several parts."""
 
 log = logging.getLogger("regard.serving")
-T = TypeVar("T")
 Stamp = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """A model as it was when it was opened."""
 
     name: str
     folder: Path
-    task: str  # translate, write, or embed
     stamp: Stamp
-    model: Any  # a Translator, a Writer or an Embedder
-    scheduler: Scheduler | None = None  # of a translator
+    settings: Settings
+    queue: TranslatorQueue | WriterQueue | EncoderQueue
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        return directions_of(self.model.settings.data) if self.scheduler else ()
+        return directions_of(self.settings.data) if isinstance(self.queue, TranslatorQueue) else ()
+
+    @property
+    def label(self) -> str:
+        """The name of the model in the metrics."""
+        return ",".join(map(str, self.directions)) or self.name
 
 
 class Models:
@@ -53,8 +53,8 @@ class Models:
     def __init__(self, folders: Sequence[Path | str], *, most_waiting: int = MOST_WAITING, **how: Any) -> None:
         """`how` is what `regard.load` takes beside the folder: device, engine, precision, threads, shortlist."""
         self.how, self.most_waiting = how, most_waiting
-        self._served: dict[str, Served] = {}
-        self._retired: list[tuple[Served, float]] = []  # and when that was
+        self._served: dict[str, ServedModel] = {}
+        self._retired: list[tuple[ServedModel, float]] = []  # and when that was
         self._seen: dict[str, Stamp] = {}  # of folders that have changed,
         self._refused: dict[str, Stamp] = {}  # and of those that are of no use
         refuse_alike(list(map(Path, folders)))
@@ -72,7 +72,7 @@ class Models:
     # What there is
 
     @property
-    def served(self) -> list[Served]:
+    def served(self) -> list[ServedModel]:
         """Every model as it is now."""
         return list(self._served.values())
 
@@ -87,24 +87,29 @@ class Models:
         return [*(f"{each.source} → {each.target}" for each in self.directions), *self.writers, *self.embedders]
 
     @property
-    def writers(self) -> Mapping[str, Writer]:
-        """The models that write, by name: always those of now."""
-        return _Now(self._served, "write")
+    def queues(self) -> dict[str, Scheduler]:
+        """The queues of all models as they are now, by label."""
+        return {each.label: each.queue for each in self._served.values()}
 
     @property
-    def embedders(self) -> Mapping[str, Embedder]:
-        """The models that make vectors of texts, by name: always those of now."""
-        return _Now(self._served, "embed")
+    def writers(self) -> dict[str, WriterQueue]:
+        """The queues of models that write as they are now, by name."""
+        return {name: each.queue for name, each in self._served.items() if isinstance(each.queue, WriterQueue)}
 
-    def queue(self, direction: Direction) -> Scheduler:
-        """Where texts of a direction are translated, as of now."""
+    @property
+    def embedders(self) -> dict[str, EncoderQueue]:
+        """The queues of models that read as they are now, by name."""
+        return {name: each.queue for name, each in self._served.items() if isinstance(each.queue, EncoderQueue)}
+
+    def queue(self, direction: Direction) -> TranslatorQueue:
+        """Returns the queue for translations in this direction as it is now."""
         found = self._by_direction().get(direction)
-        if found is None or found.scheduler is None:
+        if found is None or not isinstance(found.queue, TranslatorQueue):
             raise InputError(f"no model here translates from {direction.source} to {direction.target}")
-        return found.scheduler
+        return found.queue
 
-    def _by_direction(self) -> dict[Direction, Served]:
-        found: dict[Direction, Served] = {}
+    def _by_direction(self) -> dict[Direction, ServedModel]:
+        found: dict[Direction, ServedModel] = {}
         for served in self._served.values():
             for direction in served.directions:
                 found.setdefault(direction, served)
@@ -127,17 +132,17 @@ class Models:
             if settled and now not in (served.stamp, self._refused.get(name)):
                 await self._reopen(served, now)
         for served, since in list(self._retired):
-            old = served.scheduler
-            if old and not old.open_requests and max(since, old.quiet_since) + QUIET <= time.monotonic():
+            old = served.queue
+            if not old.open_requests and max(since, old.quiet_since) + QUIET <= time.monotonic():
                 self._retired.remove((served, since))
                 await old.close()
 
     async def close(self, grace: float = 30.0) -> None:
         """Finishes what was taken, and takes nothing more."""
         every = [*self._served.values(), *(served for served, _ in self._retired)]
-        await asyncio.gather(*(served.scheduler.close(grace) for served in every if served.scheduler))
+        await asyncio.gather(*(served.queue.close(grace) for served in every))
 
-    async def _reopen(self, old: Served, now: Stamp) -> None:
+    async def _reopen(self, old: ServedModel, now: Stamp) -> None:
         """Puts the model that is in the folder now in the place of the old one, which answers until it has."""
         try:
             fresh = await asyncio.to_thread(self._open, old.name, old.folder)
@@ -149,47 +154,30 @@ class Models:
         if fresh.stamp != await asyncio.to_thread(stamp, old.folder):
             return  # it has changed meanwhile: the next look will see
         self._served[old.name] = fresh
-        if old.scheduler is not None:
-            self._retired.append((old, time.monotonic()))
+        self._retired.append((old, time.monotonic()))
         log.warning("%s: has changed, and is served as it is now", old.folder)
 
-    def _open(self, name: str, folder: Path) -> Served:
-        from regard.decoding.translator import Translator
-        from regard.decoding.writer import Writer
-
+    def _open(self, name: str, folder: Path) -> ServedModel:
         check_folder(folder)
         before, settings = stamp(folder), read_settings(folder)
+        return ServedModel(name, folder, before, settings, self._queue_of(folder, settings))
+
+    def _queue_of(self, folder: Path, settings: Settings) -> TranslatorQueue | WriterQueue | EncoderQueue:
+        """Loads the model in a folder, and puts its queue before it."""
         if settings.task == "translate":
             if not settings.data.directions and settings.data.source == DataSettings.source:
                 raise ModelError(f"{folder}: does not say its languages: set data.source and data.target in {SETTINGS}")
-            translator = load_as(Translator, folder, **self.how)
-            return Served(
-                name, folder, "translate", before, translator, Scheduler(translator, most_waiting=self.most_waiting)
-            )
+            from regard.decoding.translator import Translator
+
+            return TranslatorQueue(load_as(Translator, folder, **self.how), most_waiting=self.most_waiting)
         if settings.task == "write":
-            return Served(name, folder, "write", before, load_as(Writer, folder, **self.how))
+            from regard.decoding.writer import Writer
+
+            return WriterQueue(load_as(Writer, folder, **self.how), most_waiting=self.most_waiting)
         from regard.decoding.reader import Embedder
 
-        return Served(name, folder, "embed", before, load_as(Embedder, folder, self.how.get("device", "auto")))
-
-
-class _Now(Mapping[str, T], Generic[T]):
-    """The models of a task by name, whatever they are at the moment."""
-
-    def __init__(self, served: Mapping[str, Served], task: str) -> None:
-        self._all, self._task = served, task
-
-    def __getitem__(self, name: str) -> T:
-        if self._all[name].task != self._task:
-            raise KeyError(name)
-        model: T = self._all[name].model
-        return model
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, served in self._all.items() if served.task == self._task)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+        embedder = load_as(Embedder, folder, self.how.get("device", "auto"))
+        return EncoderQueue(embedder, most_waiting=self.most_waiting)
 
 
 def stamp(folder: Path) -> Stamp:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import random
@@ -10,49 +9,32 @@ import sys
 import time
 import uuid
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from regard.decoding.writer import Writer
-from regard.serving.limits import Admission, Limits, RefusedError
+from regard.errors import RegardError
+from regard.serving.completions import Completion, Likeliest, Piece, complete, logprobs, stream
+from regard.serving.limits import Admission, Limits
+from regard.serving.models import Models
+from regard.serving.queues import WriterQueue
 from regard.serving.reading import bearer
-from regard.serving.writing import Completion, complete, logprobs, stream
+from regard.serving.refusals import RefusedError, openai_error, refusal_of
 from regard.text.doctor import SURROGATE
 
-if TYPE_CHECKING:
-    from regard.decoding.reader import Embedder
-
-T = TypeVar("T")
-
 MOST_CHOICES, MOST_STOPS, MOST_LOGPROBS = 16, 4, 5
-MOST_WAITING = 64
-"""Requests that wait for one model; more are told to come again."""
 
 
 class OpenAI:
     """The answers of one server."""
 
-    def __init__(
-        self,
-        writers: Mapping[str, Writer],
-        embedders: Mapping[str, Embedder],
-        limits: Limits,
-        admission: Admission,
-        others: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        """`others` names models that are listed and answer elsewhere."""
-        self.writers, self.embedders, self.others = writers, embedders, others
-        self.limits, self.admission = limits, admission
+    def __init__(self, models: Models, limits: Limits, admission: Admission) -> None:
+        self.served, self.limits, self.admission = models, limits, admission
         self.created = int(time.time())
-        self.threads = ThreadPoolExecutor(16, "regard-openai")
-        self.turns: dict[str, asyncio.Lock] = {}
-        self.waiting: dict[str, int] = {}
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -61,9 +43,6 @@ class OpenAI:
             Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/embeddings", self.embeddings, methods=["POST"]),
         ]
-
-    def close(self) -> None:
-        self.threads.shutdown(wait=False, cancel_futures=True)
 
     # What is asked
 
@@ -82,9 +61,8 @@ class OpenAI:
         self.admit(request)
         body = await read_object(request)
         name = text_of(body, "model")
-        if name not in self.writers:
-            raise unknown(name)
-        asked = Asked(body, self.writers[name])
+        queue = self.writer(name)
+        asked = Asked(body, queue, self.who(request))
         if len(asked.rows) * asked.best_of > self.limits.batch >= 0:
             raise RefusedError(400, f"prompt: at most {self.limits.batch} completions of all prompts together")
         head = {
@@ -94,18 +72,19 @@ class OpenAI:
             "model": name,
         }
         if body.get("stream"):
-            return streamed(self.events(name, asked, head))
-        found = await self.in_turn(name, asked.write)
-        choices = [choice(index, each) for index, each in enumerate(row for rows in found for row in rows)]
+            queue.check_room(1)
+            return streamed(self.events(asked, head))
+        choices = [choice(index, each) for index, each in enumerate(await asked.write())]
         return JSONResponse({**head, "choices": choices, "usage": asked.usage()})
 
     async def embeddings(self, request: Request) -> Response:
         self.admit(request)
         body = await read_object(request)
         name = text_of(body, "model")
-        if name not in self.embedders:
+        queue = self.served.embedders.get(name)
+        if queue is None:
             raise unknown(name)
-        embedder = self.embedders[name]
+        embedder = queue.embedder
         texts = [each if isinstance(each, str) else embedder.vocabulary.decode(each) for each in inputs(body, "input")]
         size = sum(map(len, texts))
         if len(texts) > self.limits.batch >= 0 or size > self.limits.characters >= 0:
@@ -116,17 +95,15 @@ class OpenAI:
         width = embedder.settings.model.width
         if body.get("dimensions") not in (None, width):
             raise RefusedError(400, f"dimensions: this model's vectors have {width}, and cannot be cut")
-        rows = embedder.rows(texts)
-        vectors = await self.in_turn(name, lambda: embedder.embed(texts))
+        vectors, tokens = await queue.embed(texts, **self.who(request))
         data = [
             {"object": "embedding", "index": index, "embedding": packed(vector.tolist(), form)}
             for index, vector in enumerate(vectors)
         ]
-        tokens = sum(len(row.ids) for row in rows)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return JSONResponse({"object": "list", "data": data, "model": name, "usage": usage})
 
-    async def events(self, name: str, asked: Asked, head: dict[str, Any]) -> AsyncIterator[str]:
+    async def events(self, asked: Asked, head: dict[str, Any]) -> AsyncIterator[str]:
         """A completion piece by piece, the choices one after the other."""
         usage = asked.usage() if asked.tells_usage else None
         extra = {} if usage is None else {"usage": None}
@@ -137,71 +114,33 @@ class OpenAI:
                         index, {"text": asked.text(index // asked.count), "logprobs": None, "finish_reason": None}
                     )
                     yield event({**head, "choices": [piece], **extra})
-                async with aclosing(self.pieces(name, asked.streamed(index))) as pieces:
+                async with aclosing(asked.streamed(index)) as pieces:
                     async for found in pieces:
-                        asked.written += len(found.ids)
-                        told = {"text": found.text, "logprobs": None, "finish_reason": found.reason or None}
+                        told = {"text": found.text, "logprobs": None, "finish_reason": found.reason}
                         yield event({**head, "choices": [choice(index, told)], **extra})
-        except RefusedError as error:
-            yield event(error_of(error))
+        except (RefusedError, RegardError) as error:
+            yield event(openai_error(refusal_of(error)))
             return
         if usage is not None:
             yield event({**head, "choices": [], "usage": asked.usage()})
         yield DONE
 
-    async def pieces(self, name: str, work: Callable[[], Any]) -> AsyncGenerator[Completion, None]:
-        """What a thread makes, as it comes; it ends when nobody waits any more."""
-        loop, gone = asyncio.get_running_loop(), asyncio.Event()
-        made: asyncio.Queue[Completion | BaseException | None] = asyncio.Queue()
-
-        def write() -> None:
-            try:
-                for piece in work():
-                    if gone.is_set():
-                        return
-                    loop.call_soon_threadsafe(made.put_nowait, piece)
-                loop.call_soon_threadsafe(made.put_nowait, None)
-            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-                loop.call_soon_threadsafe(made.put_nowait, error)
-
-        async with self.turn(name):
-            writing = loop.run_in_executor(self.threads, write)
-            try:
-                while (piece := await made.get()) is not None:
-                    if isinstance(piece, BaseException):
-                        raise piece
-                    yield piece
-            finally:
-                gone.set()
-                await asyncio.shield(writing)
-
-    # Turns
-
-    async def in_turn(self, name: str, work: Callable[[], T]) -> T:
-        """What a model makes when it is this request's turn."""
-        async with self.turn(name):
-            working = asyncio.get_running_loop().run_in_executor(self.threads, work)
-            try:
-                return await asyncio.shield(working)
-            finally:
-                await asyncio.wait([working])  # who leaves does not make room for more than the model can do
-
-    @asynccontextmanager
-    async def turn(self, name: str) -> AsyncIterator[None]:
-        if self.waiting.get(name, 0) >= MOST_WAITING:
-            raise RefusedError(429, "too many requests wait for this model", 5.0)
-        self.waiting[name] = self.waiting.get(name, 0) + 1
-        try:
-            async with self.turns.setdefault(name, asyncio.Lock()):
-                yield
-        finally:
-            self.waiting[name] -= 1
-
     # What is there
 
     @property
     def names(self) -> list[str]:
-        return list(dict.fromkeys([*self.writers, *self.embedders, *self.others()]))
+        found = self.served
+        return list(dict.fromkeys([*found.writers, *found.embedders, *map(str, found.directions)]))
+
+    def writer(self, name: str) -> WriterQueue:
+        queue = self.served.writers.get(name)
+        if queue is None:
+            raise unknown(name)
+        return queue
+
+    def who(self, request: Request) -> dict[str, Any]:
+        """Returns the client, and when its answer must be ready."""
+        return {"client": request.state.client, "deadline": time.monotonic() + self.limits.answering}
 
     def described(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self.created, "owned_by": "local"}
@@ -216,8 +155,9 @@ class OpenAI:
 class Asked:
     """What a request for completions says, each value as it may be."""
 
-    def __init__(self, body: Mapping[str, Any], writer: Writer) -> None:
-        self.writer = writer
+    def __init__(self, body: Mapping[str, Any], queue: WriterQueue, who: dict[str, Any]) -> None:
+        self.queue, self.writer, self.who = queue, queue.writer, who
+        writer = self.writer
         prompts = inputs(body, "prompt") if body.get("prompt") is not None else [""]
         self.rows = [writer.prompt(each) if isinstance(each, str) else each for each in prompts]
         self.written = 0
@@ -263,31 +203,48 @@ class Asked:
                 told = f"has a context of {longest} tokens; you ask for {len(row)} and {self.length} of the answer"
                 raise RefusedError(400, f"prompt: this model {told}")
 
-    def write(self) -> list[list[dict[str, Any]]]:
-        """The choices for each prompt, for a thread."""
-        return [[self.told(row, each) for each in self.best(row)] for row in self.rows]
+    async def write(self) -> list[dict[str, Any]]:
+        """Returns the choices for all prompts."""
+        found = [[Completion("", (), (), "length")] * self.count] * len(self.rows)
+        if self.length:
+            settings = self.writer.decoding({**self.options, "alternatives": self.best_of - 1})
+            found = await complete(self.queue, self.rows, self.stop, settings, **self.who)
+        chosen = [(row, each) for row, every in zip(self.rows, found, strict=True) for each in self.best(every)]
+        self.written = sum(len(each.ids) for _, each in chosen)
+        details = await self.details(chosen)
+        before = [self.writer.vocabulary.decode(row) if self.echo else "" for row, _ in chosen]
+        return [
+            {"text": prompt + each.text, "logprobs": detail, "finish_reason": each.reason}
+            for prompt, (_, each), detail in zip(before, chosen, details, strict=True)
+        ]
 
-    def best(self, row: Sequence[int]) -> list[Completion]:
-        if self.length == 0:
-            return [Completion("", (), (), "length")] * self.count
-        found = complete(self.writer, row, self.best_of, self.stop, self.options)
+    def best(self, found: list[Completion]) -> list[Completion]:
+        """Returns as many as are asked for, the most probable first if there are more."""
         if self.best_of > self.count:
             found = sorted(found, key=lambda each: -sum(each.log_probabilities) / max(1, len(each.ids)))
-        chosen = [*found, *[found[-1]] * self.count][: self.count]
-        self.written += sum(len(each.ids) for each in chosen)
-        return chosen
+        return [*found, *[found[-1]] * self.count][: self.count]
 
-    def told(self, row: Sequence[int], found: Completion) -> dict[str, Any]:
-        before = self.writer.vocabulary.decode(row) if self.echo else ""
+    async def details(self, chosen: Sequence[tuple[Sequence[int], Completion]]) -> list[dict[str, Any] | None]:
+        """Returns the log-probabilities of each choice, if they are asked for."""
         count = self.logprobs
-        detail = None if count is None else logprobs(self.writer, row, found, count, echo=self.echo)
-        return {"text": before + found.text, "logprobs": detail, "finish_reason": found.reason}
+        if count is None:
+            return [None] * len(chosen)
+        read: list[Likeliest] = [[]] * len(chosen)
+        if count or self.echo:
+            read = await self.queue.likeliest([[*row, *each.ids] for row, each in chosen], count, **self.who)
+        return [
+            logprobs(self.writer, row, each, likeliest, count, echo=self.echo)
+            for (row, each), likeliest in zip(chosen, read, strict=True)
+        ]
 
-    def streamed(self, index: int) -> Callable[[], Any]:
-        """Choice `index`, as something that a thread can go through."""
+    async def streamed(self, index: int) -> AsyncGenerator[Piece, None]:
+        """Yields choice `index` piece by piece."""
         row = self.rows[index // self.count]
-        options = {**self.options, "seed": self.options["seed"] + index % self.count}
-        return lambda: stream(self.writer, row, self.stop, options)
+        settings = self.writer.decoding({**self.options, "seed": self.options["seed"] + index % self.count})
+        async with aclosing(stream(self.queue, row, self.stop, settings, **self.who)) as pieces:
+            async for piece in pieces:
+                self.written += piece.tokens
+                yield piece
 
     def text(self, prompt: int) -> str:
         return self.writer.vocabulary.decode(self.rows[prompt])
@@ -369,13 +326,3 @@ async def read_object(request: Request) -> dict[str, Any]:
 
 def unknown(name: str) -> RefusedError:
     return RefusedError(404, f"The model `{name[:100]}` does not exist, or does not do this")
-
-
-def error_of(error: RefusedError) -> dict[str, Any]:
-    """An error in OpenAI's shape."""
-    kinds = {401: "authentication_error", 429: "rate_limit_error"}
-    kind = kinds.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
-    name, _, rest = error.message.partition(": ")
-    param = name if rest and name.isidentifier() else None
-    code = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}.get(error.status)
-    return {"error": {"message": error.message, "type": kind, "param": param, "code": code}}

@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from regard.serving.limits import Limits, RefusedError
+from regard.serving.limits import Limits
+from regard.serving.refusals import RefusedError
 from regard.text.doctor import SURROGATE
 from regard.text.glossary import Glossary, Term
 

@@ -1,4 +1,4 @@
-"""One translator for many clients: their texts share its batches, and each is answered as soon as it is done."""
+"""One model for all clients: their items share its batches, and each request ends as soon as its own are done."""
 
 from __future__ import annotations
 
@@ -8,386 +8,289 @@ import math
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from regard.decoding.native.library import can_join
-from regard.decoding.native.search import NativeSearch
-from regard.decoding.translator import Found as FoundParts, Part, Translation, Translator
-from regard.errors import ModelError, RegardError
-from regard.serving.fairness import Turns
-from regard.serving.lanes import BatchLane, How, Item, Lane, LiveLane
-from regard.settings import DecodingSettings
-from regard.text.slots import Cut
+from regard.errors import ModelError
+from regard.serving.batchers import Batcher, Item, Kind
+from regard.serving.fair_queue import FairQueue
+from regard.serving.refusals import BusyError, LateError
 
 MOST_WAITING = 10_000
 """Texts that may wait: minutes of work for a small machine."""
-SLICE = 64
-"""Texts of a request that are cut into tokens in one go: others have their turn in between."""
-SMALL = 2_000
-"""Characters that are cut in less time than it takes to wake a thread up for them."""
-MOST_LANES = 4
-"""Sets of options of a kind that are searched with side by side."""
+MOST_BATCHERS = 4
+"""Batchers that run side by side, of those that items join and of the others."""
 IDLE = 60.0
-"""Seconds after which a lane that nobody uses gives its memory back."""
+"""Seconds after which an unused batcher is closed, which frees its memory."""
 RECENT = 200
-"""Finished texts from which the speed is told."""
+"""Finished items from which the speed is estimated."""
 
 T = TypeVar("T")
 
 
-class BusyError(RegardError):
-    """Nothing more is taken for now."""
-
-    def __init__(self, message: str, retry_after: float = 1.0) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after  # seconds
-
-
-class LateError(RegardError):
-    """A translation was not ready in time."""
-
-
 @dataclass
 class Counts:
-    """What has been done since the start."""
+    """What a scheduler has done since it started."""
 
     requests: int = 0
     texts: int = 0
     sentences: int = 0
     tokens_read: int = 0
     tokens_written: int = 0
-    busy: int = 0  # requests that were refused,
-    late: int = 0  # not ready in time,
-    cancelled: int = 0  # given up by who asked,
-    failed: int = 0  # or went wrong
+    busy: int = 0  # requests that were refused because the queue was full,
+    late: int = 0  # that missed their deadline,
+    cancelled: int = 0  # whose client left,
+    failed: int = 0  # or that failed
+
+
+def until(deadline: float | None) -> asyncio.Timeout:
+    """Raises TimeoutError at this time of `time.monotonic`."""
+    return asyncio.timeout(None if deadline is None else deadline - time.monotonic())
 
 
 class Scheduler:
-    """Translates for any number of clients, to be used in one event loop."""
+    """Shares one model among the requests of all clients, in one event loop."""
 
-    def __init__(self, translator: Translator, *, most_waiting: int = MOST_WAITING) -> None:
-        self.translator, self.most_waiting = translator, most_waiting
+    def __init__(self, *, most_waiting: int = MOST_WAITING, parallel: int = 1) -> None:
+        """At most `parallel` small batches run at once."""
+        self.most_waiting = most_waiting
         self.counts, self.quiet_since = Counts(), time.monotonic()
-        self.live = isinstance(translator.searcher, NativeSearch) and can_join()
-        self._turns: Turns[Item] = Turns()
-        self._lanes: dict[_Key, Lane] = {}
-        self._requests: set[_Request] = set()
-        self._alone = threading.Lock()
-        self._threads = ThreadPoolExecutor(2, "regard-read")
-        self._recent: deque[float] = deque(maxlen=RECENT)  # when texts were finished
-        self._closing = self._over = False
+        self.slots = threading.Semaphore(parallel)
+        self._queue: FairQueue[Item] = FairQueue()
+        self._batchers: dict[Kind, Batcher] = {}
+        self._jobs: set[Job] = set()
+        self._threads = ThreadPoolExecutor(2, "regard-prepare")
+        self._recent: deque[float] = deque(maxlen=RECENT)  # when items were finished
+        self._closing = self._closed = False
         self._change = asyncio.Event()
-        self._checked = lru_cache(256)(self._check)
 
     @property
     def waiting(self) -> int:
-        """Texts and sentences whose turn has not come."""
-        return len(self._turns) + sum(request.unread for request in self._requests)
+        """Texts and items that have not been started."""
+        return len(self._queue) + sum(job.unread for job in self._jobs)
 
     @property
     def running(self) -> int:
-        """Sentences that are being translated together."""
-        return sum(lane.running for lane in self._lanes.values())
+        """Items in batches."""
+        return sum(batcher.running for batcher in self._batchers.values())
 
     @property
     def open_requests(self) -> int:
-        """Requests that were taken and are not answered yet."""
-        return len(self._requests)
+        """Requests that were accepted and are not answered yet."""
+        return len(self._jobs)
 
-    async def translate(
-        self, texts: Sequence[str | Cut], *, client: str = "", deadline: float | None = None, **options: Any
-    ) -> list[Translation]:
-        """The translations of some texts, with the options of `Translator.translate`.
+    @contextlib.asynccontextmanager
+    async def admit(self, texts: int, client: str = "") -> AsyncIterator[Job]:
+        """Accepts a request and yields its job; whatever is unfinished at the end is cancelled.
 
-        Clients take turns, and so do the requests of one `client`. `deadline` is a time of `time.monotonic`.
-        BusyError is raised when too many texts wait, and LateError past the deadline; a cancelled call leaves.
+        Raises BusyError if the queue is full, and LateError for a TimeoutError.
         """
-        how = self._how(options)
-        self._admit(len(texts))
-        request = _Request(client, len(texts))
-        self._requests.add(request)
+        self.check_room(texts, count=True)
+        job = Job(self, client, texts)
+        self._jobs.add(job)
         self.counts.requests += 1
         try:
-            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
-                made = await self._serve(request, texts, how)
+            yield job
         except TimeoutError:
             self.counts.late += 1
-            raise LateError("the translation was not ready in time: ask for less at once, or later") from None
-        except asyncio.CancelledError:
+            raise LateError("the answer was not ready in time: ask for less at once, or later") from None
+        except (asyncio.CancelledError, GeneratorExit):
             self.counts.cancelled += 1
             raise
         except BaseException:
             self.counts.failed += 1
             raise
         finally:
-            self._leave(request)
-        self.counts.texts += len(made)
-        return made
+            self._leave(job)
+        self.counts.texts += texts
+
+    def check_room(self, texts: int, *, count: bool = False) -> None:
+        """Raises BusyError if these texts are too many; more than the queue holds are accepted when nobody waits."""
+        if self._closing:
+            error = BusyError("the server is stopping: ask again in a moment", 5.0)
+        elif self.waiting and self.waiting + texts > self.most_waiting:
+            error = BusyError(f"too many texts are waiting ({self.waiting:,}): ask again later", self._retry_after())
+        else:
+            return
+        self.counts.busy += count
+        raise error
 
     async def close(self, grace: float = 30.0) -> None:
-        """Finishes what was taken, for at most so many seconds, and takes nothing more."""
+        """Accepts nothing more, and waits up to `grace` seconds for what was accepted."""
         self._closing = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._all_answered(), grace)
-        self._over = True
-        for request in list(self._requests):
-            request.fail(BusyError("the server is being ended: ask again in a moment", 5.0))
-        lanes = list(self._lanes.values())
-        self._lanes.clear()
-        for lane in lanes:
-            await asyncio.to_thread(lane.close)
+        self._closed = True
+        for job in list(self._jobs):
+            job.fail(BusyError("the server is stopping: ask again in a moment", 5.0))
+        batchers = list(self._batchers.values())
+        self._batchers.clear()
+        for batcher in batchers:
+            await asyncio.to_thread(batcher.close)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Returns the result of some work on texts, such as tokenization."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    def tokens_written(self, _result: Any) -> int:
+        """Returns the number of tokens in a result, for the counts."""
+        return 0
+
     async def _all_answered(self) -> None:
-        while self._requests:
+        while self._jobs:
             self._change.clear()
             await self._change.wait()
 
-    # What happens to a request
-
-    def _how(self, options: dict[str, Any]) -> How:
-        """The options, checked before anything else."""
-        if options.get("constrain") is None and not options.get("glossary"):
-            return self._checked(tuple(each for each in options.items() if each[0] not in ("constrain", "glossary")))
-        return self._check(tuple(options.items()))
-
-    def _check(self, given: tuple[tuple[str, Any], ...]) -> How:
-        options = dict(given)
-        direction = {name: options.pop(name) for name in ("source", "target", "zero_shot") if name in options}
-        constrain, glossary = options.pop("constrain", None), options.pop("glossary", None)
-        settings, into = self.translator.decoding(options), self.translator.direction(**direction).target
-        if self.live and constrain is None and not glossary and not settings.consensus:
-            return How(settings, into, searched_with(settings))
-        every = {**direction, **options, "constrain": constrain, "glossary": glossary}
-        alike = (*sorted((direction | options).items()), id(constrain), id(glossary))  # both live as long as their lane
-        return How(settings, into, alike, partial(self.translator.translate, **every))
-
-    def _admit(self, count: int) -> None:
-        """Refuses what is too much; a request larger than the queue is taken when nobody else waits."""
-        if self._closing:
-            self.counts.busy += 1
-            raise BusyError("the server is being ended: ask again in a moment", 5.0)
-        if self.waiting and self.waiting + count > self.most_waiting:
-            self.counts.busy += 1
-            raise BusyError(f"too many texts are waiting ({self.waiting:,}): ask again later", self._retry_after())
-
     def _retry_after(self) -> float:
-        """Seconds until half of those that wait should be done, by the speed of late."""
+        """Returns the seconds until half of what waits should be done, at the recent speed."""
         now = time.monotonic()
         seconds = now - self._recent[0] if self._recent else 1.0
         return float(min(60, max(1, math.ceil(self.waiting / 2 * seconds / max(1, len(self._recent))))))
 
-    async def _serve(self, request: _Request, texts: Sequence[str | Cut], how: How) -> list[Translation]:
-        if how.translate is not None:
-            self._enqueue(request, [Item(request, i, how, text) for i, text in enumerate(texts)], len(texts))
-            return list(await request.everything())
-        small = sum(map(size_of, texts)) <= SMALL
-        parts: list[list[Part]] = []
-        for start in range(0, len(texts), SLICE):
-            some = await self._done(small, self._read, texts[start : start + SLICE], start, how)
-            asked = [part for row in some for part in row if part.ids]
-            places = range(request.items, request.items + len(asked))
-            self._enqueue(
-                request, [self._item(request, *each, how) for each in zip(places, asked, strict=True)], len(some)
-            )
-            parts += some
-        found = iter(await request.everything())
-        rows = [[(part, next(found) if part.ids else None) for part in row] for row in parts]
-        joined: list[Translation] = []
-        for start in range(0, len(rows), SLICE):
-            joined += await self._done(small, self._join, rows[start : start + SLICE])
-        return joined
+    def enqueue(self, job: Job, items: Sequence[Item]) -> None:
+        """Lets items of a job wait for their turn."""
+        if job in self._jobs:
+            self._queue.add(job.client, job, items)
+            self._start()
 
-    async def _done(self, small: bool, work: Callable[..., T], *arguments: Any) -> T:
-        """What some work makes, in a thread unless it is small."""
-        if small:
-            return work(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
-
-    def _read(self, texts: Sequence[str | Cut], start: int, how: How) -> list[list[Part]]:
-        return [self.translator.read(number, text, how.into) for number, text in enumerate(texts, start + 1)]
-
-    def _join(self, rows: Sequence[FoundParts]) -> list[Translation]:
-        return [self.translator.join(row) for row in rows]
-
-    def _item(self, request: _Request, place: int, part: Part, how: How) -> Item:
-        return Item(request, place, how, part.ids, self.translator.limit(part.ids, how.settings))
-
-    def _enqueue(self, request: _Request, items: list[Item], texts: int) -> None:
-        """So many texts more of a request have been read, and these items are to be done for them."""
-        if request not in self._requests:
-            return  # it has left
-        request.unread -= texts
-        request.items += len(items)
-        self._turns.add(request.client, request, items)
-        self._start()
-
-    def _leave(self, request: _Request) -> None:
-        """A request is answered or given up: nothing more is done for it."""
-        self._requests.discard(request)
-        self._turns.drop(request.client, request)
-        for item in list(request.running):
-            if item.lane is not None:
-                item.lane.cancel(item)
+    def _leave(self, job: Job) -> None:
+        self._jobs.discard(job)
+        self._queue.drop(job.client, job)
+        for item in list(job.running):
+            if item.batcher is not None:
+                item.batcher.cancel(item)
                 self._free(item)
         self.quiet_since = time.monotonic()
         self._change.set()
         self._start()
 
-    # What happens to items
+    # Items
 
     def _start(self) -> None:
-        """Lets items join as long as there is room for any."""
-        joining: defaultdict[Lane, list[Item]] = defaultdict(list)
-        while not self._over and (item := self._turns.take(self._fits)) is not None:
+        """Starts items as long as there is room for any."""
+        joining: defaultdict[Batcher, list[Item]] = defaultdict(list)
+        while not self._closed and (item := self._queue.take(self._fits)) is not None:
             try:
-                lane = self._lane(item.how)
+                batcher = self._batcher(item.kind)
             except ModelError as error:  # too many threads, or no memory
-                item.request.fail(error)
+                item.job.fail(error)
                 continue
-            item.lane = lane
-            lane.running += 1
-            item.request.running.add(item)
-            joining[lane].append(item)
-        for lane, items in joining.items():
+            item.batcher = batcher
+            batcher.running += 1
+            item.job.running.add(item)
+            joining[batcher].append(item)
+        for batcher, items in joining.items():
             try:
-                lane.submit(items)
+                batcher.submit(items)
             except ModelError as error:  # the search has failed
                 self._settle([(item, error) for item in items])
 
     def _fits(self, item: Item) -> bool:
-        """Whether its lane has room, or a lane can be opened for it."""
-        key = key_of(item.how)
-        if key in self._lanes:
-            return self._lanes[key].running < self._lanes[key].room
-        same_kind = self._of_kind(key)
-        return len(same_kind) < MOST_LANES or any(not lane.running for lane in same_kind.values())
+        """Returns whether the item's batcher has room, or can be opened."""
+        if item.kind in self._batchers:
+            batcher = self._batchers[item.kind]
+            return batcher.running < batcher.room
+        alike = self._alike(item.kind)
+        return len(alike) < MOST_BATCHERS or any(not batcher.running for batcher in alike.values())
 
-    def _lane(self, how: How) -> Lane:
-        """The lane for these options, if need be in the place of one that nobody uses."""
-        key = key_of(how)
-        if key not in self._lanes:
-            same_kind = self._of_kind(key)
-            if len(same_kind) >= MOST_LANES:
-                self._retire(*next((other, lane) for other, lane in same_kind.items() if not lane.running))
-            self._lanes[key] = self._open(how)
-            self._look_after(key, self._lanes[key])
-        return self._lanes[key]
+    def _batcher(self, kind: Kind) -> Batcher:
+        """Returns the batcher of this kind; a new one may take the place of one that is unused."""
+        if kind not in self._batchers:
+            alike = self._alike(kind)
+            if len(alike) >= MOST_BATCHERS:
+                self._retire(*next((other, batcher) for other, batcher in alike.items() if not batcher.running))
+            self._batchers[kind] = self._open(kind)
+            self._close_when_idle(kind, self._batchers[kind])
+        return self._batchers[kind]
 
-    def _of_kind(self, key: _Key) -> dict[_Key, Lane]:
-        return {other: lane for other, lane in self._lanes.items() if other[0] == key[0]}
+    def _alike(self, kind: Kind) -> dict[Kind, Batcher]:
+        return {other: each for other, each in self._batchers.items() if other.continuous == kind.continuous}
 
-    def _open(self, how: How) -> Lane:
+    def _open(self, kind: Kind) -> Batcher:
         loop = asyncio.get_running_loop()
 
-        def found(outcomes: list[tuple[Item, Any]]) -> None:
+        def report(results: list[tuple[Item, Any]]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
-                loop.call_soon_threadsafe(self._settle, outcomes)
+                loop.call_soon_threadsafe(self._settle, results)
 
-        if how.translate is not None:
-            return BatchLane(how.translate, found, self._alone)
-        engine = self.translator.searcher
-        assert isinstance(engine, NativeSearch)
-        return LiveLane(engine, how.settings, found)
+        return kind.open(report)
 
-    def _settle(self, outcomes: list[tuple[Item, Any]]) -> None:
-        """Hands out what was found, and lets others take the places."""
-        for item, outcome in outcomes:
-            lane = item.lane
-            if lane is None:
-                continue  # its request has left
+    def _settle(self, results: list[tuple[Item, Any]]) -> None:
+        """Hands results to their jobs, and starts other items in the places that are free now."""
+        for item, result in results:
+            batcher = item.batcher
+            if batcher is None:
+                continue  # its job has left
             self._free(item)
-            if isinstance(outcome, BaseException):
-                item.request.fail(outcome)
-                if item.how.translate is None:  # a search that has failed is over
-                    self._retire(key_of(item.how), lane)
+            if isinstance(result, BaseException):
+                item.job.fail(result)
+                if item.kind.continuous and isinstance(result, ModelError):  # the whole search has failed
+                    self._retire(item.kind, batcher)
                 continue
-            self._count(item, outcome)
-            item.request.succeed(item, outcome)
+            self._recent.append(time.monotonic())
+            self.counts.sentences += 1
+            self.counts.tokens_read += item.tokens_read
+            self.counts.tokens_written += self.tokens_written(result)
+            item.job.succeed(item, result)
         self._start()
 
     def _free(self, item: Item) -> None:
-        """An item leaves its lane."""
-        lane, item.lane = item.lane, None
-        item.request.running.discard(item)
-        if lane is not None:
-            lane.running -= 1
-            lane.used = time.monotonic()
+        batcher, item.batcher = item.batcher, None
+        item.job.running.discard(item)
+        if batcher is not None:
+            batcher.running -= 1
+            batcher.used = time.monotonic()
 
-    def _look_after(self, key: _Key, lane: Lane) -> None:
-        """Closes a lane when nobody uses it any more."""
-        if self._lanes.get(key) is not lane:
+    def _close_when_idle(self, kind: Kind, batcher: Batcher) -> None:
+        if self._batchers.get(kind) is not batcher:
             return
-        if not lane.running and lane.used + IDLE <= time.monotonic():
-            self._retire(key, lane)
+        if not batcher.running and batcher.used + IDLE <= time.monotonic():
+            self._retire(kind, batcher)
         else:
-            asyncio.get_running_loop().call_later(IDLE, self._look_after, key, lane)
+            asyncio.get_running_loop().call_later(IDLE, self._close_when_idle, kind, batcher)
 
-    def _retire(self, key: _Key, lane: Lane) -> None:
-        if self._lanes.get(key) is lane:
-            del self._lanes[key]
-            lane.close()
-
-    def _count(self, item: Item, outcome: Any) -> None:
-        self._recent.append(time.monotonic())
-        self.counts.sentences += 1
-        if isinstance(outcome, Translation):
-            self.counts.tokens_written += len(outcome.tokens)
-        else:
-            self.counts.tokens_read += len(item.source)
-            self.counts.tokens_written += len(outcome[0].tokens) if outcome else 0
+    def _retire(self, kind: Kind, batcher: Batcher) -> None:
+        if self._batchers.get(kind) is batcher:
+            del self._batchers[kind]
+            batcher.close()
 
 
-class _Request:
-    """What is done for one call, to be found where it was asked for."""
+class Job:
+    """The items of one request, and their results."""
 
-    def __init__(self, client: str, texts: int) -> None:
-        self.client, self.unread = client, texts
-        self.items = 0
-        self.running: set[Item] = set()  # in lanes
-        self._found: dict[int, Any] = {}
+    def __init__(self, scheduler: Scheduler, client: str, texts: int) -> None:
+        self.scheduler, self.client, self.unread = scheduler, client, texts
+        self.running: set[Item] = set()
+        self._items = 0
+        self._results: dict[int, Any] = {}
         self._error: BaseException | None = None
         self._change = asyncio.Event()
 
-    async def everything(self) -> list[Any]:
-        """What was found for all items, in their order."""
-        while self._error is None and len(self._found) < self.items:
+    def add(self, items: Sequence[Item], texts: int) -> None:
+        """Lets items wait for their turn, which are all that there is to do for this many texts."""
+        for place, item in enumerate(items, self._items):
+            item.job, item.place = self, place
+        self._items += len(items)
+        self.unread -= texts
+        self.scheduler.enqueue(self, items)
+
+    async def results(self) -> list[Any]:
+        """Waits for the results of all items, and returns them in the order of the items."""
+        while self._error is None and len(self._results) < self._items:
             self._change.clear()
             await self._change.wait()
         if self._error is not None:
             raise self._error
-        return [self._found[place] for place in range(self.items)]
+        return [self._results[place] for place in range(self._items)]
 
-    def succeed(self, item: Item, outcome: Any) -> None:
-        self._found[item.place] = outcome
-        if len(self._found) == self.items:
+    def succeed(self, item: Item, result: Any) -> None:
+        self._results[item.place] = result
+        if len(self._results) == self._items:
             self._change.set()
 
     def fail(self, error: BaseException) -> None:
         self._error = self._error or error
         self._change.set()
-
-
-def size_of(text: str | Cut) -> int:
-    return len(text if isinstance(text, str) else text.text)
-
-
-_Key = tuple[bool, Hashable]
-
-
-def key_of(how: How) -> _Key:
-    """What a lane is found by: whether sentences join it, and what they have in common."""
-    return how.translate is None, how.alike
-
-
-def searched_with(settings: DecodingSettings) -> DecodingSettings:
-    """What two searches have in common that sentences can share: not the seed, and nothing that makes the limit."""
-    common = DecodingSettings()
-    return replace(
-        settings,
-        **{name: getattr(common, name) for name in ("seed", "max_tokens", "max_ratio", "batch_tokens")},
-    )

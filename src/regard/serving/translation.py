@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.decoding.documents import Made, fill
 from regard.decoding.faithful import Faithful, Job, Result
@@ -20,50 +20,14 @@ from regard.text.directions import Direction
 from regard.text.formats import Unit, files
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translation, Translator
-    from regard.serving.scheduler import Counts
+    from regard.decoding.translator import Translation
+    from regard.serving.models import Models
+    from regard.serving.queues import TranslatorQueue
 
 T = TypeVar("T")
 
 THREADS = 64
 """Texts with protected pieces, and documents, that are worked on at once; their threads wait most of the time."""
-
-
-class Queue(Protocol):
-    """What the texts of all clients wait in for one translator."""
-
-    @property
-    def translator(self) -> Translator: ...
-
-    @property
-    def waiting(self) -> int: ...
-
-    @property
-    def running(self) -> int: ...
-
-    @property
-    def counts(self) -> Counts: ...
-
-    async def translate(
-        self, texts: Sequence[str], *, client: str = "", deadline: float | None = None, **options: Any
-    ) -> list[Translation]: ...
-
-
-class Models(Protocol):
-    """The translators that are served."""
-
-    @property
-    def directions(self) -> Sequence[Direction]: ...
-
-    def queue(self, direction: Direction) -> Queue:
-        """Where texts of a direction are translated, as of now."""
-        ...
-
-    async def watch(self) -> None:
-        """Looks after their folders until it is cancelled."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -217,7 +181,7 @@ class Translating:
 class Bridge:
     """A translator as threads use it: its texts wait with those of all clients."""
 
-    def __init__(self, queue: Queue, step: Direction, asked: Asked) -> None:
+    def __init__(self, queue: TranslatorQueue, step: Direction, asked: Asked) -> None:
         self.queue, self.step, self.asked = queue, step, asked
         self.loop = asyncio.get_running_loop()
         self.waiting: Future[list[Translation]] | None = None
@@ -237,7 +201,7 @@ class Bridge:
 
     def keep(self, jobs: Sequence[Job]) -> list[Result]:
         """Translations with exactly the pieces of their sources, for a thread."""
-        return list(Faithful(cast("Translator", self)).translate(jobs, **self.options))  # all of one that is used there
+        return list(Faithful(self).translate(jobs, **self.options))
 
     def translate(self, texts: Iterable[Any], **options: Any) -> list[Translation]:
         """The same, for a thread; a second search for outputs with all placeholders takes longer than clients wait."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.serving.limits import RefusedError
+from regard.serving.refusals import RefusedError
 
 KEPT = re.compile(r"[0-9a-f]{64}")
 OURS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{32}\.\w+")

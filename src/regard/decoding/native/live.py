@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.native.library import Result
+from regard.decoding.native.library import Result, Told
 from regard.decoding.native.search import ROWS_AT_ONCE, NativeSearch, hypotheses
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 
-Outcome = list[Hypothesis] | ModelError
+Outcome = list[Hypothesis] | BaseException
 Found = Callable[[list[tuple[Hashable, Outcome]]], None]
 """Told, in a thread of the search's own, what has become of some sentences."""
+Follow = Callable[[Sequence[int]], bool]
+"""Called after each token of an output with its tokens so far, in a thread of the search: True ends the output."""
 
 
 class LiveSearch:
     """Searches with one set of options; safe to call from several threads."""
 
-    def __init__(self, search: NativeSearch, settings: DecodingSettings, found: Found) -> None:
+    def __init__(
+        self, search: NativeSearch, settings: DecodingSettings, found: Found, *, followed: bool = False
+    ) -> None:
+        """Only the outputs of a `followed` search, which has no beam, can be watched while they grow."""
         self.engine, self.found = search, found
         request, _, _arrays = search.request([], [], settings)
+        self._growing: dict[int, _Growing] = {}
+        if followed:
+            request.told = self._told = Told(self._grow)  # kept: the library calls it as long as it runs
         self.at_once = search.threads * max(1, ROWS_AT_ONCE // (request.beam or request.rows))  # sentences
         self._keys: dict[
             int, tuple[Hashable | None, int]
@@ -37,6 +46,7 @@ class LiveSearch:
         sources: Sequence[Sequence[int]],
         limits: Sequence[int],
         settings: DecodingSettings,
+        follow: Sequence[Follow | None] = (),
     ) -> list[int]:
         """Lets sentences join, which are known by these keys: their numbers. The settings may have another seed."""
         request, widths, _arrays = self.engine.request(sources, limits, settings)
@@ -46,6 +56,7 @@ class LiveSearch:
             first = self._running.submit(request)
             numbers = list(range(first, first + len(keys)))
             self._keys.update(zip(numbers, zip(keys, widths, strict=True), strict=True))
+            self._growing.update((n, _Growing(each)) for n, each in zip(numbers, follow, strict=False) if each)
         return numbers
 
     def cancel(self, number: int) -> None:
@@ -53,6 +64,7 @@ class LiveSearch:
         with self._lock:
             if number in self._keys and self._open:
                 _, width = self._keys.pop(number)
+                self._growing.pop(number, None)
                 if not self._running.cancel(number):  # is found already, and will be read in a moment
                     self._keys[number] = None, width
 
@@ -83,12 +95,38 @@ class LiveSearch:
             self._open = False
             left = [key for key, _ in self._keys.values() if key is not None]
             self._keys.clear()
+            self._growing.clear()
         return left
 
     def _read(self, result: Result) -> list[tuple[Hashable, Outcome]]:
         with self._lock:
             if not self._open:
                 return []
-            known = [self._keys.pop(number) for number in result.numbers[: result.sentences]]
-        found = hypotheses(result, [width for _, width in known])
-        return [(key, each) for (key, _), each in zip(known, found, strict=True) if key is not None]
+            numbers = result.numbers[: result.sentences]
+            known = [self._keys.pop(number) for number in numbers]
+            growing = [self._growing.pop(number, None) for number in numbers]
+        found: list[Outcome] = list(hypotheses(result, [width for _, width in known]))
+        outcomes = [each.error if each and each.error else made for each, made in zip(growing, found, strict=True)]
+        return [(key, each) for (key, _), each in zip(known, outcomes, strict=True) if key is not None]
+
+    def _grow(self, number: int, row: int, token: int) -> bool:
+        with self._lock:  # who submits has it until the number is known
+            growing = self._growing.get(number)
+        return growing is not None and growing.add(row, token)
+
+
+class _Growing:
+    """The outputs of a sentence so far; an error of who follows them ends them, and becomes the outcome."""
+
+    def __init__(self, follow: Follow) -> None:
+        self.follow = follow
+        self.error: BaseException | None = None
+        self.tokens: defaultdict[int, list[int]] = defaultdict(list)
+
+    def add(self, row: int, token: int) -> bool:
+        self.tokens[row].append(token)
+        try:
+            return self.error is not None or self.follow(self.tokens[row])
+        except BaseException as error:  # noqa: BLE001 - ctypes would not let it through
+            self.error = error
+            return True

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from regard.serving.fairness import Turns
+from regard.serving.fair_queue import FairQueue
 
 
 def always(_item: str) -> bool:
     return True
 
 
-def drain(turns: Turns[str]) -> str:
+def drain(turns: FairQueue[str]) -> str:
     taken = ""
     while (item := turns.take(always)) is not None:
         taken += item
@@ -17,7 +17,7 @@ def drain(turns: Turns[str]) -> str:
 
 
 def test_clients_take_turns() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairQueue[str] = FairQueue()
     turns.add("a", 1, "aaaa")
     turns.add("b", 2, "b")
     turns.add("c", 3, "cc")
@@ -27,7 +27,7 @@ def test_clients_take_turns() -> None:
 
 
 def test_requests_of_one_client_take_turns() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairQueue[str] = FairQueue()
     turns.add("a", 1, "1111")
     turns.add("a", 2, "22")
     turns.add("b", 3, "bbb")
@@ -35,7 +35,7 @@ def test_requests_of_one_client_take_turns() -> None:
 
 
 def test_many_requests_of_one_client_do_not_crowd_out_another() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairQueue[str] = FairQueue()
     for request in range(50):
         turns.add("a", request, "aa")
     turns.add("b", 99, "bb")
@@ -43,7 +43,7 @@ def test_many_requests_of_one_client_do_not_crowd_out_another() -> None:
 
 
 def test_who_does_not_fit_keeps_its_place() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairQueue[str] = FairQueue()
     turns.add("a", 1, "aa")
     turns.add("b", 2, "bb")
     turns.add("c", 3, "cccc")
@@ -54,7 +54,7 @@ def test_who_does_not_fit_keeps_its_place() -> None:
 
 
 def test_a_request_leaves() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairQueue[str] = FairQueue()
     turns.add("a", 1, "11")
     turns.add("a", 2, "2")
     turns.add("b", 3, "")
@@ -67,7 +67,7 @@ def test_a_request_leaves() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 9))))
 def test_everything_comes_out_once_and_in_the_order_of_its_request(added: list[tuple[str, int, int]]) -> None:
-    turns: Turns[tuple[str, int, int]] = Turns()
+    turns: FairQueue[tuple[str, int, int]] = FairQueue()
     expected: dict[tuple[str, int], list[int]] = {}
     for number, (client, request, count) in enumerate(added):
         numbers = [number * 10 + i for i in range(count)]

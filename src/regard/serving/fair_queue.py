@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""A queue in which clients take turns."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Turns(Generic[T]):
-    """Clients take turns, and so do the requests of each client: one with a long file keeps nobody waiting."""
+class FairQueue(Generic[T]):
+    """Clients take turns, and so do the requests of each client: a long file keeps nobody waiting."""
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, OrderedDict[Hashable, deque[T]]] = OrderedDict()
@@ -20,21 +20,21 @@ class Turns(Generic[T]):
         return self._count
 
     def add(self, client: str, request: Hashable, items: Iterable[T]) -> None:
-        """More items of a request, after those that it has here already."""
+        """Appends items to those of the request that already wait."""
         queue = deque(items)
         if queue:
             self._count += len(queue)
             self._clients.setdefault(client, OrderedDict()).setdefault(request, deque()).extend(queue)
 
     def drop(self, client: str, request: Hashable) -> None:
-        """A request leaves."""
+        """Removes a request and its items."""
         requests: OrderedDict[Hashable, deque[T]] = self._clients.get(client, OrderedDict())
         self._count -= len(requests.pop(request, ()))
         if not requests:
             self._clients.pop(client, None)
 
     def take(self, fits: Callable[[T], bool]) -> T | None:
-        """The next item, of those for which there is room; none if there is none. Who has to wait keeps its place."""
+        """Removes and returns the next item that fits, or None. A request whose item does not fit keeps its turn."""
         for client, requests in self._clients.items():
             for request, queue in requests.items():
                 if fits(queue[0]):

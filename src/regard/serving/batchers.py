@@ -1,0 +1,161 @@
+"""How items of all clients run together: in a search that new items join while it runs, or in small batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Protocol
+
+from regard.decoding.native.live import Follow, LiveSearch
+from regard.decoding.native.search import NativeSearch
+from regard.settings import DecodingSettings
+
+BATCH = 16
+"""Items in a small batch: whoever comes next waits for no more than these."""
+
+
+@dataclass(eq=False)
+class Item:
+    """A sentence, prompt or text that waits or runs for a job."""
+
+    kind: Kind
+    source: Any  # what the model reads: tokens, a row or a text
+    tokens_read: int = 0  # for the counts
+    limit: int = 0  # maximum number of output tokens
+    settings: DecodingSettings | None = None
+    follow: Follow | None = None  # called after each token of the output; True ends it
+    shape: Hashable = None  # small batches contain items of one shape
+    job: Any = None
+    place: int = 0  # among the items of the job
+    batcher: Batcher | None = None  # in which it runs; None: it waits, or is done
+    number: int = -1  # in its batcher
+
+
+Report = Callable[[list[tuple[Item, Any]]], None]
+"""Called from any thread with items and their results; an exception as a result means that the item failed."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What items must have in common to share batches."""
+
+    key: Hashable
+    open: Callable[[Report], Batcher] = field(compare=False)
+    continuous: bool = False  # items join a running search
+
+
+class Batcher(Protocol):
+    """Runs items of one kind."""
+
+    room: int  # maximum number of items in it, including those that wait in it
+    running: int  # items in it, counted by the scheduler
+    used: float  # when the last item left
+
+    def submit(self, items: Sequence[Item]) -> None:
+        """Starts items."""
+        ...
+
+    def cancel(self, item: Item) -> None:
+        """Stops an item if that is still possible; a result that is reported all the same must be ignored."""
+        ...
+
+    def close(self) -> None:
+        """Stops everything; unfinished items are not reported."""
+        ...
+
+
+class ContinuousBatcher:
+    """A search of the native engine that items join between two steps."""
+
+    def __init__(
+        self, engine: NativeSearch, settings: DecodingSettings, report: Report, *, followed: bool = False
+    ) -> None:
+        self.live = LiveSearch(engine, settings, report, followed=followed)  # type: ignore[arg-type]  # its keys are items
+        self.room = self.live.at_once * 3 // 2  # so that somebody waits when one leaves, but nobody waits long
+        self.running, self.used = 0, time.monotonic()
+
+    def submit(self, items: Sequence[Item]) -> None:
+        for settings, group in groupby(items, lambda item: item.settings):
+            assert settings is not None
+            alike = list(group)
+            sources, limits = [item.source for item in alike], [item.limit for item in alike]
+            numbers = self.live.submit(alike, sources, limits, settings, [item.follow for item in alike])
+            for item, number in zip(alike, numbers, strict=True):
+                item.number = number
+
+    def cancel(self, item: Item) -> None:
+        self.live.cancel(item.number)
+
+    def close(self) -> None:
+        self.live.close()
+
+
+class SmallBatcher:
+    """Runs small batches, for work that nothing can join while it runs.
+
+    Each of its threads holds `slots` while a batch runs, which limits how many batches of a model run at once.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[Item]], Sequence[Any]],
+        report: Report,
+        slots: threading.Semaphore,
+        *,
+        size: int = BATCH,
+        threads: int = 1,
+    ) -> None:
+        self.run, self.report, self.slots, self.size = run, report, slots, size
+        self.room, self.running, self.used = (threads + 1) * size, 0, time.monotonic()
+        self._waiting: deque[Item] = deque()
+        self._change, self._open = threading.Condition(), True
+        for _ in range(threads):
+            threading.Thread(target=self._work, daemon=True, name="regard-batches").start()
+
+    def submit(self, items: Sequence[Item]) -> None:
+        with self._change:
+            self._waiting.extend(items)
+            self._change.notify_all()
+
+    def cancel(self, item: Item) -> None:
+        with self._change:
+            if item in self._waiting:
+                self._waiting.remove(item)
+
+    def close(self) -> None:
+        with self._change:
+            self._open = False
+            self._waiting.clear()
+            self._change.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._waiting or not self._open)
+            with self.slots:
+                batch = self._take()
+                results = self._results(batch) if batch else ()
+            if batch:
+                self.report(list(zip(batch, results, strict=True)))
+            if not self._open:
+                return
+
+    def _take(self) -> list[Item]:
+        """The first items of one shape, as many as a batch holds."""
+        with self._change:
+            alike = [item for item in self._waiting if item.shape == self._waiting[0].shape][: self.size]
+            for item in alike:
+                self._waiting.remove(item)
+            return alike
+
+    def _results(self, batch: list[Item]) -> Sequence[Any]:
+        try:
+            return self.run(batch)
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+            if len(batch) == 1:
+                return [error]
+        return [result for item in batch for result in self._results([item])]  # finds the item at fault

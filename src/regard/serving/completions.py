@@ -1,0 +1,123 @@
+"""Continuations of a prompt as OpenAI's interface returns them: text up to a stop, tokens, log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.writer import Writer, first_stop, held_back
+from regard.serving.queues import WriterQueue
+from regard.settings import DecodingSettings
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What follows a prompt."""
+
+    text: str
+    ids: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    reason: str  # why it ended: "stop" or "length"
+
+
+class Piece(NamedTuple):
+    """A part of a completion that is streamed."""
+
+    text: str
+    tokens: int  # since the piece before it
+    reason: str | None = None  # why the completion ended, in its last piece
+
+
+class Continuation:
+    """Spells what follows one prompt, and finds where a stop text ends it."""
+
+    def __init__(self, writer: Writer, row: Sequence[int], stop: Sequence[str]) -> None:
+        self.writer, self.row, self.stop = writer, row, stop
+        self.prompt = writer.vocabulary.decode(row)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Returns what tokens add to the prompt: the space between two words belongs to the second."""
+        return self.writer.vocabulary.decode([*self.row, *tokens])[len(self.prompt) :]
+
+    def ends(self, tokens: Sequence[int]) -> bool:
+        """Returns whether there is a stop text among the tokens."""
+        return first_stop(self.text(tokens), self.stop) is not None
+
+    def follow(self, tokens: Sequence[int]) -> tuple[tuple[str, int], bool]:
+        """Returns the text so far and its number of tokens, and whether there is a stop text in it."""
+        text = self.text(tokens)
+        return (text, len(tokens)), first_stop(text, self.stop) is not None
+
+    def completion(self, found: Hypothesis) -> Completion:
+        """Returns an output up to its first stop text."""
+        whole, ids = self.text(found.tokens), found.tokens
+        cut = first_stop(whole, self.stop)
+        if cut is None:
+            values = found.log_probabilities[: len(ids)]
+            return Completion(whole, ids, values, "stop" if found.finished else "length")
+        kept = next(n for n in range(len(ids) + 1) if len(self.text(ids[:n])) >= cut)
+        return Completion(whole[:cut], ids[:kept], found.log_probabilities[:kept], "stop")
+
+
+async def complete(
+    queue: WriterQueue, rows: Sequence[Sequence[int]], stop: Sequence[str], settings: DecodingSettings, **who: Any
+) -> list[list[Completion]]:
+    """Returns the best continuations of each prompt, best first, or as many as are sampled."""
+    each = [Continuation(queue.writer, row, stop) for row in rows]
+    found = await queue.write(rows, settings, [one.ends if stop else None for one in each], **who)
+
+    def spell() -> list[list[Completion]]:
+        return [[one.completion(output) for output in outputs] for one, outputs in zip(each, found, strict=True)]
+
+    return await queue.in_thread(spell)
+
+
+async def stream(
+    queue: WriterQueue, row: Sequence[int], stop: Sequence[str], settings: DecodingSettings, **who: Any
+) -> AsyncGenerator[Piece, None]:
+    """Yields one continuation piece by piece."""
+    one = Continuation(queue.writer, row, stop)
+    sent, counted = 0, 0
+    async with aclosing(queue.stream(row, settings, one.follow, **who)) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Hypothesis):
+                whole = one.completion(piece)
+                yield Piece(whole.text[sent:], max(0, len(whole.ids) - counted), whole.reason)
+                return
+            text, tokens = piece
+            safe = len(text) - held_back(text, stop)
+            if safe > sent and not text.endswith("\N{REPLACEMENT CHARACTER}") and first_stop(text, stop) is None:
+                yield Piece(text[sent:safe], tokens - counted)
+                sent, counted = safe, tokens
+
+
+Likeliest = list[tuple[float, list[tuple[int, float]]]]
+"""For each token of a text but the first: its log-probability, and the likeliest tokens in its place with theirs."""
+
+
+def logprobs(
+    writer: Writer, row: Sequence[int], found: Completion, likeliest: Likeliest, count: int, *, echo: bool
+) -> dict[str, list[Any]]:
+    """Returns each token, the prompt's too if echoed, with its place, its log-probability and the likeliest others."""
+    ids = [*row, *found.ids]
+    decode, shown = writer.vocabulary.decode, writer.vocabulary.pieces
+    start, base = (0, 0) if echo else (len(row), len(decode(row)))
+    if echo and row and row[0] == writer.vocabulary.specials.begin:
+        start = 1
+    tokens = [piece.replace("▁", " ") for piece in shown(ids[start:])]
+    offsets = [max(0, len(decode(ids[:place])) - base) for place in range(start, len(ids))]
+    values: list[float | None] = list(found.log_probabilities)
+    tops: list[dict[str, float] | None] = []
+    if echo and likeliest:
+        values = [None, *(value for value, _ in likeliest)] if start == 0 else [value for value, _ in likeliest]
+    for place, value in zip(range(start, len(ids)), values, strict=True):
+        if place == 0 or value is None:
+            tops.append(None)
+            continue
+        others = likeliest[place - 1][1] if likeliest else []
+        named = {shown([token])[0].replace("▁", " "): each for token, each in others}
+        tops.append({**named, tokens[place - start]: value})
+    return {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops if count else [], "text_offset": offsets}
