@@ -187,7 +187,7 @@ MISTAKES = {
     f"train {GOOD} --device nonsense": "the device nonsense is not there: use auto, cpu, cuda or mps",
     f"train {GOOD} --model.max_length 2": "train: every pair has more tokens than model.max_length = 2",
     # the folder
-    "train train.en train.de -o model": "model: already holds a model: go on with --resume model, replace it with",
+    "train train.en train.de -o model": "model: already holds a model: start from it with regard train --from model,",
     "train train.en train.de -o bare": "bare: already holds a model",
     "train train.en train.de -o two.en": "two.en: is a file, not a folder",
     "train train.en train.de -o two.en/new": "cannot be written (Not a directory)",

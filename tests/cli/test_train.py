@@ -129,6 +129,20 @@ def test_a_finished_run_can_be_lengthened(capsys: pytest.CaptureFixture[str], mo
     assert read_settings(folder).training.steps == 22
 
 
+@pytest.mark.parametrize("more", [[], ["--processes", "2"], ["--training.steps", "20"]])
+def test_resuming_a_finished_run_says_so_and_changes_nothing(
+    capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path, more: list[str]
+) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    before = tree(folder), [path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))]
+    done = call(capsys, "train", "--resume", str(folder), *more)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"{folder}: training is finished: all 20 steps are done. Nothing was changed. ")
+    assert "resume with --training.steps above 20, or start a new run from this model: regard train FILES" in done.out
+    assert "Training from step" not in done.out
+    assert (tree(folder), [path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))]) == before
+
+
 def test_ctrl_c_saves_and_resume_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     files, folder = write_corpus(tmp_path), tmp_path / "new"
     endless = [*TINY, "--training.steps", "1000000", "--training.evaluate_every", "2000"]

@@ -60,9 +60,12 @@ def spelt(path: Path) -> tuple[dict[str, list[float]], dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def paused(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has ended, with states of steps 8 and 12."""
+    """A run that was killed when all was written but the last line of its log, with states of steps 8 and 12."""
     root = tmp_path_factory.mktemp("runs")
     list(train(write_reversals(root, 60), root / "run", overrides=GIVEN))
+    log = root / "run" / "log.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:-1]))
     assert sorted(path.name for path in (root / "run" / "training").glob("state-*")) == [
         "state-00000008.safetensors",
         "state-00000012.safetensors",

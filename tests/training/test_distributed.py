@@ -11,7 +11,7 @@ import pytest
 from regard.training.trainer import train
 
 from .corpora import SMALL, write_reversals
-from .together import finish, losses, start
+from .together import LOSSES, finish, losses, start
 from .toys import TINY, write_labels, write_text
 
 FEW: dict[str, Any] = {"model.dropout": 0.0, "training.steps": 6, "training.evaluate_every": 3, "training.ema": 0.9}
@@ -124,3 +124,13 @@ def test_a_lost_process_stops_the_others_and_the_run_goes_on_from_its_state(
     assert told.startswith("LostProcessError: another process of this run was lost")
     assert "--resume" in told
     assert_alike(alone[3:], losses(folder, 2), 3)
+
+
+def test_several_processes_leave_a_finished_run_as_it_is(prepared: Path, tmp_path: Path) -> None:
+    folder = copied(prepared, tmp_path / "run")
+    losses(folder, 2, training__parallel="fsdp")
+    (folder / LOSSES).write_text("[]")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert losses(folder, 2) == []
+    assert losses(folder, 2, training__steps=4) == []
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

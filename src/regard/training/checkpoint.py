@@ -178,6 +178,15 @@ def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer, mean: RunningMe
                 yield f"{moment}.{name}", held(optimizer.state[parameter][moment])
 
 
+def newest_state(folder: Path) -> State | None:
+    """Returns where the run stood when it was saved last, without reading its weights; none if that is damaged."""
+    files = next(iter(_states(folder).values()), None)
+    try:
+        return None if files is None else Saved(files[:1]).state
+    except (OSError, SafetensorError, ModelError):
+        return None
+
+
 def state_path(folder: Path, step: int, part: int = 1, parts: int = 1) -> Path:
     return folder / (f"state-{step:08d}" + (f"-{part}-of-{parts}" if parts > 1 else "") + ".safetensors")
 

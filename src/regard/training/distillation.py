@@ -13,10 +13,11 @@ from regard.decoding.translator import Translator
 from regard.errors import SettingsError
 from regard.options import merge
 from regard.training.distributed import Group
+from regard.training.ending import finished_run
 from regard.training.events import Event
 from regard.training.prepare import claim, is_begun, reopen
 from regard.training.task import Request, absolute_paths
-from regard.training.trainer import conduct
+from regard.training.trainer import Begun, conduct
 from regard.weights import choose_device
 
 
@@ -39,10 +40,10 @@ def distill(
     """
     folder, asked = Path(output), gather(settings_file, overrides)
 
-    def begin(group: Group) -> Request | None:
+    def begin(group: Group) -> Begun:
         request = requested(teacher, asked, files, dev, test)
         if group.restart and is_begun(folder, request):
-            return reopen(folder)
+            return reopen(folder) or finished_run(folder)
         claim(folder, overwrite)
         return request
 

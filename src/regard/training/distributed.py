@@ -131,20 +131,20 @@ class Group:
         """Of each of these claims, whether it is true in any process."""
         return [count > 0 for count in self.total(*claims)]
 
-    def alone(self, work: Callable[[], Generator[Event, None, bool]]) -> Generator[Event, None, bool]:
-        """What the first process does while the others wait: its events, and what it returns."""
+    def alone(self, work: Callable[[], Generator[Event, None, Any]]) -> Generator[Event, None, Any]:
+        """What the first process does while the others wait: its events, and the JSON value that it returns."""
         if not self.first:
             answer = self.agree(None)
             if answer is None:
                 raise ToldElsewhereError("the first process failed")
-            return bool(answer)
+            return answer
         try:
             done = yield from work()
         except BaseException:
             with suppress(LostProcessError):
                 self.agree(None)
             raise
-        return bool(self.agree(done))
+        return self.agree(done)
 
     def error(self, text: str) -> ModelError:
         """What ends the run in all processes, and is told by one."""

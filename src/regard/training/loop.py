@@ -36,6 +36,7 @@ from regard.training.checkpoint import (
     write_sealed,
 )
 from regard.training.distributed import Group, require_shardable, whole
+from regard.training.ending import reason_to_end
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
 from regard.training.gradients import Gradients, Objective, Share
 from regard.training.history import forget_after, is_moment, remember
@@ -113,7 +114,7 @@ class Trainer:
                 if first:
                     log.append(self.folder / LOG, evaluation)
                 yield evaluation
-            if reason := self.reason_to_end():
+            if reason := reason_to_end(settings, self.state):
                 break
             self.remember()
             progress = self.update()
@@ -287,18 +288,6 @@ class Trainer:
         self.state.scaler = self.scaler.state_dict()
         save_state(self.work, self.model, self.optimizer, self.mean, self.state, self.group)
         self.saved_at = time.monotonic()
-
-    def reason_to_end(self) -> str:
-        """Why training is over, or nothing."""
-        settings, state = self.settings.training, self.state
-        if state.step >= settings.steps:
-            return f"all {settings.steps:,} steps are done"
-        if state.evaluations and settings.patience and state.step > settings.warmup:
-            best = state.ranked(settings.metric)[0]
-            since = sum(e["step"] > best for e in state.evaluations)
-            if since >= settings.patience:
-                return f"dev {settings.metric} has not improved for {since} evaluations"
-        return ""
 
     def pause(self) -> Finished:
         """Saves a run that somebody stopped."""

@@ -34,16 +34,18 @@ from regard.folder import (
     write_text,
 )
 from regard.options import dump
+from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
 from regard.training.candidates import CANDIDATES, require_candidates
 from regard.training.distributed import Group, require_shardable
+from regard.training.ending import has_finished
 from regard.training.events import Event
 from regard.training.filling import Filling
 from regard.training.labels import Classifying, LabelPreparation
 from regard.training.machine import require_precision
 from regard.training.pairs import PairPreparation, Translating
 from regard.training.synthetic import SYNTHETIC
-from regard.training.task import Preparation, Request, Task, Tell, require_metric
+from regard.training.task import ABOUT, Preparation, Request, Task, Tell, require_metric
 from regard.training.texts import TextPreparation
 from regard.training.writing import Writing
 from regard.weights import choose_device
@@ -67,10 +69,18 @@ def claim(output: Path, overwrite: bool) -> None:
         raise ModelError(f"{output}: is a file, not a folder")
     if not overwrite and any((output / name).exists() for name in (SETTINGS, WEIGHTS, TRAINING, f"{NEW}/{REQUEST}")):
         raise ModelError(
-            f"{output}: already holds a model: go on with --resume {output}, replace it with --overwrite, "
-            "or choose another folder with -o"
+            f"{output}: already holds a model: {_use_of(output)}replace it with --overwrite, or choose another folder "
+            "with -o"
         )
     shutil.rmtree(output / NEW, ignore_errors=True)
+
+
+def _use_of(output: Path) -> str:
+    """Says how to train what a folder holds further, if that is possible."""
+    begun = (output / TRAINING / ABOUT).exists() and not has_finished(output)
+    if begun or (output / f"{NEW}/{REQUEST}").exists():
+        return f"go on with regard train --resume {output}, "
+    return f"start from it with regard train --from {output}, " if (output / WEIGHTS).exists() else ""
 
 
 def prepare(output: Path, request: Request, tell: Tell) -> None:
@@ -191,10 +201,10 @@ def told(work: Callable[[Tell], None], stop: threading.Event) -> Iterator[Event]
         yield event
 
 
-def change_training(folder: Path, overrides: Mapping[str, Any], several: bool) -> None:
-    """Records other training settings in a folder; what the weights depend on cannot be changed.
+def changed_training(folder: Path, overrides: Mapping[str, Any], several: bool) -> Settings:
+    """Returns the settings of a folder with other ones for training; what the weights depend on cannot be changed.
 
-    What training, in `several` processes or in one, would refuse is refused first, and the folder stays as it was.
+    Refuses what training, in `several` processes or in one, would refuse. Writes nothing.
     """
     fixed = [name for name in overrides if not name.startswith("training.")]
     if fixed:
@@ -207,4 +217,4 @@ def change_training(folder: Path, overrides: Mapping[str, Any], several: bool) -
     require_precision(training, choose_device(training.device))
     if several:
         require_shardable(training, Group())
-    write_text(folder / SETTINGS, dump(settings))
+    return settings

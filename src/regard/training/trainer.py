@@ -5,23 +5,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from regard.configuration import gather, resolve
 from regard.errors import ModelError, SettingsError
-from regard.folder import SETTINGS, TRAINING, sole_writer
+from regard.folder import SETTINGS, TRAINING, WEIGHTS, sole_writer, write_text
+from regard.options import dump
 from regard.settings import TrainingSettings
 from regard.training.distributed import Group, heard, join
+from regard.training.ending import finished_run, how_to_train_on
 from regard.training.events import Event, Finished
 from regard.training.loop import Trainer
-from regard.training.prepare import change_training, claim, is_begun, prepare, reopen, told
+from regard.training.prepare import changed_training, claim, is_begun, prepare, reopen, told
 from regard.training.synthesis import synthesize, with_back_translation
 from regard.training.task import ABOUT, Request, absolute_paths
 from regard.weights import (
     choose_device,
     read_folder,
 )
+
+Begun = Request | Finished | None
+"""What is still to be prepared, or how a run has ended; none: training can begin."""
 
 
 def train(
@@ -49,7 +55,7 @@ def train(
     """
     folder, given = Path(output), gather(settings_file, overrides)
 
-    def begin(group: Group) -> Request | None:
+    def begin(group: Group) -> Begun:
         first = None if start is None else read_folder(Path(start)).settings  # all of it: a damaged one is refused now
         settings = resolve(given, start=first)
         if settings.training.adapters and start is None:
@@ -62,7 +68,7 @@ def train(
         request = Request(absolute[0], given, device.type, absolute[1], absolute[2], origin)
         request = with_back_translation(request, settings, back_translate, reverse)
         if group.restart and is_begun(folder, request):
-            return reopen(folder)
+            return reopen(folder) or finished_run(folder)
         claim(folder, overwrite)
         return request
 
@@ -76,20 +82,27 @@ def resume(
     stop: threading.Event | None = None,
     prepare_only: bool = False,
 ) -> Iterator[Event]:
-    """Goes on with a run that was interrupted, as if it had not been; `overrides` may change [training] only."""
+    """Goes on with a run that was interrupted, as if it had not been; `overrides` may change [training] only.
+
+    Of a run that is finished, changes nothing, and its events say so.
+    """
     folder = Path(output)
 
-    def begin(group: Group) -> Request | None:
+    def begin(group: Group) -> Begun:
         request = reopen(folder)
         if request is None and not (folder / TRAINING / ABOUT).exists():
-            raise ModelError(f"{folder}: there is no training to resume here")
+            model = f": start a new run with regard train FILES --from {folder}" if (folder / WEIGHTS).exists() else ""
+            raise ModelError(f"{folder}: there is no training to resume here{model}")
         if overrides and request is not None:
             raise SettingsError(
                 f"{folder}: was stopped while preparing: resume it as it was, or train with --overwrite"
             )
-        if overrides:
-            change_training(folder, overrides, several=group.size > 1 or prepare_only)  # which is for several
-        return request
+        several = group.size > 1 or prepare_only  # which is for several
+        changed = changed_training(folder, overrides, several) if overrides else None
+        finished = None if request is not None else finished_run(folder, changed)
+        if changed is not None and finished is None:
+            write_text(folder / SETTINGS, dump(changed))
+        return request or finished
 
     given = gather(folder / SETTINGS if (folder / SETTINGS).exists() else None, overrides)
     yield from conduct(folder, begin, stop or threading.Event(), given, prepare_only)
@@ -97,7 +110,7 @@ def resume(
 
 def conduct(
     folder: Path,
-    begin: Callable[[Group], Request | None],
+    begin: Callable[[Group], Begun],
     stop: threading.Event,
     given: Mapping[str, Any],
     prepare_only: bool = False,
@@ -106,33 +119,34 @@ def conduct(
     group = join(int(given.get("training", {}).get("timeout", TrainingSettings.timeout)))
     try:
         with sole_writer(folder) if group.first else nullcontext(), heard():
-            ready = yield from group.alone(lambda: prepared(folder, begin(group), stop))
-            if ready and not prepare_only:
+            ended = yield from group.alone(lambda: prepared(folder, begin(group), stop))
+            if ended:
+                yield Finished(**ended)
+            elif not prepare_only:
                 yield from Trainer(folder, stop, group).run()
-            elif not ready:
-                yield STOPPED
     finally:
         group.leave()
 
 
 def run(folder: Path, request: Request | None, stop: threading.Event) -> Iterator[Event]:
     """Prepares what was requested, if anything was, and trains, all in this process."""
-    ready = yield from prepared(folder, request, stop)
-    if ready:
-        yield from Trainer(folder, stop).run()
+    ended = yield from prepared(folder, request, stop)
+    if ended:
+        yield Finished(**ended)
     else:
-        yield STOPPED
+        yield from Trainer(folder, stop).run()
 
 
-def prepared(folder: Path, request: Request | None, stop: threading.Event) -> Generator[Event, None, bool]:
-    """Prepares what was requested; returns whether training can begin."""
-    if request is None:
-        return True
-    if request.synthetic:
-        yield from synthesize(folder, request, stop, run)
-    if not (request.synthetic and stop.is_set()):
-        yield from told(lambda tell: prepare(folder, request, tell), stop)
-    return not stop.is_set()
-
-
-STOPPED = Finished("stopped", False, 0, 0.0, {})
+def prepared(folder: Path, begun: Begun, stop: threading.Event) -> Generator[Event, None, dict[str, Any]]:
+    """Prepares what was requested; returns how the run has ended, or nothing if training can begin."""
+    if isinstance(begun, Finished):
+        yield how_to_train_on(folder, begun)
+        return asdict(begun)
+    if begun is not None:
+        if begun.synthetic:
+            yield from synthesize(folder, begun, stop, run)
+        if not (begun.synthetic and stop.is_set()):
+            yield from told(lambda tell: prepare(folder, begun, tell), stop)
+        if stop.is_set():
+            return asdict(Finished("stopped", False, 0, 0.0, {}))
+    return {}
