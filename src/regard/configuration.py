@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import SettingsError
-from regard.options import build, merge
+from regard.options import build, convert, merge, options
 from regard.presets import FINE_TUNING, NAMES, PRESETS, TASKS
 from regard.settings import Settings
 
@@ -25,9 +25,17 @@ def load(
     return resolve(gather(path, overrides), preset)
 
 
-def gather(path: Path | str | None = None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What the user says, as nested tables: the TOML file, and dotted overrides on top."""
+def gather(
+    path: Path | str | None = None, overrides: Mapping[str, Any] | None = None, *, starting: bool = False
+) -> dict[str, Any]:
+    """What the user says, as nested tables: the TOML file, and dotted overrides on top.
+
+    For a model that is `starting` from another one, leaves out what the file says of its shape and its vocabulary.
+    """
     given = {} if path is None else read_toml(Path(path))
+    for name in shape_in(given) if starting else ():
+        table, _, key = name.rpartition(".")
+        del (given[table] if table else given)[key]
     for dotted, value in (overrides or {}).items():
         *parents, leaf = dotted.split(".")
         node = given
@@ -37,6 +45,15 @@ def gather(path: Path | str | None = None, overrides: Mapping[str, Any] | None =
                 raise SettingsError(f"unknown setting {dotted}")
         node[leaf] = value
     return given
+
+
+def shape_in(given: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the settings among these that a model takes over from the one that it starts from."""
+    known = {option.path for option in options(Settings)}
+    tables = {name: table for name in ("model", "tokenizer") if isinstance(table := given.get(name), Mapping)}
+    names = [f"{table}.{key}" for table, keys in tables.items() for key in keys if key not in FREE]
+    preset = ["preset"] if given.get("preset", "auto") != "auto" else []
+    return preset + [name for name in names if name in known]
 
 
 def resolve(given: Mapping[str, Any], preset: str | None = None, start: Settings | None = None) -> Settings:
@@ -62,11 +79,7 @@ def continued(
     start: Settings, task: str, under: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings under the user's, and the user's, for a model that starts from another one's weights."""
-    if given.get("preset", "auto") != "auto":
-        raise SettingsError("a preset is a shape of model, and with --from the shape is that of the other model")
-    fixed = [f"{table}.{key}" for table in ("model", "tokenizer") for key in given.get(table, {}) if key not in FREE]
-    if fixed:
-        raise SettingsError(f"{fixed[0]} is that of the model given with --from, and cannot be changed")
+    require_same_shape(start, given)
     shape, data = asdict(start.model), asdict(start.data)
     if task == "classify" and start.task != "classify":
         shape |= {"next_sentence": False, "pooler": _judging(start)}
@@ -75,6 +88,24 @@ def continued(
     tables = {"model": shape, "tokenizer": asdict(start.tokenizer), "data": data}
     tables |= {"decoding": asdict(start.decoding), "embedding": asdict(start.embedding)}
     return merge(merge(under, tables), FINE_TUNING), dict(given)
+
+
+def require_same_shape(start: Settings, given: Mapping[str, Any]) -> None:
+    """Refuses a preset, and another shape or vocabulary than that of the model to start from."""
+    leaves = {option.path: option for option in options(Settings)}
+    for name in shape_in(given):
+        if name == "preset":
+            raise SettingsError(
+                f"a preset is a shape of model, and with --from the shape is that of the other model: leave out the "
+                f"preset {given['preset']}"
+            )
+        table, key = name.split(".")
+        there = getattr(getattr(start, table), key)
+        if convert(leaves[name], given[table][key]) != there:
+            shown = str(there).lower() if isinstance(there, bool) else there
+            raise SettingsError(
+                f"{name} is that of the model given with --from ({shown}), and cannot be changed: leave it out"
+            )
 
 
 def _judging(start: Settings) -> str:

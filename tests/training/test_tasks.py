@@ -311,8 +311,8 @@ def test_a_model_for_something_else_is_refused(start: str, task: str, says: str,
     ("changes", "says"),
     [
         ({"preset": "tiny"}, "with --from the shape is that of the other model"),
-        ({"model__width": 32}, "model.width is that of the model given with --from, and cannot be changed"),
-        ({"model__bias": "false"}, "model.bias is that of the model given with --from, and cannot be changed"),
+        ({"model__width": 32}, r"model.width is that of the model given with --from \(16\), and cannot be changed"),
+        ({"model__bias": "true"}, "model.bias is that of the model given with --from .false., and cannot be changed"),
         ({"tokenizer__vocabulary": 400}, "tokenizer.vocabulary is that of the model given with --from"),
     ],
 )

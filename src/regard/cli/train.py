@@ -147,7 +147,7 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
     """Languages from the files or their names, and the folder from the languages, where they are not given."""
     if not arguments.files:
         raise InputError("give the corpus to train on: see regard train --help for the files that each task takes")
-    given = gather(arguments.settings, overrides)
+    given = gather(arguments.settings, overrides, starting=arguments.start is not None)
     start = _start(Path(arguments.start)) if arguments.start else None
     task = given.get("task") or (start.task if start else "translate")
     if task != "translate":

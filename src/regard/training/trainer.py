@@ -9,14 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard.configuration import gather, resolve
+from regard.configuration import gather, read_toml, resolve, shape_in
 from regard.errors import ModelError, SettingsError
 from regard.folder import SETTINGS, TRAINING, WEIGHTS, sole_writer, write_text
 from regard.options import dump
 from regard.settings import TrainingSettings
 from regard.training.distributed import Group, heard, join
 from regard.training.ending import finished_run, how_to_train_on
-from regard.training.events import Event, Finished
+from regard.training.events import Event, Finished, Note
 from regard.training.loop import Trainer
 from regard.training.prepare import changed_training, claim, is_begun, prepare, reopen, told
 from regard.training.synthesis import synthesize, with_back_translation
@@ -48,12 +48,14 @@ def train(
     """Trains a model on corpus files into a model folder.
 
     `overrides` are settings by their dotted names; `task` says what the model is for. `start` is a model whose
-    weights and vocabulary are the first ones. `back_translate` is text in the target language: the model `reverse`,
-    or one that is trained first, translates it back into more pairs. Setting `stop` ends the run, saved; with
-    `prepare_only` it ends before the first update. `resume` goes on. Where torchrun has started several processes,
-    they train together.
+    weights and vocabulary are the first ones: its shape takes the place of that in `settings_file`. `back_translate`
+    is text in the target language: the model `reverse`, or one that is trained first, translates it back into more
+    pairs. Setting `stop` ends the run, saved; with `prepare_only` it ends before the first update. `resume` goes on.
+    Where torchrun has started several processes, they train together.
     """
-    folder, given = Path(output), gather(settings_file, overrides)
+    folder, given = Path(output), gather(settings_file, overrides, starting=start is not None)
+    if settings_file is not None and start is not None and (left_out := shape_in(read_toml(Path(settings_file)))):
+        yield Note(f"{settings_file}: taken from {start} instead of this file: {', '.join(left_out)}.")
 
     def begin(group: Group) -> Begun:
         first = None if start is None else read_folder(Path(start)).settings  # all of it: a damaged one is refused now

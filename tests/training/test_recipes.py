@@ -1,0 +1,103 @@
+"""A recipe can be used with a model to start from: shape and vocabulary are the model's, all else is the recipe's."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.configuration import gather, resolve, shape_in
+from regard.errors import SettingsError
+from regard.folder import read_settings
+from regard.training.events import Note
+
+from .corpora import SMALL, write_reversals
+
+ROOT = Path(__file__).parents[2] / "recipes"
+RECIPES = sorted(ROOT.rglob("*.toml"))
+QUICK = {"training.steps": 2, "training.threads": 1, "training.device": "cpu", "training.precision": "float32"}
+"""Settings that a recipe is run with here."""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Files in three languages, a sentence a line."""
+    source, target = write_reversals(tmp_path_factory.mktemp("corpus"), 300)
+    files = [source.with_name(f"train.{language}") for language in ("en", "de", "fr")]
+    for path, original in zip(files, (source, target, target), strict=True):
+        path.write_text(original.read_text())
+    return files
+
+
+@pytest.fixture(scope="module")
+def models(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """A model of several directions, and one that has one."""
+    root = tmp_path_factory.mktemp("models")
+    small = {**SMALL, "training.steps": 1}
+    list(regard.train(corpus[:2], root / "one", overrides={**small, "data.source": "en", "data.target": "de"}))
+    list(regard.train(corpus, root / "both", overrides={**small, "data.directions": "en-de,en-fr"}))
+    return {False: root / "one", True: root / "both"}
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_recipe_gives_all_but_the_shape(
+    recipe: Path, corpus: list[Path], models: dict[bool, Path], tmp_path: Path
+) -> None:
+    tables = tomllib.loads(recipe.read_text())
+    several = "directions" in tables.get("data", {})
+    model, files = models[several], corpus if several else corpus[:2]
+    quick = {name: value for name, value in QUICK.items() if name != "training.steps" or "risk" not in recipe.name}
+    events = list(
+        regard.train(files, tmp_path / "run", settings_file=recipe, start=model, overrides=quick, prepare_only=True)
+    )
+    told = [event.text for event in events if isinstance(event, Note) and str(recipe) in event.text]
+    left_out = shape_in(tables)
+    assert told == [f"{recipe}: taken from {model} instead of this file: {', '.join(left_out)}."] * bool(left_out)
+    assert "model.dropout" not in left_out
+    settings, start = read_settings(tmp_path / "run"), read_settings(model)
+    assert settings.tokenizer == start.tokenizer
+    for table, keys in ((table, keys) for table, keys in tables.items() if isinstance(keys, dict)):
+        for key, value in keys.items():
+            name, found = f"{table}.{key}", getattr(getattr(settings, table), key)
+            if name in left_out:
+                assert found == getattr(getattr(start, table), key), name
+            elif name not in quick:
+                assert found == (tuple(value) if isinstance(value, list) else value), name
+
+
+def test_every_recipe_with_a_shape_was_seen() -> None:
+    assert sum(bool(shape_in(tomllib.loads(path.read_text()))) for path in RECIPES) >= 5
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"preset": "tiny"}, "a preset is a shape of model, .*: leave out the preset tiny"),
+        ({"model.width": "9"}, r"model\.width is that of the model given with --from \(32\), and cannot be changed"),
+        ({"tokenizer.vocabulary": 700}, r"tokenizer\.vocabulary is that of the model given with --from \(300\)"),
+        ({"model.widht": 9}, r"unknown setting model\.widht; did you mean model\.width\?"),
+    ],
+)
+def test_what_contradicts_the_model_is_refused(
+    flags: dict[str, Any], message: str, models: dict[bool, Path], corpus: list[Path], tmp_path: Path
+) -> None:
+    """Beside a recipe, too: who writes a flag wants what it says."""
+    for recipe in (None, ROOT / "multi30k-en-de.toml"):
+        with pytest.raises(SettingsError, match=message):
+            list(regard.train(corpus[:2], tmp_path / "run", settings_file=recipe, start=models[False], overrides=flags))
+        assert not (tmp_path / "run").exists()
+
+
+def test_what_agrees_with_the_model_is_no_error(models: dict[bool, Path]) -> None:
+    start = read_settings(models[False])
+    given = gather(None, {"model.width": "32", "model.dropout": 0.4}, starting=True)
+    assert resolve(given, start=start).model.width == 32
+
+
+def test_a_misspelt_setting_of_the_file_is_not_left_out(tmp_path: Path, models: dict[bool, Path]) -> None:
+    (tmp_path / "own.toml").write_text("[model]\nwidht = 9\n")
+    with pytest.raises(SettingsError, match=r"unknown setting model\.widht"):
+        resolve(gather(tmp_path / "own.toml", starting=True), start=read_settings(models[False]))
