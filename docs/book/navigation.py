@@ -42,6 +42,7 @@ SECTIONS: dict[str, list[str]] = {
         "look-compared.md",
         "benchmarks.md",
         "quality.md",
+        "mutants.md",
         "log.md",
     ],
 }
