@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from math import nextafter
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -416,7 +417,7 @@ def test_bounds_are_kept(option: Option) -> None:
     assert bounds is not None
     outside = [bounds.low - 1] if whole else [bounds.low - 1e-9]
     if bounds.high < float("inf"):
-        outside.append(bounds.high + 1e-9 if bounds.high_allowed else bounds.high)
+        outside.append(nextafter(bounds.high, float("inf")) if bounds.high_allowed else bounds.high)
     for limit in outside:
         number = int(limit) if whole else float(limit)
         given = (0.5, number) if get_origin(option.type) is tuple else number

@@ -88,7 +88,7 @@ class ModelSettings(Section):
         "post"
     )
     norm_kind: Annotated[Literal["layer", "rms"], "LayerNorm, or RMSNorm (Zhang & Sennrich, 2019)"] = "layer"
-    norm_epsilon: Annotated[float, "added to the variance", at_least(0)] = 1e-5
+    norm_epsilon: Annotated[float, "added to the variance", SHARE] = 1e-5
     activation: Annotated[
         Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"], "nonlinearity of the feed-forward layer"
     ] = "relu"
@@ -96,7 +96,7 @@ class ModelSettings(Section):
         Literal["sinusoidal", "sinusoidal-halves", "learned", "rotary", "none"],
         "how order is told: sines and cosines interleaved (the paper) or in two halves (tensor2tensor, Marian), a learned table, rotary (Su et al., 2021)",
     ] = "sinusoidal"
-    rotary_base: Annotated[float, "longest wavelength of rotary positions, over 2 pi", at_least(1)] = 10_000.0
+    rotary_base: Annotated[float, "longest wavelength of rotary positions, over 2 pi", Bounds(1, 1e30)] = 10_000.0
     max_length: Annotated[int, "longest sequence in tokens", at_least(2)] = 256
     tie: Annotated[
         Literal["all", "output", "inputs", "none"],
