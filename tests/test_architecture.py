@@ -16,7 +16,7 @@ FILES = sorted((SOURCE / "regard").rglob("*.py"))
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 
 LEVELS = [  # each may import those above it in this list
-    ["errors", "int8"],
+    ["errors", "int8", "foreign"],
     ["workers"],
     ["options", "presets"],
     ["settings", "text"],
@@ -31,7 +31,7 @@ LEVELS = [  # each may import those above it in this list
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SIDEWAYS = {("text", "settings"), ("training", "decoding"), ("training", "evaluation")}
-WITHOUT_TORCH = ["errors", "options", "settings", "configuration", "text", "folder", "evaluation"]
+WITHOUT_TORCH = ["errors", "foreign", "options", "settings", "configuration", "text", "folder", "evaluation"]
 TORCH_WHEN_NEEDED = [
     "cli",
     "__init__",

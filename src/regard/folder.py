@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 
 from regard.configuration import recorded
 from regard.errors import ModelError, RegardError
+from regard.foreign import identify
 from regard.settings import Settings
 
 EVERYTHING = (
@@ -47,18 +48,33 @@ SCALE = ".scale"
 
 def check_folder(path: Path) -> None:
     """Refuses a folder without a model in it that is ready to use."""
-    if not path.is_dir():
-        raise ModelError(f"{path}: no such folder")
-    if not (path / SETTINGS).is_file():
-        raise ModelError(f"{path}: not a Regard model (it has no {SETTINGS})")
+    check_settings(path)
+    if not (path / WEIGHTS).is_file() and not (path / TRAINING).is_dir():
+        raise ModelError(f"{path}: has no {WEIGHTS}: copy the whole folder again")
     if not (path / WEIGHTS).is_file():
         raise ModelError(
             f"{path}: has no {WEIGHTS} yet: is it still training, or go on with regard train --resume {path}"
         )
 
 
+def check_settings(path: Path) -> None:
+    """Refuses what is not a model folder, and says what it is instead."""
+    try:
+        if (path / SETTINGS).is_file():
+            return
+        there = path.exists()
+    except OSError as error:  # such as a text in place of a name
+        raise ModelError(f"{path}: no such folder ({error.strerror})") from None
+    if not there:
+        raise ModelError(f"{path}: no such folder")
+    what = f"not a Regard model (it has no {SETTINGS})" if path.is_dir() else "a file, not a model folder"
+    said = identify(path)
+    raise ModelError(f"{path}: {what}: {said}" if said else f"{path}: {what}")
+
+
 def read_settings(path: Path) -> Settings:
     """The settings that a model folder records."""
+    check_settings(path)
     try:
         return recorded(path / SETTINGS)
     except RegardError as error:

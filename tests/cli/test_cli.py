@@ -203,11 +203,11 @@ MISTAKES = {
     "train --resume model --training.stepps 9": "unknown setting --training.stepps; did you mean --training.steps?",
     # translating
     "translate nowhere": "nowhere: no such folder",
-    "translate two.en": "two.en: no such folder",
+    "translate two.en": "two.en: a file, not a model folder: a text file, not a model",
     "translate nothing": "nothing: not a Regard model (it has no model.toml)",
     "translate cut": "cut/weights.safetensors: damaged or unreadable",
     "translate foreign": "foreign/tokenizer.json: damaged tokenizer",
-    "translate bare": "bare: has no weights.safetensors yet",
+    "translate bare": "bare: has no weights.safetensors: copy the whole folder again",
     "translate odd": "odd: damaged, or written by another version of Regard: unknown setting modle",
     "translate model missing.en": "missing.en: cannot be read (No such file or directory)",
     "translate model nothing": "nothing: no documents are in it",
@@ -220,7 +220,7 @@ MISTAKES = {
     # evaluating
     "evaluate model": "give a model and a test set",
     "evaluate nowhere train.en train.de": "nowhere: no such folder",
-    "evaluate nothing train.en train.de": "nothing: damaged, or written by another version",
+    "evaluate nothing train.en train.de": "nothing: not a Regard model (it has no model.toml): an empty folder",
     "evaluate model missing.en train.de": "missing.en: cannot be read",
     "evaluate model empty.en empty.en": "empty.en: the test set is empty",
     "evaluate model train.en short.de": "train.en has 120 lines but",

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.decoding.engine import load
 from regard.errors import ModelError
-from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_atomically, write_text
+from regard.folder import SETTINGS, TOKENIZER, TRAINING, WEIGHTS, write_atomically, write_text
 from regard.weights import parameters, read_folder, read_tensors, write_tensors
 
 NAME = "encoder.layers.0.self_attention.query.weight"
@@ -62,12 +62,14 @@ def test_there_is_no_folder(tmp_path: Path) -> None:
 
 def test_the_folder_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    assert refusal(tmp_path / "file") == f"{tmp_path / 'file'}: no such folder"
+    assert refusal(tmp_path / "file") == f"{tmp_path / 'file'}: a file, not a model folder: a text file, not a model"
 
 
 def test_the_settings_are_missing(copy: Path) -> None:
     (copy / SETTINGS).unlink()
-    assert refusal(copy) == f"{copy}: not a Regard model (it has no model.toml)"
+    assert refusal(copy) == (
+        f"{copy}: not a Regard model (it has no model.toml): a part of a model folder: copy the whole folder"
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,6 +93,8 @@ def test_the_settings_are_damaged(copy: Path, old: bytes, new: bytes, says: str)
 
 def test_the_weights_are_missing(copy: Path) -> None:
     (copy / WEIGHTS).unlink()
+    assert refusal(copy) == f"{copy}: has no weights.safetensors: copy the whole folder again"
+    (copy / TRAINING).mkdir()
     assert refusal(copy).startswith(f"{copy}: has no weights.safetensors yet: ")
     assert f"regard train --resume {copy}" in refusal(copy)
 

@@ -69,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return 0
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # such as a text in place of a file
+            print(f"regard: {error.filename}: no such file or folder ({error.strerror})", file=sys.stderr)
+            return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         _discard_output()

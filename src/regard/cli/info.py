@@ -40,11 +40,10 @@ def describe_model(path: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     from regard.configuration import recorded
-    from regard.folder import CARD, SETTINGS, WEIGHTS
+    from regard.folder import CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
     from regard.text.directions import arrows
 
-    if not (path / SETTINGS).is_file():
-        raise ModelError(f"{path}: not a Regard model (it has no {SETTINGS})")
+    check_settings(path)
     settings = recorded(path / SETTINGS)
     shape = settings.model
     what = f"{arrows(settings.data, '->')}, " if settings.task == "translate" else ""
@@ -55,7 +54,10 @@ def describe_model(path: Path) -> None:
     )
     weights = path / WEIGHTS
     if not weights.is_file():
-        print("no weights yet: training has not come to its first evaluation")
+        begun = (path / TRAINING).is_dir()
+        print(
+            f"no weights{' yet: training has not come to its first evaluation' if begun else ': copy the whole folder'}"
+        )
         return
     try:
         with safe_open(weights, "numpy") as file:
