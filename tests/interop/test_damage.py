@@ -66,7 +66,7 @@ DAMAGES: list[tuple[Damage, str, str]] = [
     (put("config.json", "{"), "config.json", "damaged: not JSON"),
     (put("config.json", "[]"), "config.json", "damaged: not a JSON object"),
     (config(model_type="t5"), "config.json", "a model of type 't5': Regard reads bert, roberta"),
-    (config(model_type=None), "config.json", "it has no model_type"),
+    (config(model_type=None, architectures=["BigBirdModel"]), "config.json", "it has no model_type, and the family is"),
     (config(hidden_size=None), "config.json", "does not say hidden_size"),
     (config(hidden_size="wide"), "config.json", "hidden_size must be a whole number above 0, not 'wide'"),
     (config(num_attention_heads=3), "config.json", "model.width 16 is not divisible by model.heads 3"),
@@ -200,13 +200,15 @@ def test_damaged_vocabularies_of_other_families(tmp_path: Path) -> None:
         import_model(gpt2, tmp_path / "ours")
     llama = save_llama(tmp_path / "llama")
     (llama / "tokenizer.model").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(ModelError, match=r"tokenizer\.model: damaged: not a SentencePiece model"):
+    with pytest.raises(
+        ModelError, match=r"tokenizer\.model: a pointer of Git LFS, not the file itself: run git lfs pull"
+    ):
         import_model(llama, tmp_path / "ours")
     assert names(tmp_path) == ["gpt2", "llama", "marian"]
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no such folder"):
+    with pytest.raises(ModelError, match="no such file or folder"):
         import_model(tmp_path / "theirs", tmp_path / "ours")
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from regard.cli import exchange
-from regard.errors import InputError
+from regard.errors import InputError, ModelError
 
-from .published import save_gpt2
+from .published import save_bert, save_gpt2
 from .test_llama2c import save as save_llama2c
 
 
@@ -38,6 +38,28 @@ def test_a_file_of_llama2c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.endswith(f"wrote {tmp_path / 'ours'}\n")
 
 
-def test_a_folder_has_its_own_vocabulary(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a folder has its vocabulary in it"):
-        run("import", tmp_path, "--tokenizer", tmp_path / "x", "-o", tmp_path / "y")
+def test_a_vocabulary_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder or a file of it, in place of what the model's own folder lacks."""
+    source, other = save_gpt2(tmp_path / "theirs"), tmp_path / "vocabulary"
+    assert run("import", source, "-o", tmp_path / "whole") == 0
+    other.mkdir()
+    for name in ("vocab.json", "merges.txt"):
+        (source / name).rename(other / name)
+    for number, place in enumerate((other, other / "vocab.json", other / "merges.txt")):
+        assert run("import", source, "--tokenizer", place, "-o", tmp_path / f"{number}") == 0
+        assert (tmp_path / f"{number}" / "tokenizer.json").read_text() == (
+            tmp_path / "whole" / "tokenizer.json"
+        ).read_text()
+    capsys.readouterr()
+
+
+def test_a_vocabulary_of_another_model_is_refused(tmp_path: Path) -> None:
+    source = save_gpt2(tmp_path / "theirs")
+    other = save_bert(tmp_path / "other")
+    with pytest.raises(ModelError, match=r"other: has \d+ pieces, and the model knows 330"):
+        run("import", source, "--tokenizer", other, "-o", tmp_path / "ours")
+    (source / "model.safetensors").write_text("")  # not read before
+    for place, told in (("nowhere", "no such file or folder"),):
+        with pytest.raises(InputError, match=told):
+            run("import", source, "--tokenizer", tmp_path / place, "-o", tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()

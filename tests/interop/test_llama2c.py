@@ -108,11 +108,13 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give it with --tokenizer"):
         import_model(model, None, output)
     for content, told in (
-        (b"abc", "too short"),
+        (b"abc", "a text file, not a model"),
+        (b"", "an empty file"),
+        (b"ab\0", "not a model that Regard reads: give a folder of Hugging Face or a file of llama2.c"),
         (whole[:-4], "damaged: .* bytes instead of"),
         (whole + b"\0", "damaged: .* bytes instead of"),
-        (struct.pack("<7i", -1, 1, 1, 1, 1, 1, 1) + whole, "its header does not describe one"),
-        (struct.pack("<7i", 4, 4, 2**31 - 1, 2, 2, 9, 9) + whole, "its header does not describe one"),
+        (struct.pack("<7i", -1, 1, 1, 1, 1, 1, 1) + whole, "not a model that Regard reads"),
+        (struct.pack("<7i", 4, 4, 2**31 - 1, 2, 2, 9, 9) + whole, "not a model that Regard reads"),
         (struct.pack("<7i", 2**31 - 4, 4, 2, 2, 2, 9, 9) + whole, "damaged: .* bytes instead of"),
     ):
         model.write_bytes(content)

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 
 from regard.cli.flags import Verbs
-from regard.errors import InputError
 
+VOCABULARY = "the vocabulary, if it is not in SOURCE: a file (tokenizer.json, vocab.txt, .model, .bin) or its folder"
 FORMS = ("huggingface", "ctranslate2", "onnx")
 
 
@@ -27,7 +27,7 @@ def add_import(verbs: Verbs) -> None:
     )
     parser.add_argument("source", type=Path, metavar="SOURCE", help="a folder with config.json, or a .bin file")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the model goes")
-    parser.add_argument("--tokenizer", type=Path, metavar="FILE", help="the vocabulary of a .bin file: .model or .bin")
+    parser.add_argument("--tokenizer", type=Path, metavar="PLACE", help=VOCABULARY)
     parser.add_argument("--overwrite", action="store_true", help="replace the model that is in FOLDER")
     parser.set_defaults(run=run_import)
 
@@ -53,11 +53,9 @@ def run_import(arguments: argparse.Namespace) -> int:
 
         notes = llama2c.import_model(source, arguments.tokenizer, output, overwrite=arguments.overwrite)
     else:
-        if arguments.tokenizer is not None:
-            raise InputError("--tokenizer is for a .bin file of llama2.c: a folder has its vocabulary in it")
         from regard.interop import huggingface
 
-        notes = huggingface.import_model(source, output, overwrite=arguments.overwrite)
+        notes = huggingface.import_model(source, output, arguments.tokenizer, overwrite=arguments.overwrite)
     tell(notes, output)
     return 0
 

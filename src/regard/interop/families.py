@@ -348,9 +348,10 @@ FAMILIES = {
 
 
 def choose_family(config: Config) -> Family:
+    """The family that model_type names."""
     name = config.get("model_type")
     if name not in FAMILIES:
-        told = f"a model of type {name!r}" if name else "it has no model_type"
+        told = f"a model of type {name!r}" if name else "it has no model_type, and the family is not plain without it"
         raise ModelError(f"{config.path}: {told}: Regard reads {', '.join(FAMILIES)}")
     return FAMILIES[name]
 

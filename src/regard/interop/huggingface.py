@@ -13,13 +13,15 @@ from torch import Tensor
 import regard
 from regard.errors import ModelError
 from regard.folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.foreign import identify, pointer
 from regard.interop.checkpoints import CONFIG, GENERATION, SAFE, read_json, read_json_if_there, read_weights
 from regard.interop.configs import describe
 from regard.interop.families import Config, Tables, build_settings, choose_family
 from regard.interop.layouts import ABOUT, SPECIAL
 from regard.interop.output import tag_notes, whole_folder
+from regard.interop.recognition import infer_family
 from regard.interop.tables import give, take
-from regard.interop.vocabularies import TARGET, read_vocabularies, write_vocabularies
+from regard.interop.vocabularies import TARGET, check_place, check_sizes, read_vocabularies, write_vocabularies
 from regard.options import dump
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
@@ -29,22 +31,31 @@ MODULES, POOLING, NORMALIZE = "modules.json", "1_Pooling", "2_Normalize"
 THEIRS = (CONFIG, SAFE, GENERATION, "tokenizer.json", ABOUT, SPECIAL, TARGET, MODULES, POOLING, NORMALIZE, "README.md")
 
 
-def import_model(source: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
-    """Writes the model in a Hugging Face folder as a Regard folder; returns what the user should know of it."""
+def import_model(
+    source: Path | str, output: Path | str, tokenizer: Path | str | None = None, *, overwrite: bool = False
+) -> list[str]:
+    """Writes the model in a Hugging Face folder as a Regard folder; returns what the user should know of it.
+
+    `tokenizer` is a file or folder with the vocabulary, in place of the one in the folder.
+    """
     source, output = Path(source), Path(output)
-    if not source.is_dir():
-        raise ModelError(f"{source}: no such folder")
-    if not (source / CONFIG).is_file():
-        raise ModelError(f"{source}: not a model of Hugging Face (it has no {CONFIG})")
+    check_source(source)
+    place = source if tokenizer is None else Path(tokenizer)
+    check_place(place)
     config = Config(source / CONFIG, read_json(source / CONFIG))
-    family = choose_family(config)
+    if config.get("model_type"):
+        choose_family(config)  # refuses an unknown one before the weights are read
     path, tensors = read_weights(source)
+    config = infer_family(config, tensors)
+    family = choose_family(config)
     table = family.table(config)
     named = {table.plain(name): tensor for name, tensor in tensors.items()}
     found = {name: tensor for name, tensor in named.items() if name is not None}
     tables = family.settings(config, found)
-    vocabularies = read_vocabularies(source, config)
-    settings = build_settings(config, tables | _beside(source, config, tables["task"], vocabularies))
+    vocabularies = read_vocabularies(place, config)
+    if tokenizer is not None:
+        check_sizes(vocabularies, place)
+    settings = build_settings(config, tables | _beside(source, place, config, tables["task"], vocabularies))
     with torch.device("meta"):
         shape = build_model(settings, vocabularies)
     weights = take(table, found, shape, path)
@@ -54,6 +65,19 @@ def import_model(source: Path | str, output: Path | str, *, overwrite: bool = Fa
     with whole_folder(output, source, EVERYTHING, overwrite=overwrite) as place:
         write_model(place, settings, vocabularies, weights, write_card(output.name, source.name, about, weights))
     return config.notes
+
+
+def check_source(source: Path) -> None:
+    """Refuses what is not a folder of Hugging Face, and says what it is instead."""
+    if not source.is_dir():
+        raise ModelError(f"{source}: no such file or folder")
+    if (source / SETTINGS).is_file():
+        raise ModelError(f"{source}: is a Regard model already: use it as it is")
+    if not (said := identify(source)).startswith("a model of Hugging Face"):
+        raise ModelError(f"{source}: not a model of Hugging Face (it has no {CONFIG}){said and f': {said}'}")
+    for path in sorted(source.iterdir()):
+        if path.is_file() and (said := pointer(path)):
+            raise ModelError(f"{path}: {said}")
 
 
 def write_model(
@@ -75,12 +99,12 @@ def write_card(name: str, source: str, about: str, weights: Mapping[str, Tensor]
     )
 
 
-def _beside(source: Path, config: Config, task: str, vocabularies: Vocabularies) -> Tables:
+def _beside(source: Path, place: Path, config: Config, task: str, vocabularies: Vocabularies) -> Tables:
     """Settings that stand in other files than config.json."""
     joint = config.get("share_encoder_decoder_embeddings", True)
     found: Tables = {"tokenizer": {"vocabulary": max(300, vocabularies.target.size), "joint": joint}}
     if task == "translate":
-        about = read_json_if_there(source / ABOUT)
+        about = {**read_json_if_there(source / ABOUT), **read_json_if_there(place / ABOUT)}
         languages = {"source": about.get("source_lang"), "target": about.get("target_lang")}
         found["data"] = {side: str(name) for side, name in languages.items() if name}
     if task in ("translate", "write"):

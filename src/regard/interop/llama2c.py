@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.errors import InputError, ModelError
 from regard.folder import EVERYTHING
+from regard.foreign import identify
 from regard.interop import sentencepiece
 from regard.interop.families import Config, build_settings
 from regard.interop.huggingface import write_card, write_model
@@ -21,9 +22,10 @@ from regard.interop.layouts import put_around
 from regard.interop.output import whole_folder
 from regard.interop.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, Piece, SentencePiece
 from regard.interop.tables import LLAMA, take
+from regard.interop.vocabularies import check_place, read_vocabularies
 from regard.settings import Settings
 from regard.text.imported import ImportedTokenizer
-from regard.text.tokenizer import Specials, Vocabularies
+from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.weights import build_model
 
 HEADER = struct.Struct("<7i")
@@ -45,6 +47,17 @@ class Header:
     @property
     def head(self) -> int:
         return self.width // self.heads
+
+    @property
+    def plausible(self) -> bool:
+        """Whether these numbers can be the shape of a model."""
+        sizes = (self.width, self.hidden, self.layers, self.heads, self.groups, self.length)
+        return min(sizes) > 0 and self.vocabulary != 0 and self.width % self.heads == self.heads % self.groups == 0
+
+    @property
+    def bytes(self) -> int:
+        """The size of the file."""
+        return HEADER.size + 4 * sum(int(np.prod(shape, dtype=object)) for _, shape in self.tensors())
 
     def tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Names, as Llama's, and shapes in the order of the file."""
@@ -74,12 +87,13 @@ def import_model(
     source: Path | str, tokenizer: Path | str | None, output: Path | str, *, overwrite: bool = False
 ) -> list[str]:
     """Writes a .bin file of llama2.c as a Regard folder; returns what the user should know of it."""
+    source, output = Path(source), Path(output)
+    header = read_header(source)
     if tokenizer is None:
         raise InputError(f"{source}: a model of llama2.c has its vocabulary in another file: give it with --tokenizer")
-    source, output = Path(source), Path(output)
-    header, tensors = read_weights(source)
+    shared = read_tokenizer(Path(tokenizer), source, abs(header.vocabulary))
+    tensors = read_weights(source, header)
     settings = read_settings(source, header)
-    shared = read_tokenizer(Path(tokenizer), abs(header.vocabulary))
     vocabularies = Vocabularies(shared, shared)
     with torch.device("meta"):
         model = build_model(settings, vocabularies)
@@ -90,22 +104,31 @@ def import_model(
     return []
 
 
-def read_weights(path: Path) -> tuple[Header, dict[str, Tensor]]:
-    """The shape and the tensors of a file of version 0, whose size must fit exactly."""
+def read_header(path: Path) -> Header:
+    """The shape of a model of version 0, which the size of the file must fit exactly; says what any other file is."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = file.read(HEADER.size)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+    header = Header(*HEADER.unpack(start)) if len(start) == HEADER.size else None
+    plausible = header is not None and header.plausible and header.layers <= size
+    if header is not None and plausible and header.bytes == size:
+        return header
+    if said := identify(path):
+        raise ModelError(f"{path}: {said}")
+    if header is None or not plausible:
+        raise ModelError(f"{path}: not a model that Regard reads: give a folder of Hugging Face or a file of llama2.c")
+    raise ModelError(f"{path}: if it is a model of llama2.c, it is damaged: {size:,} bytes instead of {header.bytes:,}")
+
+
+def read_weights(path: Path, header: Header) -> dict[str, Tensor]:
+    """The tensors of a file with this header."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) < HEADER.size:
-        raise ModelError(f"{path}: too short for a model of llama2.c")
-    header = Header(*HEADER.unpack_from(content))
-    sizes = (header.width, header.hidden, header.layers, header.heads, header.groups, header.length)
-    odd = min(sizes) < 1 or header.vocabulary == 0 or header.width % header.heads or header.heads % header.groups
-    if odd or header.layers > len(content):
-        raise ModelError(f"{path}: not a model of llama2.c (version 0): its header does not describe one")
-    expected = HEADER.size + 4 * sum(int(np.prod(shape, dtype=object)) for _, shape in header.tensors())
-    if len(content) != expected:
-        raise ModelError(f"{path}: damaged: {len(content):,} bytes instead of {expected:,}")
     tensors, at = {}, HEADER.size
     for name, shape in header.tensors():
         values = np.frombuffer(content, "<f4", int(np.prod(shape)), at).reshape(shape)
@@ -115,7 +138,7 @@ def read_weights(path: Path) -> tuple[Header, dict[str, Tensor]]:
     for name in tensors:
         if "q_proj" in name or "k_proj" in name:
             tensors[name] = pairs_to_halves(tensors[name], header.head)
-    return header, tensors
+    return tensors
 
 
 def pairs_to_halves(weight: Tensor, head: int) -> Tensor:
@@ -144,18 +167,32 @@ def read_settings(path: Path, header: Header) -> Settings:
     return build_settings(Config(path, {}), {"task": "write", "model": shape})
 
 
-def read_tokenizer(path: Path, size: int) -> ImportedTokenizer:
-    """The vocabulary: a SentencePiece model, or the file that llama2.c makes of one."""
-    model = read_pieces(path, size) if path.suffix == ".bin" else sentencepiece.read_sentencepiece(path)
-    if len(model.pieces) != size:
-        raise ModelError(f"{path}: has {len(model.pieces):,} pieces, and the model knows {size:,}")
+def read_tokenizer(place: Path, source: Path, size: int) -> Tokenizer:
+    """The vocabulary: the files of any Llama, a SentencePiece model, or the file that llama2.c makes of one."""
+    check_place(place)
+    inside = place / "tokenizer.bin"
+    if place.is_dir() and inside.is_file() and not any((place / name).is_file() for name in OTHERS):
+        place = inside
+    if place.suffix != ".bin":
+        config = Config(source, {"model_type": "llama", "vocab_size": size})
+        return exactly(read_vocabularies(place, config).target, place, size)
+    model = read_pieces(place, size)
     names = [piece.text for piece in model.pieces]
-    if not {BEGIN, END} <= set(names):
-        raise ModelError(f"{path}: has no pieces {BEGIN} and {END}")
     tokenizer = sentencepiece.as_tokenizer(model, (model.unknown, BEGIN, END))
     put_around(tokenizer, f"{BEGIN} $A", f"{BEGIN} $A $B")
     unknown, begin, end = (names.index(text) for text in (model.unknown, BEGIN, END))
     return ImportedTokenizer(tokenizer, Specials(pad=end, begin=begin, end=end, unknown=unknown, mask=None), size)
+
+
+OTHERS = ("tokenizer.json", "tokenizer.model")
+
+
+def exactly(tokenizer: Tokenizer, path: Path, size: int) -> Tokenizer:
+    """The tokenizer, if it has a piece for each id of the model."""
+    pieces = tokenizer.model.get_vocab_size()
+    if pieces != size:
+        raise ModelError(f"{path}: has {pieces:,} pieces, and the model knows {size:,}")
+    return tokenizer
 
 
 def read_pieces(path: Path, size: int) -> SentencePiece:

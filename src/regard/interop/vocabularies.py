@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken
 
-from regard.errors import ModelError
+from regard.errors import InputError, ModelError
 from regard.folder import write_text
 from regard.interop.checkpoints import read_json_if_there
 from regard.interop.families import Config
@@ -62,6 +62,22 @@ ROLES = {
     "mistral": WRITER_ROLES,
     "marian": MARIAN_ROLES,
 }
+
+
+def check_place(place: Path) -> None:
+    """Refuses a file or folder of a vocabulary that is not there."""
+    if not place.exists():
+        raise InputError(
+            f"{place}: no such file or folder: --tokenizer is {TOKENIZER}, or a folder with the vocabulary"
+        )
+
+
+def check_sizes(vocabularies: Vocabularies, place: Path) -> None:
+    """Refuses a vocabulary that cannot be that of the model: tables of tokens are often filled up, but not by much."""
+    for tokenizer in (vocabularies.source, vocabularies.target):
+        pieces = len(tokenizer.model.get_vocab(with_added_tokens=False))
+        if not 0.9 * tokenizer.size <= pieces <= tokenizer.size:
+            raise ModelError(f"{place}: has {pieces:,} pieces, and the model knows {tokenizer.size:,}")
 
 
 def read_vocabularies(place: Path, config: Config) -> Vocabularies:
