@@ -13,6 +13,7 @@ from regard.explorer.requests import MissingError
 from regard.explorer.trace import Explorer
 from regard.model.positions import RotaryPositions
 from regard.training.batches import write_examples
+from regard.training.streams import write_stream
 
 from .toys import TEXT, close, contents, explorer
 
@@ -51,6 +52,40 @@ def test_the_map_is_the_first_two_principal_axes() -> None:
     shares = values.square() / values.square().sum()
     assert found["explained"] == pytest.approx(shares[:2].tolist(), abs=1e-5)
     assert found == space.embedding_map(made.anatomy, "text", 30, [2, 265])
+
+
+def test_the_map_takes_the_pieces_that_are_most_frequent_in_the_training_data(tmp_path: Path) -> None:
+    pairs = [([300, 301, 301, 301, 2], [310]), ([300, 300, 300, 302], [311, 311])]
+    write_examples(tmp_path / "training" / "train", pairs, 400)
+    made = Explorer(contents("translate"), "toy", tmp_path)
+    found = made.map("source", 2, [391])
+    assert (found["ids"], found["order"], found["usual"], found["texts"]) == ([300, 301, 391], "frequent", 2, 2)
+    assert made.map("target", 9, [])["ids"] == [310, 311]
+
+
+def test_the_map_of_a_writer_counts_its_documents(tmp_path: Path) -> None:
+    write_stream(tmp_path / "training" / "train", iter([([300, 301, 301], True, 9), ([302], True, 3)]), 400)
+    made = Explorer(contents("write"), "toy", tmp_path)
+    assert made.map("text", 1, [])["ids"] == [301]
+    one = space.count_usage(made.anatomy, tmp_path, most=1)
+    assert one is not None
+    assert (one.counts["text"][[300, 301, 302]].tolist(), one.texts) == ([1, 2, 0], 1)
+
+
+def test_the_map_says_what_it_takes_where_nothing_is_known_of_frequencies() -> None:
+    made = explorer("embed")
+    found = made.map("text", 400, [])
+    assert (found["order"], found["usual"], found["texts"]) == ("all", len(found["ids"]), None)
+    found = made.map("text", 30, [])
+    assert (found["order"], found["usual"], found["ids"]) == ("first", 30, list(range(261, 291)))
+    assert found["pieces"] == made.map("text", 400, [])["usual"]
+
+
+def test_places_that_nothing_uses_are_no_pieces() -> None:
+    for display in ("⟨E4⟩", "⟨E4⟩⟨BD⟩", "<0x0A>", "[unused12]", "<unused3>", "<|reserved_special_token_7|>", "⟨?⟩"):
+        assert space.NO_TEXT.fullmatch(display), display
+    for display in ("the", "##ing", "▁unused", "⟨", "[", "é", "<"):
+        assert not space.NO_TEXT.fullmatch(display), display
 
 
 def test_wrong_places_in_the_vocabulary_are_refused() -> None:

@@ -173,7 +173,7 @@ class Web:
     async def map(self, request: Request) -> Response:
         side, count = asked(request, "side"), whole_number(request.query_params.get("n", "400"), "n", 0, 5000)
         ids = [whole_number(each, "ids") for each in request.query_params.get("ids", "").split(",") if each]
-        return JSONResponse(await self.work(lambda: space.embedding_map(self.explorer.anatomy, side, count, ids)))
+        return JSONResponse(await self.work(lambda: self.explorer.map(side, count, ids)))
 
     async def positions(self, request: Request) -> Response:
         about, _ = await self._positions(request)

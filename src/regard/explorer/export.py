@@ -156,10 +156,10 @@ def responses(run: Run, small: bool) -> dict[str, Any]:
             found[f"api/positions/tensor?side={side}&n=64"] = encoded(content)
         ids = list(dict.fromkeys(token["id"] for token in run.answer["tokens"].get(side, [])))
         for token in ids:
-            found[f"api/embeddings/near?side={side}&id={token}&k=12"] = explorer.near(side, token, 12)
-        found[f"api/embeddings/map?side={side}&n=400"] = space.embedding_map(anatomy, side, 400, [])
+            found[f"api/embeddings/near?side={side}&id={token}&k=12"] = explorer.near(side, token, 12, anatomy)
+        found[f"api/embeddings/map?side={side}&n=400"] = explorer.map(side, 400, [], anatomy)
         named = f"api/embeddings/map?side={side}&n=400&ids={','.join(map(str, ids))}"
-        found[named] = space.embedding_map(anatomy, side, 400, ids)
+        found[named] = explorer.map(side, 400, ids, anatomy)
     found |= lens_responses(run)
     for name in run.names():
         found[f"api/source?name={name}"] = explorer.source(name)
@@ -180,5 +180,5 @@ def lens_responses(run: Run) -> dict[str, Any]:
                 missing = sorted(set(best[:, start : start + WINDOW].flatten().tolist()) - known)
                 address = f"api/embeddings/map?side={side}&n=1&ids={','.join(map(str, missing))}"
                 if missing and address not in found:
-                    found[address] = space.embedding_map(run.anatomy, side, 1, missing)
+                    found[address] = run.explorer.map(side, 1, missing, run.anatomy)
     return found

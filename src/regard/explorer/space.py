@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,12 @@ from regard.explorer.anatomy import Anatomy
 from regard.explorer.requests import MissingError
 from regard.folder import TRAINING
 from regard.model.positions import RotaryPositions
-from regard.text.vocabulary import RESERVED
 from regard.training.batches import Examples
 from regard.training.shards import ABOUT
+from regard.training.streams import Stream
+
+NO_TEXT = re.compile(r"(⟨([0-9A-F]{2}|\?)⟩)+|<0x[0-9A-F]{2}>|[\[<].*(unused|extra_id|reserved).*[\]>]")
+"""How bytes that are no character alone, and places of a vocabulary that nothing uses, are displayed."""
 
 
 def table(anatomy: Anatomy, side: str) -> Tensor:
@@ -53,30 +59,36 @@ def near(anatomy: Anatomy, side: str, token: int, count: int, foreign: Tensor | 
     return {"cosine": best(cosines, hidden), "dot": best(dots, hidden), "other": other}
 
 
-def foreign_pieces(anatomy: Anatomy, side: str, folder: Path | None) -> Tensor | None:
+def foreign_pieces(anatomy: Anatomy, side: str, usage: Usage | None) -> Tensor | None:
     """[V], true for pieces that the training data has mostly on the other side; none if nobody can tell."""
-    joint = anatomy.vocabularies.source is anatomy.vocabularies.target
-    data = None if folder is None else folder / TRAINING / "train"
-    if anatomy.task != "translate" or not joint or data is None or not (data / ABOUT).is_file():
+    if usage is None or anatomy.task != "translate" or anatomy.vocabularies.source is not anatomy.vocabularies.target:
         return None
-    try:
-        examples = Examples(data)
-    except ModelError:
-        return None
-    counts = torch.from_numpy(count_pieces(examples, anatomy.lexicons[side].tokenizer.size))
-    own, other = (counts[0], counts[1]) if side == "source" else (counts[1], counts[0])
-    return other > own
+    other = "target" if side == "source" else "source"
+    return usage.counts[other] > usage.counts[side]
 
 
-def embedding_map(anatomy: Anatomy, side: str, count: int, ids: list[int]) -> dict[str, Any]:
-    """The most usual pieces, and these, on the two axes along which they differ most."""
+def embedding_map(
+    anatomy: Anatomy, side: str, count: int, ids: list[int], usage: Usage | None = None
+) -> dict[str, Any]:
+    """Some pieces of the vocabulary, and these `ids`, on the two axes along which they differ most.
+
+    They are the most frequent ones where the training data tells them, or else the first; `order` says which.
+    """
     rows = table(anatomy, side)
     for token in ids:
         if not 0 <= token < len(rows):
             raise MissingError(f"ids: there is no token {token}; the vocabulary has {len(rows)}")
     lexicon = anatomy.lexicons[side]
-    learnt = lexicon.tokenizer.pieces([len(RESERVED) - 1]) == ["⟨FF⟩"] if len(rows) >= len(RESERVED) else False
-    usual = [i for i in range(len(RESERVED) if learnt else 0, len(rows)) if i not in lexicon.special][:count]
+    if usage is not None:
+        order, counts = "frequent", usage.counts[side]
+        pieces = [i for i in counts.argsort(descending=True, stable=True).tolist() if counts[i] > 0]
+    else:
+        pieces = [i for i in range(len(rows)) if not NO_TEXT.fullmatch(lexicon.display(i))]
+        order = "first"
+    pieces = [i for i in pieces if i not in lexicon.special]
+    if order == "first" and len(pieces) <= count:
+        order = "all"
+    usual = pieces[:count]
     shown = sorted({*usual, *ids})
     points, explained = principal(rows[shown])
     return {
@@ -84,6 +96,10 @@ def embedding_map(anatomy: Anatomy, side: str, count: int, ids: list[int]) -> di
         "displays": [lexicon.display(i) for i in shown],
         "points": points.tolist(),
         "explained": explained,
+        "order": order,
+        "usual": len(usual),
+        "pieces": len(pieces),
+        "texts": None if usage is None else usage.texts,
     }
 
 
@@ -132,7 +148,40 @@ def positions(anatomy: Anatomy, side: str, count: int) -> tuple[dict[str, Any], 
     return about, rows
 
 
-def count_pieces(examples: Examples, size: int, most: int = 50_000) -> NDArray[np.int64]:
-    """[2, V]: how often each piece stands in the source and in the target of the first pairs."""
-    pairs = [examples.pair(row) for row in range(min(most, len(examples)))]
-    return np.stack([np.bincount(np.concatenate(side), minlength=size) for side in zip(*pairs, strict=True)])
+@dataclass(frozen=True)
+class Usage:
+    """How often the pieces of each text stand in the first texts of the training data."""
+
+    counts: dict[str, Tensor]  # [V] by text
+    texts: int
+
+
+def count_usage(anatomy: Anatomy, folder: Path | None, most: int = 50_000) -> Usage | None:
+    """Counts the pieces in the training data that a model folder keeps; none where it keeps none that can be read."""
+    data = None if folder is None else folder / TRAINING / "train"
+    if data is None or not (data / ABOUT).is_file():
+        return None
+    try:
+        if anatomy.task == "translate":
+            examples = Examples(data)
+            texts = min(most, len(examples))
+            pairs = [examples.pair(row) for row in range(texts)]
+            tokens = {text: [pair[n] for pair in pairs] for n, text in enumerate(anatomy.lexicons)}
+        elif anatomy.task in ("write", "fill"):
+            stream = Stream(data, check=False)
+            texts = min(most, len(stream.documents))
+            end = int(stream.documents[most]) if most < len(stream.documents) else len(stream)
+            tokens = {"text": [stream.tokens[:end]]}
+        else:
+            return None
+    except ModelError:
+        return None
+    sizes = {text: lexicon.tokenizer.size for text, lexicon in anatomy.lexicons.items()}
+    if not texts or any(int(part.max(initial=0)) >= sizes[text] for text, parts in tokens.items() for part in parts):
+        return None
+    return Usage({text: count_pieces(parts, sizes[text]) for text, parts in tokens.items()}, texts)
+
+
+def count_pieces(parts: Sequence[NDArray[np.integer]], size: int) -> Tensor:
+    """[V]: how often each piece stands in these tokens."""
+    return torch.from_numpy(np.bincount(np.concatenate(parts).astype(np.int64), minlength=size))

@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,6 @@ class Explorer:
         self.anatomy = Anatomy(contents)
         self.checkpoints = Checkpoints(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
-        self.foreign: dict[str, Tensor | None] = {}  # by text, the pieces of the other language
 
     @classmethod
     def open(
@@ -121,11 +121,19 @@ class Explorer:
         self.runs.move_to_end(name)
         return self.runs[name]
 
-    def near(self, side: str, token: int, count: int) -> dict[str, Any]:
-        """The pieces that lie nearest to one; see `space.near`."""
-        if side not in self.foreign:
-            self.foreign[side] = space.foreign_pieces(self.anatomy, side, self.folder)
-        return space.near(self.anatomy, side, token, count, self.foreign[side])
+    @cached_property
+    def usage(self) -> space.Usage | None:
+        """How often each piece stands in the training data, if the folder has it."""
+        return space.count_usage(self.anatomy, self.folder)
+
+    def near(self, side: str, token: int, count: int, anatomy: Anatomy | None = None) -> dict[str, Any]:
+        """The pieces that lie nearest to one, in this model or as it was at a step of its training."""
+        foreign = space.foreign_pieces(self.anatomy, side, self.usage)
+        return space.near(anatomy or self.anatomy, side, token, count, foreign)
+
+    def map(self, side: str, count: int, ids: list[int], anatomy: Anatomy | None = None) -> dict[str, Any]:
+        """Pieces of the vocabulary in two dimensions; see `space.embedding_map`."""
+        return space.embedding_map(anatomy or self.anatomy, side, count, ids, self.usage)
 
     def source(self, name: str) -> dict[str, Any]:
         """The line of code that makes the tensor of this name."""

@@ -18,7 +18,7 @@ from regard.training.shards import Rows, checksum, damaged, token_type
 class Stream:
     """Tokenised documents in a folder: `tokens.bin` has them end to end, `documents.npy` says where each begins."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, check: bool = True) -> None:
         try:
             about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
             self.characters = int(about["characters"])
@@ -28,7 +28,7 @@ class Stream:
             raise damaged(folder, str(error)) from None
         if len(self.tokens) != about["tokens"]:
             raise damaged(folder, "tokens are missing")
-        for name, right in about.get("checksums", {}).items():
+        for name, right in about.get("checksums", {}).items() if check else ():
             if checksum(folder / name) != right:
                 raise damaged(folder / name, "its checksum is not that of its content")
 
