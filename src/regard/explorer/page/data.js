@@ -123,6 +123,9 @@ export async function run(request) {
   return once(`run ${key}`, async () => new Run(await postJson("api/run", request)));
 }
 
+/** Whether a run is of an earlier step of training while weights come from the final model; a saved file has those of the run. */
+export const foreign = ({ answer }) => Boolean(answer.request.checkpoint) && !saved;
+
 /** A weight, or some of its rows and columns ("0:8"). */
 export function weight(name, rows = "", columns = "") {
   return once(`weight ${name} ${rows} ${columns}`, async () => {

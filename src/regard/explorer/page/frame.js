@@ -10,13 +10,16 @@ export function frame() {
   document.getElementById("app")?.replaceChildren(h("a", { class: "skip", href: "#main", onclick: (e) => { e.preventDefault(); parts.main.focus(); } }, "↓"), parts.header, parts.tabs, parts.rail, parts.main, parts.playhead, parts.foot);
   return parts;
 }
-export function tabs(names, current) {
+/** What a view is called: an encoder decodes nothing. */
+export const titleOf = (model, name) => t(name === "decoding" && !model.stacks.decoder ? "view.output" : `view.${name}`);
+
+export function tabs(model, names, current) {
   const go = (event, view) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return; // elsewhere
     event.preventDefault(); // in a frame of a notebook the link would lead to the notebook
     set({ view });
   };
-  return names.map((name) => h("a", { onclick: (event) => go(event, name), href: "#" + write({ ...state, view: name }), "data-key": `tab-${name}`, "aria-current": name === current ? "page" : null }, t(`view.${name}`)));
+  return names.map((name) => h("a", { onclick: (event) => go(event, name), href: "#" + write({ ...state, view: name }), "data-key": `tab-${name}`, "aria-current": name === current ? "page" : null }, titleOf(model, name)));
 }
 
 /** The sentence, what the model made of it, and how it was asked. */
@@ -73,6 +76,6 @@ export function playhead(ctx) {
       choice(t("head"), numbers(model.model.heads), sel.head, (value) => set({ head: Number(value) })),
       ctx.b ? [choice("A|B", [["a", "A"], ["b", "B"], ["both", "A | B"], ["diff", t("difference")]], sel.ab, (ab) => set({ ab })), button(t("dropB"), () => set({ b: "", ab: "a" }))] : null,
     ),
-    h("p", { class: "honest" }, t("honest")),
+    h("p", { class: "honest" }, t("honest"), model.task === "embed" ? "" : ` ${t("honest.effect")}`),
   ];
 }

@@ -2,8 +2,8 @@
 
 import { onTheme } from "regard/colors.js";
 import { model as askModel, offline, run as askRun } from "regard/data.js";
-import { h } from "regard/dom.js";
-import { frame, header, playhead, tabs } from "regard/frame.js";
+import { h, shown } from "regard/dom.js";
+import { frame, header, playhead, tabs, titleOf } from "regard/frame.js";
 import { map } from "regard/map.js";
 import { address, read, request, restore, RUN_KEYS, set, state, subscribe } from "regard/state.js";
 import { speak, t } from "regard/strings.js";
@@ -26,7 +26,7 @@ const VIEWS = {
 };
 
 /** Views of which there is no difference to show. */
-const PLAIN = ["journey", "beam", "positions", "space", "time", "weights"];
+const PLAIN = ["journey", "microscope", "decoding", "beam", "positions", "space", "time", "weights"];
 
 /** Views that this model has something for. */
 const available = (model) => Object.keys(VIEWS).filter((name) => (name === "alignment" ? "target" in model.embeddings : name === "beam" ? model.task === "translate" || model.task === "write" : true));
@@ -64,7 +64,11 @@ function context(which) {
     follow: (text, place) => set(text === "source" ? { q: place } : { t: place }),
     /** The text that keys of the selected attention belong to. */
     keys: sel.kind === "cross_attention" ? "source" : stack.text,
-    labels: (text) => run.tokens(text).map((token) => token.display),
+    /** The tokens of a text in words; of a difference both where A and B have others. */
+    labels: (text) => {
+      const theirs = which === "diff" ? runs.b.tokens(text) : [];
+      return run.tokens(text).map((token, i) => (theirs[i] && theirs[i].id !== token.id ? `${shown(token)} | ${shown(theirs[i])}` : shown(token)));
+    },
     /** A tensor of the run, or what B has more than A. */
     tensor: async (name) => {
       if (which !== "diff" || !runs.b) return run.tensor(name);
@@ -74,7 +78,7 @@ function context(which) {
     },
     go: (to, changes = {}) => set({ view: to, ...changes }),
     /** Python that makes the tensor shown. */
-    python: (name, index = "") => python(which === "b" ? request(state, state.b) : request(state), name, index),
+    python: (name, index = "") => python(which === "a" ? ["trace"] : which === "b" ? ["", "trace"] : ["a", "b"], name, index),
   };
 }
 
@@ -86,17 +90,23 @@ function settled(run) {
   const last = run.tokens("target").length || run.tokens("text").length;
   return { ...state, stack, kind, layer: clamp(state.layer, model.stacks[stack].layers), head: clamp(state.head, model.model.heads), t: clamp(state.t, last), q: clamp(state.q, run.tokens("source").length || 1) };
 }
-function python(asked, name, index) {
-  const options = Object.entries({ target: asked.target, pair: asked.pair, patch: asked.patch.length ? asked.patch : null, order: asked.order, prefix: asked.prefix, checkpoint: asked.checkpoint, decode: asked.decode }).filter(([, value]) => value !== null);
+/** Python that makes a tensor of A, of B, or what B has more: `names` are those of the traces of A and B, empty where one is not wanted. */
+function python(names, name, index) {
   const literal = (value) => JSON.stringify(value).replace(/"(\\.|[^"\\])*"|null|true|false/g, (word) => ({ null: "None", true: "True", false: "False" })[word] ?? word);
-  return `import regard\n\ntrace = regard.look(${JSON.stringify(model.path ?? model.name)}, ${JSON.stringify(asked.text)}${options.map(([key, value]) => `, ${key}=${literal(value)}`).join("")})\ntrace[${JSON.stringify(name)}]${index}\n`;
+  const look = (trace, n) => {
+    const asked = n ? request(state, state.b) : request(state);
+    const options = Object.entries({ target: asked.target, pair: asked.pair, patch: asked.patch.length ? asked.patch : null, order: asked.order, prefix: asked.prefix, checkpoint: asked.checkpoint, decode: asked.decode }).filter(([, value]) => value !== null);
+    return trace && `${trace} = regard.look(${JSON.stringify(model.path ?? model.name)}, ${JSON.stringify(asked.text)}${options.map(([key, value]) => `, ${key}=${literal(value)}`).join("")})\n`;
+  };
+  const [first, ...others] = names.filter(Boolean).map((trace) => `${trace}[${JSON.stringify(name)}]`).reverse();
+  return `import regard\n\n${names.map(look).join("")}${others.length ? `(${first} - ${others[0]})` : first}${index}\n`;
 }
 
 /** Runs the model anew where the request has changed. */
 async function update(changed) {
   VIEWS[state.view]?.().catch(() => {}); // loads while the model runs
   document.body.setAttribute("aria-busy", "true"); // until it is drawn
-  await speak(state.lang);
+  await speak(state.lang, nameOf(state));
   if (RUN_KEYS.some((key) => changed.has(key)) || changed.has("b") || !runs.a) {
     const ticket = ++asked;
     try {
@@ -120,7 +130,7 @@ const nameOf = ({ view }) => (view in VIEWS ? view : "journey");
 
 /** The sentence and the views, which are there even if the model could not run. */
 function surround() {
-  parts.tabs.replaceChildren(...tabs(available(model), nameOf(state)));
+  parts.tabs.replaceChildren(...tabs(model, available(model), nameOf(state)));
   parts.header.replaceChildren(...header(model, runs, offline));
 }
 
@@ -129,14 +139,14 @@ async function draw() {
   const ticket = ++turn;
   const name = nameOf(state);
   const sides = !runs.b || state.ab === "a" ? ["a"] : state.ab === "both" ? ["a", "b"] : [state.ab];
-  const panes = sides.map((side) => h("section", { class: "pane", "data-side": side, "aria-label": runs.b ? t(`side.${side}`) : t(`view.${name}`) }));
+  const panes = sides.map((side) => h("section", { class: "pane", "data-side": side, "aria-label": runs.b ? t(`side.${side}`) : titleOf(model, name) }));
   try {
     const module = await VIEWS[name]();
     await Promise.all(
       panes.map(async (pane, i) => {
         if (runs.b) pane.append(h("p", { class: "side" }, t(`side.${sides[i]}`), sides[i] === "diff" && PLAIN.includes(name) ? h("span", { class: "note" }, ` ${t("showsA")}`) : null));
         try {
-          await module.render(pane, context(sides[i]));
+          await module.render(pane, context(sides[i] === "diff" && PLAIN.includes(name) ? "a" : sides[i]));
         } catch (error) {
           pane.append(told(error));
         }
@@ -161,7 +171,7 @@ async function draw() {
   scrollTo({ top: at, behavior: "instant" });
   if (key) document.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
   else if (within && document.activeElement === document.body) parts.main.focus({ preventScroll: true });
-  document.title = `${t(`view.${name}`)} · ${model.name} · Regard`;
+  document.title = `${titleOf(model, name)} · ${model.name} · Regard`;
   if (answered === asked) document.body.removeAttribute("aria-busy");
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
 }
@@ -196,7 +206,7 @@ const KEYS = {
 };
 
 async function start() {
-  await speak(read(location.hash).lang);
+  await speak(read(location.hash).lang, nameOf(read(location.hash)));
   try {
     model = await askModel();
   } catch (error) {

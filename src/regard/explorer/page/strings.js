@@ -2,14 +2,16 @@
 
 let table = {};
 
-/** Loads a language: "en", "zh", or "" for the one that the browser asks for. */
-export async function speak(wanted) {
+/** Loads a language, "en", "zh", or "" for the one that the browser asks for: what a view and its frame say. */
+export async function speak(wanted, view) {
   const name = wanted === "en" || wanted === "zh" ? wanted : navigator.language.startsWith("zh") ? "zh" : "en";
-  table = (await import(`regard/strings.${name}.js`)).strings;
+  const own = view === "journey" ? "journey" : "views";
+  const parts = await Promise.all([import(`regard/strings.${name}.js`), import(`regard/strings.${own}.${name}.js`)]);
+  table = Object.assign({ ...table }, ...parts.map((part) => part.strings));
   document.documentElement.lang = name === "zh" ? "zh-CN" : "en";
 }
 
-/** A sentence with its gaps filled: t("stepOf", {n: 3}) of "step {n}". */
+/** A sentence with its gaps filled: t("parameters", {n: 3}) of "{n} parameters". */
 export function t(key, gaps = {}) {
   return (table[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(gaps[name] ?? ""));
 }

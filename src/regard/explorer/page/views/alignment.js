@@ -20,10 +20,14 @@ export async function render(root, ctx) {
   };
   const of = await by(ctx.run);
   const view = of(now.unit);
-  if (difference) view.at = subtract(view.at, (await by(ctx.b))(now.unit).at);
+  if (difference) {
+    const theirs = (await by(ctx.b))(now.unit);
+    view.at = subtract(view.at, theirs.at);
+    for (const side of ["rows", "columns"]) view[side] = view[side].map((each, i) => ({ ...each, name: each.name === theirs[side][i].name ? each.name : `${each.name} | ${theirs[side][i].name}` }));
+  }
   const links = difference ? [] : linksOf(view.at, now.rule, least);
   root.append(
-    h("p", { class: "warning" }, t("honest")),
+    h("p", { class: "warning" }, t("honest"), " ", t("honest.effect")),
     h(
       "div", { class: "selects" },
       Object.keys(OPTIONS).map((key) => pick(key, t(`alignment.${key}`), OPTIONS[key].map((name) => [name, t(`alignment.${key}.${name}`)]), now[key])),

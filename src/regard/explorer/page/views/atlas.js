@@ -1,11 +1,11 @@
 /** All heads at a glance: where they look, and what happens without them. */
 
-import { button, choice, fixed, h, shown, tick } from "regard/dom.js";
+import { button, choice, fixed, h, tick } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { legend, thumbnail } from "regard/matrix.js";
 import { extra, setExtra } from "regard/state.js";
 import { t } from "regard/strings.js";
-import { arranged, described, effect, groups, headCount, kinds, measuring, shownRuns } from "regard/views/heads.js";
+import { arranged, brief, described, effects, groups, headCount, kinds, measuring, shownRuns, single } from "regard/views/heads.js";
 
 const FEW = 48;
 const SIZE = 66;
@@ -36,18 +36,18 @@ async function load(ctx, kind, layer, { words, hide }) {
 
 /** The picture of a head that leads to it; its frame is as thick as its effect, the largest being `most`. */
 function tile(ctx, { kind, layer, head, rows, columns, data, entropy, tag }, scale, most) {
-  const done = effect(ctx, kind, layer, head);
-  const width = 1 + (5 * Math.abs(done?.value ?? 0)) / most;
+  const found = effects(ctx, kind, layer, head);
+  const [value, words] = found ? brief(found) : ["", ""];
+  const width = 1 + (5 * Math.abs(single(found) ?? 0)) / most;
   const canvas = thumbnail(rows, columns, (i, j) => data[i * columns + j], scale, SIZE);
   const cells = canvas.toSvg;
   canvas.style.outlineWidth = `${width}px`;
   canvas.toSvg = () => [{ kind: "frame", x: -width / 2, y: -width / 2, w: SIZE + width, h: SIZE + width, stroke: getComputedStyle(canvas).outlineColor, width }, ...cells()];
   const tagged = tag.split(" ").map((each) => (each ? t(`att.tag.${each}`) : "–")).join(" → ");
-  const becomes = done?.becomes ? ` ${done.chosen ? shown(done.chosen) : ""} → ${shown({ display: done.becomes })}` : "";
   const place = { stack: kind.stack, kind: kind.kind, layer, head };
   const here = Object.entries(place).every(([key, value]) => ctx.sel[key] === value);
-  const label = [`${t("layer")} ${layer}`, `${t("head")} ${head}`, `${t("att.entropy")} ${fixed(entropy, 2)}`, tagged, done ? `${t("att.effect")} ${fixed(done.value, 2)}${becomes}` : ""].join(", ");
-  return button([h("span", { class: "frame" }, canvas), h("span", {}, `${layer}.${head}`, h("i", {}, `H ${fixed(entropy, 2)}`)), h("span", { class: "tag" }, tagged), done && h("span", {}, h("b", {}, fixed(done.value, 2)), h("bdi", {}, becomes))], () => ctx.go("head", place), { class: `tile ${here ? "here" : ""}`, "aria-label": label, title: label, "data-key": `tile-${kind.site}-${layer}-${head}` });
+  const label = [`${t("layer")} ${layer}`, `${t("head")} ${head}`, `${t("att.entropy")} ${fixed(entropy, 2)}`, tagged, found ? `${t("att.effect")} ${value}${words}` : ""].filter(Boolean).join(", ");
+  return button([h("span", { class: "frame" }, canvas), h("span", {}, `${layer}.${head} `, h("i", {}, `H ${fixed(entropy, 2)} `)), h("span", { class: "tag" }, `${tagged} `), found && h("span", {}, h("b", {}, value), h("bdi", {}, words))], () => ctx.go("head", place), { class: `tile ${here ? "here" : ""}`, title: label, "data-key": `tile-${kind.site}-${layer}-${head}` });
 }
 
 /** Does something when an element comes near the window. */
@@ -63,7 +63,7 @@ function later(element, act) {
 export async function render(root, ctx) {
   const how = { sort: extra("sort", "place"), words: extra("words") === "1", hide: extra("hide") === "1" };
   const [all, heads, scale] = [kinds(ctx.model), ctx.model.model.heads, { signed: ctx.which === "diff", high: 1 }];
-  const size = (kind, layer, head) => Math.abs(effect(ctx, kind, layer, head)?.value ?? 0);
+  const size = (kind, layer, head) => Math.abs(single(effects(ctx, kind, layer, head)) ?? 0);
   const ranks = { entropy: (card) => card.entropy, distance: (card) => -card.distance, effect: (card) => -size(card.kind, card.layer, card.head) };
   const places = all.flatMap((kind) => range(kind.layers).map((layer) => [kind, layer]));
   const known = new Map();
@@ -92,7 +92,7 @@ export async function render(root, ctx) {
   const options = ["words", "hide"];
   root.append(
     h("div", { class: "selects" }, choice(t("att.sort"), ["place", "entropy", "effect", "distance"].map((each) => [each, t(`att.sort.${each}`)]), how.sort, (sort) => setExtra({ sort })), options.map((key) => tick(t(`att.${key}`), how[key], (on) => setExtra({ [key]: on ? 1 : 0 }))), measuring(ctx, paint)),
-    h("p", { class: "note" }, t("att.rows"), " ", legend(scale), " ", t("att.frames")),
+    h("p", { class: "note" }, t("att.rows"), " ", legend(scale), " ", t(`att.frames.${ctx.model.task}`), ctx.which === "diff" && ctx.model.task !== "embed" ? ` ${t("att.framesDiff")}` : ""),
     h("details", { class: "note" }, h("summary", {}, t("att.rules")), t("att.rulesText")),
     ...options.filter((key) => how[key]).map((key) => h("p", { class: "warning" }, t(`att.${key}Note`))),
     holder,

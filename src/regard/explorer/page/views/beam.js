@@ -43,7 +43,7 @@ function tree(ctx, { nodes }, node, own, best) {
     const [label, pick] = [[...shown(each)], () => setExtra({ node: each.i })];
     const told = `${shown(each)}, log p ${fixed(each.log_probability, 3)}, Σ ${fixed(each.total, 3)}, ${t("beam.score")} ${fixed(each.score, 3)}, ${about(each)}`;
     const text = (at, words, anchor) => s("text", { x: x + at, y: y + 14, class: "number", "text-anchor": anchor, fill: each.state === "pruned" ? "var(--soft)" : "var(--ink)" }, words);
-    return s("g", { class: "pick", role: "button", tabindex: each === node ? 0 : -1, "aria-pressed": each === node, "aria-label": told, "data-key": `node${each.i}`, onclick: pick },
+    return s("g", { class: "pick", role: "button", tabindex: each === node ? 0 : -1, "aria-pressed": each === node, "data-key": `node${each.i}`, onclick: pick },
       s("path", { d: `M${px + WIDE - 26} ${py + 10}C${px + WIDE - 8} ${py + 10} ${x - 18} ${y + 10} ${x} ${y + 10}`, fill: "none", ...line(each) }),
       s("rect", { x, y, width: WIDE - 26, height: 20, rx: 4, fill: each === node ? "var(--light)" : "var(--paper)", ...line(each) }),
       text(4, label.length > 6 ? label.slice(0, 5).join("") + "…" : label), text(WIDE - 29, fixed(each.log_probability, 1), "end"), s("title", {}, told));

@@ -54,7 +54,7 @@ export async function render(root, ctx) {
   const at = Math.max(0, steps.findIndex((step) => step.position === sel.t));
   const step = steps[at];
   if (request.prefix) root.append(h("p", {}, t("dec.branched", { n: request.prefix.length }), " ", act("dec.back", () => set(ctx.which === "b" ? { b: "", ab: "a" } : { prefix: "" }))));
-  if (step) root.append(figure(t("dec.step", { t: step.position }), await detail(ctx, step), { python: ctx.python(run.has("logits") ? "logits" : "fill.logits", `[${step.position}]`) }), figure(t("dec.steps"), stepTable(ctx, at), { note: ctx.which === "diff" ? t("dec.diff") : "" }));
+  if (step) root.append(figure(t(model.stacks.decoder ? "dec.step" : "dec.place", { t: step.position }), await detail(ctx, step), { python: ctx.python(run.has("logits") ? "logits" : "fill.logits", `[${step.position}]`) }), figure(t(model.stacks.decoder ? "dec.steps" : "dec.places"), stepTable(ctx, at)));
   else if (labels.length) {
     const own = labels.find((each) => each.position === sel.t) ?? labels[0];
     root.append(figure(`${t("dec.labels")} ${own.position === null ? "" : shown(output(run)[own.position])}`, bars(Object.entries(own.probabilities).map(([label, value]) => ({ label, value, text: percent(value) })), { high: 1 })));
@@ -76,7 +76,7 @@ function stepTable(ctx, at) {
     fixed(step.entropy, 3),
     step.top.slice(0, 4).map((each) => button([piece(each), ` ${percent(each.probability)}`], () => instead(ctx, step, each), { class: "candidate", style: share(each.probability), disabled: !free(ctx, step, each) })),
   ]);
-  return [table(t("dec.steps"), ["t", t("dec.context"), t("dec.chosen"), "p", t("dec.entropy"), t("dec.candidates")], rows, at), h("p", { class: "note" }, `Σ log p = ${fixed(steps.reduce((sum, step) => sum + step.log_probability, 0), 4)}`)];
+  return [table(t(ctx.model.stacks.decoder ? "dec.steps" : "dec.places"), ["t", t("dec.context"), t("dec.token"), "p", t("dec.entropy"), t(ctx.model.task === "fill" ? "dec.candidates.fill" : "dec.candidates")], rows, at), h("p", { class: "note" }, `Σ log p = ${fixed(steps.reduce((sum, step) => sum + step.log_probability, 0), 4)}`)];
 }
 
 /** One step: its best tokens with all numbers, and how one of them was taken. */
@@ -86,11 +86,11 @@ async function detail(ctx, step) {
   const rows = step.top.map((each, n) => [
     piece(each), fixed(each.logit, 4), h("td", { style: share(each.probability) }, fixed(each.probability, 5)), fixed(each.log_probability, 4),
     ...(drawn ? [fixed(each.logit / decode.temperature, 4), fixed(drawn.p[each.id], 5), drawn.ends.has(each.id) ? fixed(drawn.ends.get(each.id), 5) : t("dec.cut")] : []),
-    free(ctx, step, each) ? [act("dec.branch", () => instead(ctx, step, each), { n }), act("dec.compare", () => instead(ctx, step, each, true), { n })] : "",
+    free(ctx, step, each) ? [act(ctx.model.task === "fill" ? "dec.put" : "dec.branch", () => instead(ctx, step, each), { n }), act("dec.compare", () => instead(ctx, step, each, true), { n })] : "",
   ]);
   const how = step.given ? "given" : step.drawn !== null ? "draw" : ctx.model.task === "fill" || decode.beam < 2 ? "highest" : "beam";
   return [
-    table(t("dec.step", { t: step.position }), [t("dec.token"), "logit", "p", "log p", ...(drawn ? [`logit / ${decode.temperature}`, "p′", "Σ p′"] : []), ""], rows, step.top.findIndex((each) => each.id === step.chosen.id)),
+    table(t(ctx.model.stacks.decoder ? "dec.step" : "dec.place", { t: step.position }), [t("dec.token"), "logit", "p", "log p", ...(drawn ? [`logit / ${decode.temperature}`, "p′", "Σ p′"] : []), ""], rows, step.top.findIndex((each) => each.id === step.chosen.id)),
     h("p", {}, t("dec.rest", { n: step.top.length, mass: percent(step.rest), nats: fixed(step.entropy, 4), like: fmt(Math.exp(step.entropy)) }), " ", t(`dec.by.${how}`, { ...decode, kept: step.kept, u: fixed(step.drawn ?? 0, 6), whole: drawn ? fixed(drawn.whole, 5) : "?", token: shown(step.chosen), first: shown(step.top[0]) })),
     drawn ? receipt(t("dec.again"), drawn.token === step.chosen.id ? 0 : 1) : null,
   ];

@@ -7,7 +7,7 @@ import { entropy } from "regard/maths.js";
 import { matrix } from "regard/matrix.js";
 import { extra, setExtra } from "regard/state.js";
 import { t } from "regard/strings.js";
-import { effect, measuring } from "regard/views/heads.js";
+import { effects, measuring, single } from "regard/views/heads.js";
 
 const STAGES = ["scores", "scaled", "masked", "weights", "value_weighted"];
 const LEAST = 0.02;
@@ -40,7 +40,7 @@ async function numbers(ctx, place, stage) {
     stage,
     shape: tensor.shape.slice(1),
     titles: axes.map(axis),
-    labels: axes.map((name) => ctx.run.tokens(name.split(":")[1]).map(shown)),
+    labels: axes.map((name) => ctx.labels(name.split(":")[1])),
     signed: tensor.signed || STAGES.indexOf(stage) < 3,
     at: (i, j) => tensor.at(place.head, i, j),
     hatched: (i, j) => STAGES.indexOf(stage) > 1 && masked.at(place.head, i, j) === -Infinity,
@@ -137,15 +137,20 @@ function facts(ctx, { at, shape, labels, signed, hatched }) {
   const near = (place, size) => [Math.max(0, place - AROUND), Math.min(size, place + AROUND + 1)];
   const zoom = [...near(ctx.position, shape[0]), ...near(best[0], shape[1])].join(",");
   const all = String(zoomed(...shape)) === `0,${shape[0]},0,${shape[1]}`;
-  return h("div", { class: "facts" }, piece(labels[0][ctx.position]), ` ${t("att.looksMost")} `, best.flatMap((j, n) => [n ? ", " : "", piece(labels[1][j]), ` ${fixed(row[j], 3)}`]), ` · ∑ = ${fixed(sum, 3)}${spread} `, button(t("att.zoom"), () => setExtra({ zoom }), { "data-key": "zoom" }), " ", all ? null : button(t("att.unzoom"), () => setExtra({ zoom: "" }), { "data-key": "unzoom" }));
+  return h("div", { class: "facts" }, piece(labels[0][ctx.position]), ` ${t(signed ? "att.changesMost" : "att.looksMost")} `, best.flatMap((j, n) => [n ? ", " : "", piece(labels[1][j]), ` ${fixed(row[j], 3)}`]), ` · ∑ = ${fixed(sum, 3)}${spread} `, button(t("att.zoom"), () => setExtra({ zoom }), { "data-key": "zoom" }), " ", all ? null : button(t("att.unzoom"), () => setExtra({ zoom: "" }), { "data-key": "unzoom" }));
 }
 
-/** What the output loses without this head. */
+/** What the output loses without this head; of two runs both, and the difference where they answer the same. */
 function effectLine(ctx, place) {
-  const line = h("p", { class: "facts" });
+  const line = h("p", { class: "facts effect" });
+  const say = ({ name, where, value, becomes }, side) => [side && h("b", {}, `${t(`side.${side}`)}: `), piece(name), `${where} `, h("b", {}, fixed(value, 2)), becomes && [`, ${t("att.becomes")} `, piece(shown({ display: becomes }))], " · "];
   const show = () => {
-    const done = effect(ctx, place, place.layer, place.head);
-    if (done) line.replaceChildren(t("att.without"), " ", done.chosen ? piece(shown(done.chosen)) : t("att.label"), ": ", h("b", {}, fixed(done.value, 2)), ...(done.becomes ? [` · ${t("att.becomes")} `, piece(shown({ display: done.becomes }))] : []));
+    const found = effects(ctx, place, place.layer, place.head);
+    if (!found) return;
+    const more = found.length > 1 ? single(found) : null;
+    const parts = found.flatMap((each, n) => say(each, found.length > 1 ? "ab"[n] : ""));
+    parts.push(more === null ? "" : [h("b", {}, `${t("side.diff")}: `), fixed(more, 2)]);
+    line.replaceChildren(h("span", {}, t("att.without"), " ", more === null ? parts.slice(0, -2) : parts));
   };
   const control = measuring(ctx, show);
   show();

@@ -1,7 +1,7 @@
 /** What the attention views share: the kinds of attention, what a head does in words, and what happens without it. */
 
 import { ablate } from "regard/data.js";
-import { button, h } from "regard/dom.js";
+import { button, fixed, h, shown } from "regard/dom.js";
 import { t } from "regard/strings.js";
 
 /** The kinds of attention that a model has: who asks, who is asked. */
@@ -107,15 +107,34 @@ export function measuring(ctx, done) {
   return box;
 }
 
-/** What leaving a head out does to the log probability of the chosen token: at the followed step, or (encoder) where it does most. */
-export function effect(ctx, { site, stack }, layer, head) {
+/** What a run answers at one of its steps, and where: a token or a label. */
+export function answerAt({ answer: { steps, labels } }, at) {
+  const { position, chosen, probabilities } = steps[at] ?? labels[at];
+  const name = chosen ? shown(chosen) : Object.entries(probabilities).sort((x, y) => y[1] - x[1])[0][0];
+  return { name, where: position === null ? "" : ` (t = ${position})`, key: `${chosen?.id ?? name} ${position}` };
+}
+
+/** What leaving a head out does to log p of an answer of each run shown: at the followed step, or (encoder) where it does most. */
+export function effects(ctx, { site, stack }, layer, head) {
   let at = stack === "decoder" ? ctx.run.answer.steps.findIndex((step) => step.position === ctx.sel.t) : -1;
   const found = shownRuns(ctx).map((run) => {
     const result = resultOf(run);
     const deltas = result?.heads[site]?.[layer]?.[head] ?? [];
     if (at < 0) at = deltas.reduce((best, x, i) => (Math.abs(x) > Math.abs(deltas[best]) ? i : best), 0);
-    return at in deltas ? { value: deltas[at], becomes: result.top[site][layer][head][at], chosen: run.answer.steps[at]?.chosen } : null;
+    return at in deltas ? { value: deltas[at], becomes: result.top[site][layer][head][at], ...answerAt(run, at) } : null;
   });
-  if (found.includes(null)) return null;
-  return found.length > 1 ? { ...found[1], value: found[1].value - found[0].value } : found[0];
+  return found.includes(null) ? null : found;
+}
+
+/** The effect as one number: of two runs, how much more it is in B; none where A and B answer differently there. */
+export const single = (found) => {
+  const [a, b] = found ?? [];
+  return !b ? (a?.value ?? null) : a.key === b.key ? b.value - a.value : null;
+};
+
+/** Effects in a few words: the number and what would be first; of two runs the difference, or else both. */
+export function brief(found) {
+  const [a, b] = found;
+  if (!b) return [fixed(a.value, 2), a.becomes ? ` ${a.name} → ${shown({ display: a.becomes })}` : ""];
+  return single(found) === null ? ["", `A ${a.name} ${fixed(a.value, 2)} | B ${b.name} ${fixed(b.value, 2)}`] : [fixed(single(found), 2), ""];
 }

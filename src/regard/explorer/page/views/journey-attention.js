@@ -74,6 +74,7 @@ export const ATTENTION = {
     return {
       of: [".query", p.head, p.i],
       variant: p.cross ? "cross" : rotary ? "rotary" : "",
+      gaps: { k: [...new Set([p.m.head_width, p.m.head_value_width])].join(", ") },
       body: p.cross ? [h(
         "div",
         { class: "papers" },
@@ -114,7 +115,7 @@ export const ATTENTION = {
       ],
       numbers: [formula("s_ij = q_i · k_j"), products(p, `q · k`, a.q, k, undefined, dot(a.q, k))],
       check: [["q·k", p.keys.map((_, j) => dot(a.q, a.key.row(p.group, j))), a.row.scores]],
-      ask: open.length > 1 && [
+      ask: open.length > 1 && a.row.weights[open[0]] > a.row.weights[open[Math.floor(open.length / 2)]] && [
         "scores",
         pair.map((j) => p.labels[j]),
         pair.indexOf(open[0]),
@@ -155,10 +156,11 @@ export const ATTENTION = {
     const masked = a.masked.sub(p.head);
     const [rows, columns] = masked.shape;
     const open = a.row.masked.filter(Number.isFinite).length;
+    const hidden = a.row.masked.some((x, k) => x === -Infinity && !(p.causal && k > p.i));
     const [j, added] = open < columns ? [a.row.masked.indexOf(-Infinity), "( −∞ )"] : [a.j, "0"];
     return {
       of: [".masked", p.head, p.i],
-      variant: p.cross ? "cross" : p.causal ? "causal" : "",
+      variant: hidden ? "hidden" : p.cross ? "cross" : p.causal ? "causal" : "",
       body: [matrix({
         rows,
         columns,
@@ -178,7 +180,7 @@ export const ATTENTION = {
         h("p", {}, t("j.open", { open, n: columns })),
       ],
       check: [[t("j.mask"), a.row.scaled.map((x, k) => (p.causal && k > p.i ? -Infinity : x)), a.row.masked]],
-      ask: p.causal && p.i + 1 < columns && ["mask", [String(p.i + 1), String(columns)], 0, { token: p.name, i: p.i }],
+      ask: p.causal && !hidden && p.i + 1 < columns && ["mask", [String(p.i + 1), String(columns)], 0, { token: p.name, i: p.i }],
     };
   },
 
@@ -245,6 +247,8 @@ export const ATTENTION = {
     const size = p.m.head_value_width;
     return {
       of: [".context"],
+      variant: p.m.query_groups < p.m.heads ? "shared" : "",
+      gaps: { groups: p.m.query_groups },
       body: [equation(...every.map((head) => folded(
         `z_${head}`,
         head === p.head ? "gold" : "out",

@@ -59,6 +59,7 @@ export const OUTPUT = {
       state = norm((await p.linear("fill.dense", state)).out.map(ACTIVATIONS[p.m.activation]), gain.data, shift?.data ?? null, p.m.norm_epsilon, p.m.norm_kind);
     }
     const { weight, bias } = p.model.output;
+    const [size] = p.model.weights[weight];
     const words = await Promise.all(top.map(async ({ id }) => [
       (await p.weight(weight, `${id}:${id + 1}`)).data,
       bias ? (await p.weight(bias, `${id}:${id + 1}`)).data[0] : undefined,
@@ -70,9 +71,9 @@ export const OUTPUT = {
     return {
       of: [fill ? "fill.logits" : "logits", p.i],
       variant: fill ? "fill" : "",
-      gaps: { tied: t(p.model.tied.output ? "j.tied" : "j.untied") },
+      gaps: { tied: t(p.model.tied.output ? "j.tied" : "j.untied", { n: 1 + Object.values(p.model.tables).filter((each) => each === weight).length }) },
       body: [
-        equation(folded("h", "out", state), "×", block("Eᵀ", "", state.length, top.length, (i, j) => words[j][0][i]), "=", folded(t("j.logits"), "", ours)),
+        equation(folded("h", "out", state), "×", block("Eᵀ", "", state.length, top.length, (i, j) => words[j][0][i], { shape: [state.length, size] }), "=", folded(t("j.logits"), "", ours, undefined, { shape: [1, size] }), h("span", { class: "note" }, t("j.topOf", { n: top.length, of: size }))),
         bars(
           top.map((each, k) => ({ label: shown(each), value: each.logit, mark: k === n, onpick: () => setExtra({ word: each.id }) })),
           { label: t("j.logits") },
@@ -90,10 +91,10 @@ export const OUTPUT = {
 
   async probabilities(p) {
     if (!p.step) return elsewhere(p);
-    const { top, chosen, rest, entropy, kept } = p.step;
+    const { top, chosen, rest, entropy, kept, drawn } = p.step;
     const { temperature: heat, top_k, top_p, repetition_penalty: again } = p.run.answer.request.decode ?? {};
     const logits = await logitsOf(p);
-    const [ours, warm] = [softmax(logits), heat > 0 && heat !== 1 ? softmax(scale(logits, 1 / heat)) : null];
+    const [ours, warm] = [softmax(logits), typeof drawn === "number" && heat !== 1 ? softmax(scale(logits, 1 / heat)) : null];
     const best = logits.reduce((a, b) => Math.max(a, b));
     const sum = logits.reduce((all, x) => all + Math.exp(x - best), 0);
     const [a, b] = top;
@@ -115,13 +116,13 @@ export const OUTPUT = {
           "p",
           {},
           t("j.rest", { r: share(rest), n: fixed(entropy, 3), w: fixed(Math.exp(entropy), 2) }),
-        ), heat > 0 ? h("p", { class: "note" }, t("j.heat", { t: heat, k: top_k || "–", p: top_p, kept: kept ?? "–" })) : null,
+        ), typeof drawn === "number" ? h("p", { class: "note" }, t("j.heat", { t: heat, k: top_k || "–", p: top_p, kept })) : null,
       ],
       numbers: [
         formula(`p_w = {exp ( l_w − max )|∑ exp ( l − max )} = {exp ( ${fmt(a.logit, 5)} − ${fmt(best, 5)} )|${fmt(sum, 5)}} = ${fmt(a.probability, 5)}`),
       ],
       check: (again ?? 1) === 1 ? [["softmax", top.map((each) => ours[each.id]), top.map((each) => each.probability)]] : null,
-      ask: b && ["p", [fmt(gap), fmt(a.probability / b.probability)], 1, { a: shown(a), b: shown(b), d: fixed(gap, 2), r: fmt(Math.exp(gap)) }],
+      ask: b && (again ?? 1) === 1 && ["p", [fmt(gap), fmt(a.probability / b.probability)], 1, { a: shown(a), b: shown(b), d: fixed(gap, 2), r: fmt(Math.exp(gap)) }],
     };
   },
 
@@ -241,7 +242,7 @@ export const OUTPUT = {
         h(
           "div",
           { class: "sheet" },
-          section(t("j.embed"), strips([p.row(x, [p.i], "x")])),
+          section(t("map.embedding"), strips([p.row(x, [p.i], "x")])),
           section(
             `${t("layer")} ${p.number}, ${t("head")} ${p.head}`,
             strips([

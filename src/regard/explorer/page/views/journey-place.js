@@ -77,15 +77,15 @@ async function weights(p, name, rows) {
   return new Tensor(name, [b - a, ...rest], [], data);
 }
 
-/** A matrix as a small picture; the followed row has a golden frame. "W_Q" is W with a low Q. */
-export function block(label, role, rows, columns, at, { mark = -1, room = 150, signed = true } = {}) {
+/** A matrix as a small picture; the followed row has a golden frame. "W_Q" is W with a low Q; `shape` is the tensor's, where it is drawn otherwise. */
+export function block(label, role, rows, columns, at, { mark = -1, room = 150, signed = true, shape = [rows, columns] } = {}) {
   const size = Math.min(9, room / Math.max(rows, columns));
   const [high, wide] = [Math.max(size, Math.min(9, 90 / rows)), Math.max(size, Math.min(9, 48 / columns))];
   const scale = scaleOf(Array.from({ length: Math.min(4000, rows * columns) }, (_, n) => at(Math.floor(n / columns), n % columns)), signed);
   const frame = mark >= 0 && h("i", { style: { top: `${mark * high - 2}px`, height: `${high + 4}px` } });
   const [base, low] = label.split("_");
   const area = h("span", {}, thumbnail(rows, columns, at, scale, wide * columns, high * rows), frame);
-  return h("span", { class: "block" }, area, h("b", { class: role }, base, h("sub", {}, low ?? "")), h("small", {}, `${rows} × ${columns}`));
+  return h("span", { class: "block" }, area, h("b", { class: role }, base, h("sub", {}, low ?? "")), h("small", {}, shape.join(" × ")));
 }
 
 /** Of a tensor [rows, columns], of one turned on its side, and of a vector folded into lines. */
@@ -97,7 +97,7 @@ export const folded = (label, role, vector, columns = vector.length, how = {}) =
   Math.ceil(vector.length / columns),
   columns,
   (i, j) => vector[i * columns + j] ?? 0,
-  how,
+  { shape: [1, vector.length], ...how },
 );
 
 /** Blocks and signs in one line: an equation of pictures. */

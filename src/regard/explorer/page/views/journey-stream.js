@@ -92,7 +92,7 @@ export const STREAM = {
     return {
       of: [tokens.name, p.i],
       variant: factor === 1 ? "plain" : "",
-      body: [equation(blockOf("E", "", rows, { mark: id - from, room: 300 }), h("span", { class: "note" }, t("j.tableOf", { n: size, d: p.m.width, id })))],
+      body: [equation(blockOf("E", "", rows, { mark: id - from, room: 300, shape: [size, p.m.width] }), h("span", { class: "note" }, t("j.tableOf", { n: size, d: p.m.width, id })))],
       rows: [{ vector: row, label: `E[${id}]` }, ...(factor === 1 ? [] : [p.row(tokens, [p.i], `E[${id}] · ${+factor.toFixed(3)}`, "out", "→")])],
       after: near.cosine.length ? [h(
         "p",
@@ -116,7 +116,7 @@ export const STREAM = {
     const here = Object.keys(names).filter((name) => p.run.has(`${p.embedding}.${name}`));
     const [sum, ...parts] = await p.get(...["sum", ...here].map((name) => `${p.embedding}.${name}`));
     const table = parts[here.indexOf("positions")];
-    const wave = p.m.positions.startsWith("sinus") && sums(`PE[${p.i}, 0] = sin(${p.i} / 10000^0) = ${fmt(Math.sin(p.i), 4)}`);
+    const wave = p.m.positions.startsWith("sinus") && Math.abs(table.at(p.i, 0) - Math.sin(p.i)) < 1e-4 && sums(`PE[${p.i}, 0] = sin(${p.i} / 10000^0) = ${fmt(Math.sin(p.i), 4)}`);
     const first = {
       of: [sum.name, p.i],
       variant: p.m.positions === "rotary" || p.m.positions === "none" ? p.m.positions : "",
@@ -145,7 +145,8 @@ export const STREAM = {
 
   async norm(p) {
     const name = `${p.residual}.norm`;
-    return { of: [name, p.i], variant: p.pre ? "pre" : "", ...(await normed(p, ...(await p.get(p.pre ? p.before : `${p.residual}.sum`, name)), name)) };
+    const how = { how: t(`j.norm.${p.m.norm_kind}`), shift: `${name}.bias` in p.model.weights ? t("j.norm.shift") : "" };
+    return { of: [name, p.i], variant: p.pre ? "pre" : "", gaps: how, ...(await normed(p, ...(await p.get(p.pre ? p.before : `${p.residual}.sum`, name)), name)) };
   },
 
   async ffn(p) {
@@ -215,8 +216,7 @@ export const STREAM = {
     return {
       ...last,
       of: [`${p.stack}.states`],
-      variant: "target" in p.model.embeddings ? "" : "states",
-      body: [stream(p, states, t("j.memory")), h("h4", {}, t("j.layers", { token: p.name }))],
+      body: [stream(p, states, t(`j.${p.card.key}`)), h("h4", {}, t("j.layers", { token: p.name }))],
       rows: tensors.map((tensor, n) => p.row(
         tensor,
         [p.i],
@@ -227,6 +227,8 @@ export const STREAM = {
       )),
     };
   },
+
+  states: (p) => STREAM.memory(p),
 
   async shift(p) {
     const next = (i) => p.run.answer.steps.find((each) => each.position === i)?.chosen;

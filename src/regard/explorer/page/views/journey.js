@@ -1,6 +1,6 @@
 /** One sentence through the whole model, card by card: story, picture, numbers, code, and a receipt for each. */
 
-import { get } from "regard/data.js";
+import { foreign, get } from "regard/data.js";
 import { button, copy, h, shown, tick } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { maxDelta } from "regard/maths.js";
@@ -30,7 +30,7 @@ function cardsOf(model) {
   }[model.task];
   const list = [
     ...at("input", first, ["text", "embed", "position"]),
-    ...at(first, first, ["into", ...steps, "ffn", "end", ...(first === "encoder" ? ["memory"] : [])]),
+    ...at(first, first, ["into", ...steps, "ffn", "end", ...(first === "encoder" ? [two ? "memory" : "states"] : [])]),
     ...(two ? [
       ...at("decoder", "decoder", ["shift"]),
       group("masked", "self_attention", steps, "mask"),
@@ -104,7 +104,7 @@ function outline(list, index) {
     "li",
     {},
     button(
-      [h("span", { class: "n" }, String(n + 1)), h("span", { class: "title" }, t(`j.${card.key}`))],
+      [h("span", { class: "n" }, String(n + 1)), " ", h("span", { class: "title" }, t(`j.${card.key}`))],
       () => go(list, n),
       { "aria-current": n === index ? "step" : null, "aria-label": `${n + 1} ${t(`j.${card.key}`)}`, "data-key": `j-card-${n}`, title: t(`j.${card.key}`) },
     ),
@@ -142,8 +142,8 @@ function controls(ctx, list, index) {
 /** What the page computed against what PyTorch computed. */
 function receipt(p, checks) {
   if (!checks?.length) return null;
-  const { checkpoint, patch } = p.run.answer.request;
-  if (checkpoint || p.missing) return h("p", { class: "note" }, t("j.noWeights"));
+  const { patch } = p.run.answer.request;
+  if (foreign(p.run) || p.missing) return h("p", { class: "note" }, t("j.noWeights"));
   const delta = Math.max(...checks.map(([, ours, theirs]) => maxDelta(ours, theirs)));
   const size = Math.max(1, ...checks.flatMap(([, , theirs]) => Array.from(theirs, Math.abs).filter(Number.isFinite)));
   const good = delta <= 1e-4 * size;
@@ -286,6 +286,7 @@ export async function render(root, ctx) {
     controls(ctx, list, index),
     h("h2", {}, h("span", { class: "n" }, String(index + 1)), " ", t(`j.${card.key}`)),
     h("p", { class: "where" }, where, h("span", { class: "follow" }, p.name)),
+    foreign(p.run) ? h("p", { class: "warning" }, t("finalWeights")) : null,
     card.cards ? [story({ ...p, card }), steps] : null,
     strip,
     await body(p, ctx.sel.depth),

@@ -22,9 +22,12 @@ export async function render(root, ctx) {
   const { text } = model.stacks[name];
   const view = { name, text, at: text === "source" ? sel.q : sel.t, points: run.answer.points[name], tokens: run.tokens(text) };
   if (able.length) root.append(await words(ctx, view));
-  root.append(await stream(ctx, view, able.length));
+  root.append(await stream(ctx, view, able.length && ctx.which !== "diff"));
   root.append(run.has("attribution.logit") ? await shares(ctx) : h("p", { class: "note" }, t("lens.noShares")));
 }
+
+/** What the lens ranks at the positions of a stack: the token that follows, that fills a gap, or that stands there. */
+export const ranked = (model, stack) => (stack === "decoder" ? "next" : model.task === "fill" ? "fill" : "own");
 
 const SHORT = { self: "self", cross: "cross", feed_forward: "FF" };
 const short = (point) => point.replace(/layers\.(\d+)\.(\w+)/, (_, layer, part) => `${layer} ${SHORT[part]}`);
@@ -48,14 +51,15 @@ async function words(ctx, view) {
   const columns = [...view.tokens.keys()].slice(start, start + WINDOW);
   const write = await writing(ctx.run, ctx.model.embeddings.target ? "target" : "text", [ids, theirs ?? ids].flatMap((tensor) => view.points.flatMap((_, point) => columns.map((i) => tensor.at(point, i, 0)))));
   const scale = theirs ? scaleOf(p.data, true) : { signed: false, high: 1 };
+  const labels = ctx.labels(view.text);
   const follow = (i) => () => ctx.follow(view.text, i);
   const cell = (row, i) => {
     const [value, id, other, rank] = [p.at(row, i, 0), ids.at(row, i, 0), (theirs ?? ids).at(row, i, 0), ranks.at(row, i)];
-    return h("td", { class: i === view.at ? "word here" : "word", style: { background: color(value, scale), color: ink(value, scale) }, title: `${theirs ? fixed(value, 4) : percent(value)}, ${t("lens.place", { n: rank + 1 })}`, onclick: follow(i) }, rank ? "" : "● ", write(id), other === id ? null : [" → ", write(other)]);
+    return h("td", { class: i === view.at ? "word here" : "word", style: { background: color(value, scale), color: ink(value, scale) }, title: theirs ? fixed(value, 4) : `${percent(value)}, ${t("lens.place", { n: rank + 1 })}`, onclick: follow(i) }, rank || theirs ? "" : "● ", write(id), other === id ? null : [" → ", write(other)]);
   };
-  const heads = ["", ...columns.map((i) => button(piece(view.tokens[i]), follow(i), { "aria-pressed": i === view.at, "data-key": `lens${i}` }))];
+  const heads = ["", ...columns.map((i) => button(h("bdi", { dir: "auto", class: "piece" }, labels[i]), follow(i), { "aria-pressed": i === view.at, "data-key": `lens${i}` }))];
   const title = t("lens.words", { stack: t(`stack.${view.name}`) });
-  return figure(title, table(title, heads, view.points.map((point, row) => [short(point), ...columns.map((i) => cell(row, i))])), { note: t("lens.how") + (count > WINDOW ? t("lens.window", { from: start, to: start + WINDOW - 1, count }) : ""), python: ctx.python(base + "ids") });
+  return figure(title, table(title, heads, view.points.map((point, row) => [short(point), ...columns.map((i) => cell(row, i))])), { note: `${theirs ? t("lens.diff") : `${t("lens.how")} ${t(`lens.how.${ranked(ctx.model, view.name)}`)}`} ` + (count > WINDOW ? t("lens.window", { from: start, to: start + WINDOW - 1, count }) : ""), python: ctx.python(base + "ids") });
 }
 
 /** The followed position: rank of a candidate, length of the stream, and how far it turns. */
@@ -70,7 +74,7 @@ async function stream(ctx, view, sees) {
   const step = view.text === "source" ? null : ctx.run.answer.steps.find((each) => each.position === view.at);
   const wanted = step?.top.find((each) => String(each.id) === extra("follow"));
   const rank = wanted ? (i) => ids.row(i, view.at).indexOf(wanted.id) + 1 : (i) => ranks.at(i, view.at) + 1;
-  return figure(t("lens.stream", { token: shown(view.tokens[view.at]) }), [
+  return figure(t("lens.stream", { token: ctx.labels(view.text)[view.at] }), [
     sees && step ? pick("follow", t("lens.follow"), [["", `${shown(step.chosen)} ●`], ...step.top.map((each) => [each.id, shown(each)])], wanted?.id ?? "") : null,
     h("div", { class: "trends" }, sees ? line("rank", rank, "gold", { log: true, zero: true }) : null, line("norm", at(norms), "x", { zero: true }), line("cosine", at(cosines), "out")),
   ], { python: ctx.python(`${base}residual.norms`, `[:, ${view.at}]`) });
@@ -79,6 +83,8 @@ async function stream(ctx, view, sees) {
 /** The logit of the chosen token as a sum over heads, feed-forward layers, embedding and biases. */
 async function shares(ctx) {
   const at = ctx.sel.t;
+  const [step, other] = [ctx.run, ctx.which === "diff" ? ctx.b : ctx.run].map((run) => run.answer.steps.find((each) => each.position === at));
+  if (step?.chosen.id !== other?.chosen.id) return h("p", { class: "note" }, t("lens.differ", { t: at, a: step ? shown(step.chosen) : "–", b: other ? shown(other.chosen) : "–" }));
   const [heads, forward, rest, logit] = await Promise.all(["heads", "feed_forward", "rest", "logit"].map((name) => ctx.tensor(`attribution.${name}`)));
   const rows = [{ label: t("map.embedding"), value: rest.at(0, at) }, { label: t("lens.biases"), value: rest.at(1, at) }];
   for (let layer = 0; layer < forward.shape[0]; layer++) {
@@ -91,6 +97,5 @@ async function shares(ctx) {
   const least = rows.map((row) => Math.abs(row.value)).sort((a, b) => b - a)[59] ?? 0;
   const seen = rows.filter((row) => Math.abs(row.value) >= least);
   if (seen.length < rows.length) seen.push({ label: t("lens.others", { n: rows.length - seen.length }), value: sum(rows) - sum(seen) });
-  const step = ctx.run.answer.steps.find((each) => each.position === at);
   return figure(t("lens.shares", { token: shown(step?.chosen ?? { text: "?" }), t: at }), [bars(seen), receipt(`Σ = ${fixed(sum(rows), 4)}, logit = ${fixed(logit.at(at), 4)}`, Math.abs(sum(rows) - logit.at(at)), 1e-3)], { note: t("lens.frozen"), python: ctx.python("attribution.heads", `[..., ${at}]`) });
 }

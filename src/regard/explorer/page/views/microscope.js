@@ -119,7 +119,7 @@ export async function render(root, ctx) {
   const cell = ctx.sel.cell || (await usual(ctx));
   const way = trail(cell);
   const { patch, checkpoint } = ctx.run.answer.request;
-  const notes = [ctx.which === "diff" ? "micro.diff" : "", patch?.length || checkpoint ? "micro.changed" : ""].filter(Boolean);
+  const notes = patch?.length || checkpoint ? ["micro.changed"] : [];
   const input = h("input", { value: cell, "aria-label": t("micro.cell"), spellcheck: "false", autocomplete: "off", "data-key": "micro-cell" });
   root.append(
     h("div", { class: "selects" }, h("span", { class: "note" }, t("micro.begin")), await beginnings(ctx, cell)),

@@ -1,6 +1,6 @@
 /** Where a token stands: the model's own table of positions. */
 
-import { get, positionTable } from "regard/data.js";
+import { foreign, get, positionTable } from "regard/data.js";
 import { button, fmt, h, math, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { cosine, dot, mean } from "regard/maths.js";
@@ -14,7 +14,7 @@ const range = (count, of) => Array.from({ length: count }, (_, i) => of(i));
 export async function render(root, ctx) {
   const { side, here, stack, choice } = sideOf(ctx);
   const { kind, layout, wavelengths: waves } = await get(`api/positions?side=${side}&n=64`);
-  root.append(h("p", {}, t(`positions.${kind}`)));
+  root.append(h("p", {}, t(`positions.${kind}`)), foreign(ctx.run) ? h("p", { class: "warning" }, t("finalWeights")) : "");
   if (kind === "none") return;
   const site = kind === "rotary" ? `${stack}.rotary` : `${ctx.model.embeddings[side]}.positions`;
   const off = () => ctx.set({ b: JSON.stringify({ patch: JSON.stringify([{ site, op: "zero" }]) }), ab: "both", view: "whatif" });
@@ -25,9 +25,9 @@ export async function render(root, ctx) {
   const onpick = (_, j) => setExtra({ column: j });
   const wavelength = (j) => (waves ? t("positions.wavelength", { n: fmt(waves[j]) }) : "");
   root.append(figure(
-    t("positions.table"),
+    t("positions.table", { n: rows - 1 }),
     matrix({
-      rows, columns: width, at: (i, j) => table.at(i, j), label: t("positions.table"), rowTitle: t("positions.position"), rowLabels: range(rows, String),
+      rows, columns: width, at: (i, j) => table.at(i, j), label: t("positions.table", { n: rows - 1 }), rowTitle: t("positions.position"), rowLabels: range(rows, String),
       mark: { row: here < rows ? here : -1, column }, numbers: false, cell: Math.max(3, Math.min(9, Math.floor(room(ctx, 900) / width))), onpick,
       tell: (_, j) => wavelength(j),
     }),

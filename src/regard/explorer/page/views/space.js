@@ -1,6 +1,6 @@
 /** Where tokens lie: the embedding table or the states of a layer on their two principal axes. */
 
-import { get } from "regard/data.js";
+import { foreign, get } from "regard/data.js";
 import { button, copy, h, percent, shown } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { dot, length } from "regard/maths.js";
@@ -18,8 +18,8 @@ export async function render(root, ctx) {
   root.append(h(
     "div", { class: "selects" }, choice, pick("space", t("space.what"), [["", t("space.table")], ...Object.keys(points).map((name) => [name, name])], at),
     field("find", t("space.find"), extra("find"), { type: "search" }),
-  ));
-  scatter(root, ctx, map, at);
+  ), foreign(ctx.run) ? h("p", { class: "warning" }, t("finalWeights")) : "");
+  scatter(root, ctx, map);
   if (!tokens[here]) return;
   const near = await get(`api/embeddings/near?side=${side}&id=${tokens[here].id}&k=12`);
   const list = (key) => near[key] && h(
@@ -40,12 +40,12 @@ function statePoints({ model, run }, embedding, stack) {
   return found;
 }
 
-/** The server's map of the most usual pieces and of the sentence. */
+/** The server's map of pieces of the vocabulary and of the sentence. */
 async function ofTable(tokens, side, here) {
   const ids = [...new Set(tokens.map((token) => token.id))];
   const map = await get(`api/embeddings/map?side=${side}&n=400&ids=${ids.join(",")}`);
   return {
-    explained: map.explained,
+    explained: map.explained, title: t(`space.pieces.${map.order}`, { n: map.usual, of: map.pieces, texts: map.texts }),
     all: map.ids.map((id, i) => ({
       key: id, name: shown({ display: map.displays[i] }), point: map.points[i], own: ids.includes(id), here: id === tokens[here]?.id,
     })),
@@ -58,13 +58,13 @@ const fits = new WeakMap();
 /** The states of the sentence at one place, and the followed token's way through all; A and B lie on the axes of A. */
 async function ofStates(ctx, tokens, points, at, here) {
   const names = Object.values(points);
-  const [states, fitted] = await Promise.all([ctx, ctx.which === "diff" ? ctx : ctx.a].map((from) => Promise.all(names.map((name) => from.tensor(name)))));
+  const [states, fitted] = await Promise.all([ctx.run, ctx.a].map((run) => run.tensors(names)));
   const rows = (tensor) => Array.from({ length: tensor.shape[0] }, (_, i) => tensor.row(i));
   const index = Object.keys(points).indexOf(at);
   if (!fits.has(fitted[index])) fits.set(fitted[index], principal(fitted.flatMap(rows)));
   const { project, explained } = fits.get(fitted[index]);
   return {
-    explained, all: rows(states[index]).map((row, i) => ({ key: `@${i}`, name: shown(tokens[i]), point: project(row), own: true, here: i === here })),
+    explained, title: t("space.states", { at }), all: rows(states[index]).map((row, i) => ({ key: `@${i}`, name: shown(tokens[i]), point: project(row), own: true, here: i === here })),
     path: states.map((tensor) => project(tensor.row(here))), stops: Object.keys(points),
   };
 }
@@ -92,7 +92,7 @@ function principal(rows) {
   return { project: (row) => axes.map(({ axis }) => dot(row, axis) - dot(middle, axis)), explained: axes.map(({ share }) => share) };
 }
 
-function scatter(root, ctx, { all, explained, path = [], stops = [] }, at) {
+function scatter(root, ctx, { all, explained, title, path = [], stops = [] }) {
   const wanted = extra("find").toLowerCase();
   const picked = new Set(extra("picked").split(",").filter(Boolean));
   const part = (key, test, how) => ({ name: t(`space.${key}`), kind: "dot", list: all.filter(test), ...how });
@@ -109,7 +109,6 @@ function scatter(root, ctx, { all, explained, path = [], stops = [] }, at) {
   const keep = (keys) => setExtra({ picked: [...new Set(keys)].slice(0, 300).join(",") });
   const keyOf = ({ series, i }) => (series.list ? [String(series.list[i].key)] : []);
   const toggle = (point) => keep(keyOf(point).some((key) => picked.delete(key)) ? picked : [...picked, ...keyOf(point)]);
-  const title = t(at ? "space.states" : "space.pieces", { at });
   const [x, y] = explained.map((share, i) => ({ title: t("space.axis", { n: i + 1, share: percent(share) }) }));
   const take = button(t("space.copy"), () => copy(chosen.list.map((each) => each.name).join("\n"), take), { disabled: !chosen.list.length });
   const width = room(ctx, 860);

@@ -9,6 +9,7 @@ import { matrix, thumbnail } from "regard/matrix.js";
 import { field, plot, room } from "regard/plot.js";
 import { extra, request, setExtra, state } from "regard/state.js";
 import { t } from "regard/strings.js";
+import { ranked } from "regard/views/lens.js";
 
 /** The last drawing of each side: an older one stops. */
 const turns = {};
@@ -89,17 +90,18 @@ function steps(title, heads, stops, cells, first = (each, _) => each.name) {
 /** What each step says, and what it would say at the followed position. */
 function outputs(ctx, stops, at, go) {
   const scores = [...new Set(stops.flatMap((each) => Object.keys(each.scores)))];
+  const some = stops.some((each) => each.run.answer.steps.length);
   const number = (x) => h("td", {}, Number.isFinite(x) ? fixed(x, 2) : "–");
   const cells = ({ scores: own, run: { answer } }) => {
     const top = answer.steps.find((one) => one.position === ctx.sel.t)?.top ?? [];
     const labels = answer.labels?.map((one) => Object.entries(one.probabilities).sort((x, y) => y[1] - x[1])[0].map((x, i) => (i ? percent(x) : x)).join(" "));
     return [
       h("td", { class: "words", dir: "auto" }, h("div", {}, labels?.length ? labels.join(", ") : answer.text)), number(answer.log_probability),
-      h("td", {}, top.slice(0, 2).map((one) => h("div", {}, `${shown(one)} ${percent(one.probability)}`))), scores.map((name) => number(own[name])),
+      some ? h("td", {}, top.slice(0, 2).map((one) => h("div", {}, `${shown(one)} ${percent(one.probability)}`))) : null, scores.map((name) => number(own[name])),
     ];
   };
   return steps(
-    t("time.outputs"), [t("time.output"), "log p", t("time.best", { t: ctx.sel.t }), ...scores], stops, cells,
+    t("time.outputs"), [t("time.output"), "log p", ...(some ? [t("time.best", { t: ctx.sel.t })] : []), ...scores], stops, cells,
     (each, i) => button(each.name, () => go(i), { "aria-pressed": i === at, "data-key": `step-${i}` }),
   );
 }
@@ -120,7 +122,7 @@ function heads(ctx, stops, at, go, weights, entropies) {
   };
   const [rows, columns] = [ctx.stack.text, ctx.keys].map((text) => stops[at].run.tokens(text).map(shown));
   const large = matrix({
-    rows: rows.length, columns: columns.length, at: (i, j) => weights[at].at(head, i, j), label: t("time.head", { name: stops[at].name }), rowLabels: rows,
+    rows: rows.length, columns: columns.length, at: (i, j) => weights[at].at(head, i, j), label: `${t("time.step")} ${stops[at].name}`, rowLabels: rows,
     columnLabels: columns, scale: one, room: room(ctx, 500),
   });
   return [
@@ -141,5 +143,7 @@ function rankTable(ctx, stops, ranks) {
     const rank = ranks[k].at(i, ctx.position) + 1;
     return h("td", { style: { background: color(Math.log10(rank), scale), color: ink(Math.log10(rank), scale) } }, String(rank));
   });
-  return steps(t("time.ranks", { t: ctx.position }), points, stops, cells);
+  const kind = ranked(ctx.model, ctx.stack.name);
+  const own = kind === "fill" && !ctx.run.answer.steps.some((each) => each.position === ctx.position && !each.given);
+  return steps(t(`time.ranks.${own ? "own" : kind}`, { t: ctx.position }), points, stops, cells);
 }

@@ -1,6 +1,6 @@
 /** Any parameter in colours and in figures, and the circuits of a head. */
 
-import { get, weight } from "regard/data.js";
+import { foreign, get, weight } from "regard/data.js";
 import { button, choice, fixed, fmt, h } from "regard/dom.js";
 import { figure } from "regard/figure.js";
 import { matrix } from "regard/matrix.js";
@@ -24,7 +24,7 @@ export async function render(root, ctx) {
       choice(t("weights.name", { n: found.length }), found.map((each) => [each, `${each} ${(model.weights[each] ?? []).join("×")}`]), name, to),
       circuits.map((each) => button(t(`weights.${each.slice(-2)}`), () => to(each), { "aria-pressed": each === name, "data-key": each })),
     ),
-    ctx.sel.checkpoint || ctx.sel.b.includes("checkpoint") ? h("p", { class: "note" }, t("weights.final")) : "",
+    foreign(ctx.run) ? h("p", { class: "warning" }, t("finalWeights")) : "",
   );
   const { shape, mean, std, min, max, histogram, singular } = await get(`api/weights/summary?name=${name}`);
   root.append(await picture(ctx, name, shape));

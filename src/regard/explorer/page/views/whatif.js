@@ -12,6 +12,7 @@ import { extra, request, set, setExtra, state } from "regard/state.js";
 import { t } from "regard/strings.js";
 import { bars } from "regard/strip.js";
 import { act, endOf, first, output, place, table } from "regard/views/decoding.js";
+import { answerAt } from "regard/views/heads.js";
 
 /** Whether two patches take each other's place: a head is zero, mean or uniform. */
 const plain = (patch) => JSON.stringify(patch).replace(/zero|mean|uniform/, "");
@@ -37,11 +38,11 @@ function noPositions({ model, stacks, embeddings }) {
   return sites.map((site) => ({ site, op: "zero" }));
 }
 
-const stepIndex = (ctx) => Math.max(0, ctx.a.answer.steps.findIndex((step) => step.position === ctx.sel.t));
-/** What A chose at the followed step, or its label. */
+const stepIndex = ({ a: { answer }, sel }) => Math.max(0, (answer.steps.length ? answer.steps : answer.labels).findIndex((each) => each.position === sel.t));
+/** What A answers at the followed step. */
 const choiceOf = (ctx) => {
-  const step = ctx.a.answer.steps[stepIndex(ctx)];
-  return step ? `${shown(step.chosen)} (t = ${step.position})` : ctx.a.answer.text;
+  const { name, where } = answerAt(ctx.a, stepIndex(ctx));
+  return name + where;
 };
 
 export async function render(root, ctx) {
@@ -107,7 +108,7 @@ function ofHead(ctx, found) {
   return group("if.head", h("p", { class: "note" }, where(sel.stack, sel.kind, `${t("layer")} ${sel.layer}`, `${t("head")} ${head}`)),
     h("div", {}, ["zero", "mean", "uniform"].map((op) => act(`if.${op}`, () => add({ site, head, op })))),
     h("div", {}, choice(t("if.row"), names(ctx.a.tokens(stack.text)), query, (value) => ctx.follow(stack.text, Number(value))), choice(t("if.onto"), names(ctx.a.tokens(ctx.keys)), key, (value) => set({ k: Number(value) })), act("if.force", () => add({ site, head, op: "force", query, key }))),
-    h("p", { class: "note" }, effect === undefined ? t("if.unmeasured") : t("if.effect", { delta: fixed(effect, 4), token: choiceOf(ctx) })));
+    ctx.model.task === "embed" ? null : h("p", { class: "note" }, effect === undefined ? t("if.unmeasured") : t("if.effect", { op: t(`if.${extra("map").split(" ")[1]}`), delta: fixed(effect, 4), token: choiceOf(ctx) })));
 }
 
 /** A sublayer left out, or another checkpoint. */
@@ -150,7 +151,7 @@ function steps(ctx) {
     sum += (p ?? NaN) - step.log_probability;
     return [place(ctx, step.position), piece(step.chosen), fixed(step.log_probability, 4), ...(p === undefined ? ["–", "–"] : [fixed(p, 4), fixed(p - step.log_probability, 4)]), other ? [piece(other.top[0]), ` ${percent(other.top[0].probability)}`] : "–"];
   });
-  return ours.length ? figure(t("if.steps"), [fills ? null : tick(t("if.forced"), differences().prefix === all, (on) => change(on ? { prefix: all, target: "", max_tokens: ours.length } : { prefix: null, target: null, max_tokens: null })), table(t("if.steps"), ["t", "A", "log p A", "log p B", "B − A", t("if.first")], rows, stepIndex(ctx) - ctx.a.answer.steps.indexOf(ours[0])), Number.isNaN(sum) ? null : h("p", {}, `Σ (B − A) = ${fixed(sum, 4)}`)], { note: t("if.note") }) : "";
+  return ours.length ? figure(t("if.steps"), [fills ? null : tick(t("if.forced"), differences().prefix === all, (on) => change(on ? { prefix: all, target: "", max_tokens: ours.length } : { prefix: null, target: null, max_tokens: null })), table(t("if.steps"), ["t", "A", "log p A", "log p B", "B − A", t("if.first")], rows, stepIndex(ctx) - ctx.a.answer.steps.indexOf(ours[0])), Number.isNaN(sum) ? null : h("p", {}, `Σ (B − A) = ${fixed(sum, 4)}`)], { note: t(fills ? "if.note.fill" : "if.note") }) : "";
 }
 
 /** The effect of leaving out each head or sublayer at the followed step. */
@@ -178,12 +179,12 @@ async function positions(ctx) {
   const tokens = ctx.a.tokens(text).slice(0, ctx.model.task === "write" ? first(ctx.a) + 1 : undefined);
   const order = extra("order").split(",").map(Number);
   const start = act("if.try", () => setExtra({ order: shuffled(tokens) }));
-  const how = { note: t("if.bag"), python: ctx.python(`${name}.states`) };
+  const how = { note: t(name === "decoder" ? "if.causal" : "if.bag"), python: ctx.python(`${name}.states`) };
   if (order.length !== tokens.length) return figure(t("if.order"), start, how);
   const far = await Promise.all([own(), [...own(), ...noPositions(ctx.model)]].map(async (list) => {
     const asked = ["", order.join()].map(async (each) => (await askRun(request(state, JSON.stringify({ patch: JSON.stringify(list), order: each, prefix: "", target: "", beam: 1, max_tokens: 1 })))).tensor(`${name}.states`));
     const [plain, moved] = await Promise.all(asked);
     return Math.max(...order.map((from, to) => maxDelta(plain.row(from), moved.row(to))));
   }));
-  return figure(t("if.order"), [start, h("p", { class: "text" }, order.map((i) => piece(tokens[i]))), h("p", {}, `${t("if.on")}: |Δ| = ${fmt(far[0])}`), name === "decoder" ? h("p", {}, `${t("if.undone")}: |Δ| = ${fmt(far[1])}. ${t("if.causal")}`) : receipt(t("if.undone"), far[1], 1e-3)], how);
+  return figure(t("if.order"), [start, h("p", { class: "text" }, order.map((i) => piece(tokens[i]))), ctx.model.model.positions === "none" ? null : h("p", {}, `${t("if.on")}: |Δ| = ${fmt(far[0])}`), name === "decoder" ? h("p", {}, `${t("if.undone")}: |Δ| = ${fmt(far[1])}`) : receipt(t("if.undone"), far[1], 1e-3)], how);
 }
