@@ -17,6 +17,7 @@ from regard.demo.glass import GLASS
 from regard.serving.app import create_app
 from regard.serving.chat import TURNS, conversation, trimmed
 from regard.serving.completions import Piece
+from regard.serving.limits import Limits
 from regard.serving.models import Models
 from regard.serving.queues import WriterQueue
 
@@ -138,8 +139,10 @@ def test_a_direction_translates_what_the_user_said_last(client: openai.OpenAI) -
     right = load(GLASS)(TIRED)
     made = client.chat.completions.create(model="en-fr", messages=talk, temperature=0.3, max_tokens=5)
     assert made.choices[0].message.content == right
-    assert made.choices[0].finish_reason == "stop"
+    assert (made.object, made.choices[0].index, made.choices[0].finish_reason) == ("chat.completion", 0, "stop")
+    assert made.choices[0].message.role == "assistant"
     assert made.usage is not None
+    assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens
     assert made.usage.prompt_tokens > 0
     assert made.usage.completion_tokens > 0
     with client.chat.completions.create(
@@ -148,6 +151,18 @@ def test_a_direction_translates_what_the_user_said_last(client: openai.OpenAI) -
         pieces = list(stream)
     assert "".join(each.choices[0].delta.content or "" for each in pieces if each.choices) == right
     assert pieces[-1].usage == made.usage
+    assert {piece.object for piece in pieces} == {"chat.completion.chunk"}
+    assert [choice.index for piece in pieces for choice in piece.choices] == [0, 0]
+    assert [choice.finish_reason for piece in pieces for choice in piece.choices] == [None, "stop"]
+
+
+@pytest.mark.parametrize(("most", "length", "status"), [(5, 5, 200), (5, 6, 400), (0, 1, 400), (-1, 60_000, 200)])
+def test_a_message_is_translated_up_to_the_limit(most: int, length: int, status: int) -> None:
+    models = FakeModels("en-fr")
+    models.queue(models.directions[0]).translator.read = lambda *_: []
+    with TestClient(create_app(models, Limits(characters=most)), base_url="http://localhost") as client:
+        asked = {"model": "en-fr", "messages": [{"role": "user", "content": "a" * length}]}
+        assert client.post("/v1/chat/completions", json=asked).status_code == status
 
 
 def test_many_clients_chat_at_once(address: str) -> None:

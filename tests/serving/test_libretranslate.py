@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from starlette.testclient import TestClient
+from translate.lang import data
 
 from regard.serving.app import create_app
-from regard.serving.detection import detect
+from regard.serving.detection import WORDS, detect
+from regard.serving.languages import NAMES
 from regard.serving.limits import Limits
 from regard.serving.refusals import BusyError, LateError
 from regard.text.directions import Direction
@@ -173,6 +175,51 @@ def test_a_sentence_is_certain_and_a_word_of_several_languages_is_not() -> None:
     assert 5 < found["sv"] < 20
     assert found["it"] < 2
     assert sum(found.values()) <= 98.0
+
+
+def test_languages_have_the_names_that_others_use() -> None:
+    theirs = {code.lower().replace("_", "-"): each[0] for code, each in data.languages.items()}
+    assert all(own in theirs[code] for code, own in NAMES.items() if code in theirs)
+    assert {code: own for code, own in NAMES.items() if code not in theirs} == {
+        "la": "Latin", "no": "Norwegian", "tl": "Tagalog", "yi": "Yiddish",
+        "zh-hans": "Chinese", "zh-hant": "Chinese (traditional)",
+    }  # fmt: skip
+    assert set(SCRIPTS_OF_ONE) <= set(NAMES)
+    listed = {line.split()[0] for line in WORDS.read_text(encoding="utf-8").splitlines()}
+    assert listed <= set(NAMES)
+
+
+SCRIPTS_OF_ONE = {
+    "el": "Ο σκύλος", "he": "הכלב", "th": "สุนัข", "ka": "ძაღლი", "hy": "շուն", "bn": "কুকুর", "ta": "நாய்", "te": "కుక్క",
+    "kn": "ನಾಯಿ", "ml": "നായ", "gu": "કૂતરો", "pa": "ਕੁੱਤਾ", "si": "බල්ලා", "km": "ឆ្កែ", "lo": "ໝາ", "my": "ခွေး", "am": "ውሻ",
+    "ko": "개가 잔다", "ja": "犬が寝ている",
+}  # fmt: skip
+
+
+def test_a_script_of_one_language_is_certain() -> None:
+    among = [*SCRIPTS_OF_ONE, "en", "ru", "zh"]
+    for language, text in SCRIPTS_OF_ONE.items():
+        (first, trust), (_, other), *_ = detect(text, among)
+        assert (first, trust, other) == (language, 98.0, 0.0)
+    assert detect("コーヒー", among)[0] == ("ja", 98.0)
+    assert detect("漢字の本", among)[0] == ("ja", 98.0), "few kana are enough"
+    assert detect("我喜欢狗", among)[0][0] == "zh"
+
+
+def test_the_commonest_words_of_a_language_are_known_as_its_own() -> None:
+    lists = dict(line.split(" ", 1) for line in WORDS.read_text(encoding="utf-8").splitlines())
+    assert len(lists) > 40
+    for language, words in lists.items():
+        (first, trust), *_ = detect(" ".join(words.split()[:25]), list(lists))
+        assert first == language
+        assert trust > 97
+
+
+def test_a_language_is_known_by_its_other_names() -> None:
+    assert detect("Jeg vet ikke hva det er", ["no", "sv"])[0][0] == "no"
+    assert detect("הכלב", ["iw"]) == [("iw", 98.0)]
+    assert detect("Eu não sei o que é isso", ["es", "pt_BR"])[0][0] == "pt_BR"
+    assert detect("123 !?", ["en", "de"]) == [("en", 0.0), ("de", 0.0)]
 
 
 def test_detect_tells_three_at_most_and_says_when_it_cannot_tell(client: TestClient) -> None:

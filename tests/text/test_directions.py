@@ -235,6 +235,18 @@ def test_what_is_left_out_is_counted_for_each_direction(tmp_path: Path) -> None:
     assert refusal(files).startswith(f"{files[1]}:3: byte 1 of the line (0xFF) is not UTF-8")
 
 
+def test_a_blank_line_of_a_table_is_a_row_of_empty_texts(tmp_path: Path) -> None:
+    (table,) = write(tmp_path, t__tsv="en\tde\tfr\none\teins\tun\n\ntwo\tzwei\tdeux\n")
+    report = Report()
+    pairs = list(read_pairs([table], FOUR, report))
+    assert [(pair.source, pair.where.line) for pair in pairs if pair.direction == "en-fr"] == [
+        ("one", 2),
+        ("", 3),
+        ("two", 4),
+    ]
+    assert {pair.target for pair in pairs if pair.where.line == 3} == {""}
+
+
 def test_tidying_keeps_the_direction() -> None:
     pair = Pair(" one ", "eins", Place("x", 1), ("de",), "en-de", "one")
     (kept,) = clean([pair], FOUR, Report())

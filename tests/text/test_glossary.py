@@ -205,6 +205,11 @@ def test_terms_are_whole_words(text: str, found: list[str]) -> None:
         ("zh", "文件", "打开文件夹。", True),
         ("ja", "ファイル", "ファイルを開く", True),
         ("ko", "파일", "파일을 열기", True),
+        ("ko", "사가", "사가를 읽기", True),  # ends in the first syllable of all
+        ("ko", "읽힣", "읽힣을 열기", True),  # in the last
+        ("de", "Ei", "Eier", False),  # two letters are too few for an ending
+        ("de", "Tor", "Tore", True),
+        ("en", "at", "ats", False),
         ("hi", "फ़ाइल", "फ़ाइल खोलें", True),
         ("hi", "कम", "कमरा", False),
         ("fr", "éte", "e\u0301te", True),

@@ -57,6 +57,10 @@ def test_nearly_the_same_text_is_offered(memory: Memory) -> None:
     assert Memory([]).find("Open") == []
 
 
+def test_scores_are_what_the_page_of_translating_says(memory: Memory) -> None:
+    assert (SAME, EXCHANGED, ALIKE) == (100, 99, 75)
+
+
 def test_a_difference_in_case_alone_is_no_exact_match(memory: Memory) -> None:
     (match,) = memory.find("open file")
     assert match.score < EXCHANGED

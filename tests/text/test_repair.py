@@ -18,6 +18,17 @@ def test_what_a_line_asks_of_its_translation() -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "forbidden"),
+    [
+        ("%s", "%"), ("{0}", "{}"), ("{n, plural, one {a} other {b}}", "{}"), ("a <b>c</b>", "<>"), ("a &amp; b", "&"),
+        ("&amp; %s {0}", "%&{}"), ("a", ""), ("a {0} } %s 5%", "{"),
+    ],
+)  # fmt: skip
+def test_what_means_something_beside_a_piece_is_forbidden(source: str, forbidden: str) -> None:
+    assert Line(source).forbidden == forbidden
+
+
+@pytest.mark.parametrize(
     ("source", "made", "expected"),
     [
         ("a %s b", "x %s %s y %d", "x %s y"),
