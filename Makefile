@@ -88,7 +88,7 @@ bench: .venv/dev ## speed and memory beside the peers, and docs/benchmarks.md fr
 clean:           ## remove what the other targets made
 	rm -rf .venv .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 
-.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard $(foreach place,model decoding/native,src/regard/$(place)/*.h src/regard/$(place)/*.cpp))
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard $(foreach place,model/kernels decoding/native,src/regard/$(place)/*.h src/regard/$(place)/*.cpp))
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt torch setuptools
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable .

@@ -41,9 +41,11 @@ LIBRARIES = {
     "regard.decoding.native.core": Library(
         "decoding/native/kernels.cpp", ["decoding/native/core.cpp"], ["-pthread"], {"avx512": ["-mavx512vnni"]}
     ),
-    "regard.model.fused_core": Library("model/fused.cpp", flags=THREADS),
+    "regard.model.kernels.fused_core": Library("model/kernels/fused.cpp", flags=THREADS),
 }
-HEADERS = sorted(str(header) for place in ("model", "decoding/native") for header in Path(HERE, place).glob("*.h"))
+HEADERS = sorted(
+    str(header) for place in ("model/kernels", "decoding/native") for header in Path(HERE, place).glob("*.h")
+)
 
 
 class BuildNative(build_ext):

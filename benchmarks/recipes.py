@@ -60,9 +60,9 @@ class Recipe:
         ]
 
     def is_as(self, kind: Mapping[str, Any]) -> bool:
-        """Whether a run of this kind has the settings of the recipe as it is now, but for those that came since."""
+        """Tells whether a run of this kind has the recipe's settings; removed settings must have been 0."""
         now = kind_of(self.settings({}))
-        return bool(kind) and all(now[t].get(key) == value for t, its in kind.items() for key, value in its.items())
+        return bool(kind) and all(now[t].get(key, 0) == value for t, its in kind.items() for key, value in its.items())
 
     @property
     def forms(self) -> list[str]:
@@ -99,21 +99,10 @@ class Corpus:
 
 
 def all_recipes(folder: Path) -> Iterator[Recipe]:
-    """Each file is a recipe; a folder is one in two parts, with a second for every direction of its first.
-
-    What risk.toml says is a last part of any of them.
-    """
-    risk = folder / "risk.toml"
-    for recipe in whole_recipes(folder, risk):
-        yield recipe
-        yield Recipe(f"{recipe.name}-risk", risk, recipe.languages, recipe)
-
-
-def whole_recipes(folder: Path, risk: Path) -> Iterator[Recipe]:
+    """Yields a recipe for each file, and for a folder one in two parts for every direction of its first part."""
     for path in folder.glob("*.toml"):
-        if path != risk:
-            data = gather(path)["data"]
-            yield Recipe(path.stem, path, (data["source"], data["target"]))
+        data = gather(path)["data"]
+        yield Recipe(path.stem, path, (data["source"], data["target"]))
     for path in folder.glob("*/first.toml"):
         directions = [tuple(direction.split("-")) for direction in gather(path)["data"]["directions"]]
         languages = tuple(dict.fromkeys(language for direction in directions for language in direction))
@@ -133,7 +122,7 @@ def find_recipe(name: str) -> Recipe:
 
 def find_corpus(data: Path, recipe: Recipe, form: str) -> Corpus:
     """The corpus of a recipe: in the folder of its name, or of the first word of its name."""
-    folders = [data / recipe.name.removesuffix("-risk"), data / recipe.name.partition("-")[0]]
+    folders = [data / recipe.name, data / recipe.name.partition("-")[0]]
     folder = next((folder for folder in folders if folder.is_dir()), None)
     if folder is None:
         raise InputError(f"neither {folders[0]} nor {folders[1]} is there: --data is the folder above them")

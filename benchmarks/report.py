@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plots import Line, draw
-from benchmarks.recipes import find_recipe
+from benchmarks.recipes import RECIPES
 from benchmarks.records import ROOT
 from regard.errors import InputError
 
@@ -33,9 +33,9 @@ by them.
   fewer seeds are records: two seeds of one recipe differ by up to 0.8, and a difference below that is not a gain.
 - **minutes** pass from the start of a run, preparation and evaluations included; beside them, those **of updates**.
 - **by consensus**: mean BLEU of `--consensus 24` ([what that is](translate.md)) in the place of a beam of 5.
-- **multi30k-both** has two parts, German and French together, then one of them. What ends in **-risk** has a last part,
-  in which a model learns how good its own translations are ([how](train.md#from-its-own-translations)). Updates and
-  minutes are of all parts.
+- **multi30k-both** has two parts, German and French together, then one of them. What ends in **-risk** had a third
+  part, minimum risk training, which brought nothing on average and is no longer in Regard
+  ([log](log.md#learning-from-the-risk-of-its-own-translations)). Updates and minutes are of all parts.
 - Runs of a row differ in their seeds, and where a list below says so, which compares each with its recipe as it was
   then.
 """
@@ -172,8 +172,9 @@ def alike(its: Sequence[Record]) -> dict[tuple[str, bool, str], list[Record]]:
 
 
 def current(record: Record) -> bool:
-    """Whether a run has the settings that its recipe has now; early records do not tell."""
-    return find_recipe(record["recipe"]).is_as(record.get("kind", {}))
+    """Tells whether a run has the settings that its recipe has now; early records do not say, and recipes may go."""
+    recipe = RECIPES.get(record["recipe"])
+    return recipe is not None and recipe.is_as(record.get("kind", {}))
 
 
 def updates(record: Record) -> str:

@@ -28,7 +28,6 @@ SHAPE: dict[str, Any] = {
     "preset": "tiny",  # 4 + 4 layers, width 128, as for Multi30k; Adam, as it was measured
     "training.optimizer": "adam",
     "training.precision": "float32",
-    "training.r_drop": 0.0,
     "training.subword_sampling": 0.0,
     "training.batch_tokens": 4096,
     "training.evaluate_pairs": 1,
@@ -151,21 +150,22 @@ def go(prepared: Path, root: Path, processes: int, kind: str, threads: int) -> l
 
 def work(folder: Path, threads: int) -> None:
     """One process: trains, and notes every update."""
+    from regard.training import trainer
     from regard.training.events import Progress
-    from regard.training.loop import Trainer
+    from regard.training.run import TrainingRun
     from regard.training.trainer import resume
 
-    trainers: list[Trainer] = []
-    real = Trainer.__init__
+    runs: list[TrainingRun] = []
+    open_run = vars(trainer)["open_run"]
 
-    def remember(trainer: Trainer, *arguments: Any) -> None:
-        real(trainer, *arguments)
-        trainers.append(trainer)
+    def opened(*arguments: Any) -> TrainingRun:
+        runs.append(open_run(*arguments))
+        return runs[-1]
 
-    setattr(Trainer, "__init__", remember)  # noqa: B010
+    vars(trainer)["open_run"] = opened
     events = resume(folder, overrides={"training.threads": threads} if threads else None)
     notes = [
-        {"loss": event.loss, "tokens": trainers[0].state.tokens, "time": time.perf_counter()}
+        {"loss": event.loss, "tokens": runs[0].state.tokens, "time": time.perf_counter()}
         for event in events
         if isinstance(event, Progress)
     ]

@@ -157,8 +157,9 @@ def run_regard() -> None:
     from regard.configuration import resolve
     from regard.options import dump
     from regard.text.tokenizer import Specials
-    from regard.training import loop
     from regard.training.events import Progress
+    from regard.training.loop import train_model
+    from regard.training.run import open_run
     from regard.training.streams import write_stream
 
     job, folder = read_job(), Path.cwd() / "run"
@@ -180,10 +181,9 @@ def run_regard() -> None:
     about = {"preset": "auto", "reason": "as asked", "examples": len(ids), "held_out": {"dev": 1000}}
     (folder / "training" / "about.json").write_text(json.dumps(about), encoding="utf-8")
     vocabulary = SimpleNamespace(size=job.vocabulary, specials=Specials())
-    loaded = SimpleNamespace(source=vocabulary, target=vocabulary)
-    setattr(loop, "Vocabularies", SimpleNamespace(load=lambda _: loaded))  # noqa: B010 (not a public name)
+    loaded: Any = SimpleNamespace(source=vocabulary, target=vocabulary)
     began = 0.0
-    for event in loop.Trainer(folder).run():
+    for event in train_model(open_run(folder, vocabularies=loaded)):
         if isinstance(event, Progress) and event.step == job.warmup:
             began = time.perf_counter()
         if isinstance(event, Progress) and event.step == job.total:

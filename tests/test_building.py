@@ -50,7 +50,8 @@ def wheel(source: Path, place: Path, **environment: str) -> Path:
 def engine(wheel: Path) -> list[str]:
     """What a fresh Python says of the engine in a wheel: its instructions, why there is none; and training's."""
     program = (
-        "from regard.decoding.native.library import instructions, missing; from regard.model.fused import library\n"
+        "from regard.decoding.native.library import instructions, missing\n"
+        "from regard.model.kernels.fused import library\n"
         "print(instructions(), missing(), getattr(library(), 'instructions', ''), sep=';')"
     )
     return run(sys.executable, "-c", program, folder=wheel, PYTHONPATH=str(wheel)).strip().split(";")
@@ -62,7 +63,7 @@ def test_a_wheel_carries_the_engine(source: Path, tmp_path: Path) -> None:
     made = wheel(source, tmp_path)
     names = sorted(path.name.split(".")[0] + path.suffix for path in (made / NATIVE).iterdir() if path.is_file())
     assert [name for name in names if not name.endswith(".py")] == ["core.so"]
-    assert [path.name.split(".")[0] for path in (made / "regard" / "model").glob("*.so")] == ["fused_core"]
+    assert [path.name.split(".")[0] for path in (made / "regard" / "model" / "kernels").glob("*.so")] == ["fused_core"]
     assert not [path for path in (made / "regard" / "model").iterdir() if path.suffix in (".cpp", ".h")]
     used, why, training = engine(made)
     assert used in ("portable", "avx2", "avx512")
@@ -79,7 +80,7 @@ def test_without_a_compiler_it_installs_all_the_same(source: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("file", [f"{NATIVE}core.cpp", f"{NATIVE}kernels.cpp", "regard/model/fused.cpp"])
+@pytest.mark.parametrize("file", [f"{NATIVE}core.cpp", f"{NATIVE}kernels.cpp", "regard/model/kernels/fused.cpp"])
 def test_the_sources_are_plain_cpp(compiler: str, file: str) -> None:
     """For any 64-bit machine, without a warning."""
     baseline = ["-march=x86-64"] if os.uname().machine == "x86_64" else []

@@ -84,28 +84,6 @@ def test_a_recipe_resolves_and_names_its_own_command(name: str) -> None:
     assert given.output == f"runs/{name}"
 
 
-def test_the_last_part_resolves_and_names_its_command() -> None:
-    recipe = RECIPES["multi30k-en-de-risk"]
-    (command,) = re.findall(r"^# regard (train .+)$", recipe.path.read_text(encoding="utf-8"), re.MULTILINE)
-    given = build_parser().parse_args(shlex.split(command))
-    assert (ROOT / given.settings).samefile(recipe.path)
-    assert (given.start, given.output) == ("runs/multi30k-en-de", "runs/multi30k-en-de-risk")
-    settings, before = recipe.settings({}), RECIPES["multi30k-en-de"].settings({})
-    assert (settings.model, settings.tokenizer, settings.decoding) == (before.model, before.tokenizer, before.decoding)
-    assert settings.training.risk > before.training.risk == 0
-    assert settings.training.learning_rate < before.training.learning_rate
-    for name in (
-        "optimizer",
-        "betas",
-        "table_rate",
-        "weight_decay",
-        "subword_sampling",
-        "label_smoothing",
-        "precision",
-    ):
-        assert getattr(settings.training, name) == getattr(before.training, name)
-
-
 @pytest.mark.parametrize("part", ["first", "then"])
 def test_the_recipe_in_two_parts_resolves_and_names_its_commands(part: str) -> None:
     path = ROOT / "recipes" / "multi30k-both" / f"{part}.toml"
@@ -134,7 +112,6 @@ def test_the_page_of_recipes_names_them_all_and_scores_are_published_of_some() -
         "multi30k-en-fr": 61.80,
         "tatoeba-en-zh": None,
     }
-    levels |= {f"{name}-risk": level for name, level in levels.items()}
     assert {name: report.level(name, "tokenised") for name in RECIPES} == levels
 
 
@@ -279,24 +256,6 @@ def test_a_recipe_in_two_parts_trains_the_first_once_and_counts_its_time(
     assert adopted.first is not None
     assert adopted.first.log == first.model / "log.jsonl"
 
-    chain = plan(data, tmp_path, "--recipes", "multi30k-both-de-risk,multi30k-both-de", "--form", "tokenised")
-    assert [run.folder.name for run in chain] == [
-        *(f"multi30k-{name}" for name in names[:2]),
-        "multi30k-both-de-risk.tokenised.1",
-    ]
-    quality.work(chain[2])
-    last = json.loads((chain[2].folder / "scores.json").read_text())
-    assert [part["step"] for part in report.parts(last)] == [4, 4, 4]
-    earlier = report.before(last)
-    assert earlier["wall"] == pytest.approx(whole + record["wall"])
-    assert [each["wall"] for each in earlier["evaluations"]] == sorted(each["wall"] for each in earlier["evaluations"])
-    assert len(earlier["evaluations"]) == len(evaluated) + len(record["evaluations"])
-    page = report.write_report(tmp_path / "kept", tmp_path / "quality").read_text(encoding="utf-8")
-    assert "| multi30k-both-de-risk | tokenised | seed 1 | 4 + 4 + 4 |" in page
-    (adopted,) = plan(data, tmp_path, "--adopt", f"multi30k-both-de-risk={chain[2].model}")
-    assert adopted.first is not None
-    assert adopted.first.first is not None
-    assert adopted.first.first.log == first.model / "log.jsonl"
     words = ["--recipes", "multi30k-both-de", "--form", "tokenised", "--set", "training.warmup=2"]
     other = plan(data, tmp_path, *words)[1]
     with pytest.raises(RegardError, match=r"training.warmup = 1 instead of 2: remove it"):

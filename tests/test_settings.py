@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.configuration import load, recorded
+from regard.configuration import load, read_toml, recorded, removed
 from regard.errors import SettingsError
 from regard.options import Bounds, Option, Section, build, dump, merge, options
 from regard.presets import NAMES, PRESETS, TASKS, choose_preset
@@ -80,8 +80,6 @@ def flatten(settings: Section, prefix: str = "") -> dict[str, Any]:
 def any_settings(draw: st.DrawFn) -> Settings:
     """Every option at once, with its neighbours brought into line where rules join them."""
     flat = {path: draw(values(option)) for path, option in OPTIONS.items()}
-    if flat["training.r_drop"]:
-        flat["training.risk"] = 0.0
     heads = flat["model.heads"]
     flat["model.key_value_heads"] = draw(st.sampled_from([None, 1, heads]))
     if flat["model.width"] % heads:
@@ -482,10 +480,6 @@ def test_a_number_too_large_for_a_float_is_refused(path: str) -> None:
             "model.width 20 is not divisible by model.heads 8: "
             "change one of them or set model.key_width and model.value_width",
         ),
-        (
-            {"training.r_drop": 1.0, "training.risk": 1.0},
-            "training.r_drop and training.risk are two ways to go on: use one of them",
-        ),
         ({"model.key_value_heads": 3}, "model.heads 8 is not divisible by model.key_value_heads 3"),
         ({"model.key_value_heads": 16}, "model.heads 8 is not divisible by model.key_value_heads 16"),
         (
@@ -594,3 +588,15 @@ def test_what_python_gives_as_another_type_is_refused_or_converted(section: Any,
         return
     assert made == build(section, {name: value})
     assert type(getattr(made, name)) is type(getattr(build(section, {name: value}), name))
+
+
+def test_folders_of_earlier_versions_record_settings_that_are_gone(tmp_path: Path) -> None:
+    """A model that was trained with a removed setting still loads; only `resume` needs to know that it was used."""
+    path, settings = tmp_path / "model.toml", load()
+    text = dump(settings).replace("[training]\n", "[training]\nr_drop = 0.0\nrisk = 3.0\n")
+    path.write_text(text, encoding="utf-8")
+    assert recorded(path) == settings
+    tables = read_toml(path)
+    assert removed(tables) == ["training.r_drop", "training.risk"]
+    assert removed(tables, in_use=True) == ["training.risk"]
+    assert "unknown setting training.risk" in refusal({"training.risk": 1.0})

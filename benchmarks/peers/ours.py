@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -13,20 +14,20 @@ from regard.text.tokenizer import Specials
 from regard.training import loop
 from regard.training.batches import Examples, PairBatch, write_examples
 from regard.training.events import Progress
-from regard.training.gradients import Share
-from regard.training.loop import Trainer
+from regard.training.loop import Share, train_model
+from regard.training.run import TrainingRun, open_run
 from regard.training.task import Batch
 
 
 def main() -> None:
     job = Job.from_command_line()
     meter = Meter(job)
-    trainer = prepare(job)
-    run(trainer, job, meter)
-    meter.report("regard", "torch", weights=trainer.model.parameters())
+    prepared = prepare(job)
+    run(prepared, job, meter)
+    meter.report("regard", "torch", weights=prepared.model.parameters())
 
 
-def prepare(job: Job) -> Trainer:
+def prepare(job: Job) -> TrainingRun:
     """A prepared folder as `regard train` makes it, but with the ids of the job instead of a tokenizer."""
     folder = Path(job.scratch) / "run"
     for name in ("train", "dev"):
@@ -41,9 +42,8 @@ def prepare(job: Job) -> Trainer:
     budget = round(job.target_tokens * job.target_tokens / (labels / len(plan)))
     (folder / "model.toml").write_text(dump(settings(job, budget)), encoding="utf-8")
     sizes = SimpleNamespace(size=job.vocabulary_size, specials=Specials())
-    vocabularies = SimpleNamespace(load=lambda _: SimpleNamespace(source=sizes, target=sizes))
-    setattr(loop, "Vocabularies", vocabularies)  # noqa: B010 (the name is not public)
-    return Trainer(folder)
+    vocabularies: Any = SimpleNamespace(source=sizes, target=sizes)
+    return open_run(folder, vocabularies=vocabularies)
 
 
 def settings(job: Job, batch_tokens: int) -> Settings:
@@ -69,18 +69,18 @@ def settings(job: Job, batch_tokens: int) -> Settings:
     )
 
 
-def run(trainer: Trainer, job: Job, meter: Meter) -> None:
-    """Updates of the trainer's own loop, watched."""
+def run(prepared: TrainingRun, job: Job, meter: Meter) -> None:
+    """Makes updates in the training loop and meters their batches."""
     seen: list[Batch] = []
-    next_shares = trainer.next_shares
+    next_batches = loop.next_batches
 
-    def watched() -> list[Share]:
-        shares = next_shares()
+    def watched(prepared: TrainingRun) -> list[Share]:
+        shares = next_batches(prepared)
         seen.extend(share.batch for share in shares)
         return shares
 
-    trainer.next_shares = watched  # type: ignore[method-assign]
-    for event in trainer.run():
+    setattr(loop, "next_batches", watched)  # noqa: B010
+    for event in train_model(prepared):
         if not isinstance(event, Progress):
             continue
         if event.step == job.warmup:

@@ -28,7 +28,7 @@ def load(
 def gather(
     path: Path | str | None = None, overrides: Mapping[str, Any] | None = None, *, starting: bool = False
 ) -> dict[str, Any]:
-    """What the user says, as nested tables: the TOML file, and dotted overrides on top.
+    """Returns what the user says, as nested tables: the TOML file, and dotted overrides on top.
 
     For a model that is `starting` from another one, leaves out what the file says of its shape and its vocabulary.
     """
@@ -36,6 +36,11 @@ def gather(
     for name in shape_in(given) if starting else ():
         table, _, key = name.rpartition(".")
         del (given[table] if table else given)[key]
+    return override(given, overrides)
+
+
+def override(given: dict[str, Any], overrides: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Puts values of dotted names into nested tables, in place; returns the tables."""
     for dotted, value in (overrides or {}).items():
         *parents, leaf = dotted.split(".")
         node = given
@@ -120,8 +125,32 @@ FREE = ("dropout", "embedding_dropout", "attention_dropout", "activation_dropout
 
 
 def recorded(path: Path) -> Settings:
-    """The settings that a model folder records: complete, so no preset is laid under them."""
-    return build(Settings, read_toml(path))
+    """Returns the settings that a model folder records: complete, so no preset is laid under them."""
+    return build(Settings, read_record(path))
+
+
+REMOVED = ("training.r_drop", "training.risk")
+"""Settings of earlier versions, which their model folders record; 0 meant that they were not used."""
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Returns the tables that a model folder records, without the settings that this version no longer has."""
+    tables = read_toml(path)
+    for name in removed(tables):
+        table, _, leaf = name.partition(".")
+        del tables[table][leaf]
+    return tables
+
+
+def removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str]:
+    """Lists the removed settings that recorded tables have; with `in_use`, those that were not 0."""
+    found = []
+    for name in REMOVED:
+        table, _, leaf = name.partition(".")
+        values = tables.get(table)
+        if isinstance(values, dict) and leaf in values and (values[leaf] or not in_use):
+            found.append(name)
+    return found
 
 
 def read_toml(path: Path) -> dict[str, Any]:

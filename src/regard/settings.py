@@ -213,16 +213,6 @@ class TrainingSettings(Section):
     )
     whole_words: Annotated[bool, "fill guesses whole words, not pieces of them"] = False
     label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = 0.1
-    r_drop: Annotated[
-        float,
-        "weight of the disagreement of two readings under different dropout (R-Drop; Liang et al., 2021: 5), at twice the cost; 0: read once",
-        at_least(0),
-    ] = 0.0
-    risk: Annotated[
-        float,
-        "weight of the loss of BLEU to be expected of the model's own translations, with --from (minimum risk training; Shen et al., 2016); 0: none",
-        at_least(0),
-    ] = 0.0
     subword_sampling: Annotated[
         float,
         "chance that a merge is left out when pairs are cut anew each epoch (Provilkov et al., 2020; for unigram: Kudo, 2018); 0: always the same cut",
@@ -271,8 +261,6 @@ class TrainingSettings(Section):
         super().__post_init__()
         if len(self.betas) != 2:
             raise SettingsError(f"training.betas must be two numbers, not {len(self.betas)}")
-        if self.r_drop and self.risk:
-            raise SettingsError("training.r_drop and training.risk are two ways to go on: use one of them")
 
 
 @dataclass(frozen=True, kw_only=True)

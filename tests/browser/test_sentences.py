@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -30,7 +30,7 @@ NEVER = {
 }
 
 
-def where(selected: str, differences: dict[str, object] | None = None, **more: str) -> str:
+def where(selected: str, differences: Mapping[str, object] | None = None, **more: str) -> str:
     """The part of an address that selects; `differences` are those of B."""
     b = {"b": json.dumps(differences)} if differences else {}
     return "#" + "&".join([selected, *(f"{key}={quote(value)}" for key, value in {**b, **more}.items())])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.decoding.native.library import instructions, missing
-from regard.model.fused import best_instructions
+from regard.model.kernels.fused import best_instructions
 from regard.weights import parameters, read_folder
 from tests.cli.running import call, process
 

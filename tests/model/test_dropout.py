@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from regard.model.attention import attend
-from regard.model.dropout import Dropout, drop, masks_from
+from regard.model.dropout import Dropout, drop
+from regard.model.kernels.masks import masks_of
+from regard.model.kernels.mode import computing
 from regard.model.observe import observe
 from regard.model.transformer import Embedding
 
@@ -70,7 +72,7 @@ def test_dropped_attention_keeps_its_mean(length: int) -> None:
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.3, 0.5, 0.97])
 def test_masks_drop_the_share_they_should_and_keep_the_mean(rate: float) -> None:
     count = 400_000
-    with masks_from(7, 1):
+    with computing(masks=masks_of(7, 1)):
         dropped = drop(torch.ones(count), rate)
     zeros = (dropped == 0).double().mean().item()
     assert abs(zeros - rate) < 5 * (rate * (1 - rate) / count) ** 0.5
@@ -81,7 +83,7 @@ def test_masks_drop_the_share_they_should_and_keep_the_mean(rate: float) -> None
 
 @pytest.mark.parametrize(("strength", "expected"), [(0.0, 0.0), (0.5, 0.2), (1.0, 0.4)])
 def test_dropout_may_have_a_part_of_its_strength(strength: float, expected: float) -> None:
-    with masks_from(7, strength=strength):
+    with computing(masks=masks_of(7, strength=strength)):
         dropped = Dropout(0.4).train()(torch.ones(100_000))
     assert (dropped == 0).double().mean().item() == pytest.approx(expected, abs=0.01)
     assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
@@ -90,13 +92,13 @@ def test_dropout_may_have_a_part_of_its_strength(strength: float, expected: floa
 def test_every_kind_of_dropout_has_that_strength() -> None:
     wild = translator(toy_settings(**dict.fromkeys(KINDS, 0.4))).train()
     calm = translator(toy_settings(**dict.fromkeys(KINDS, 0.0))).train()
-    with masks_from(7, strength=0.0):
+    with computing(masks=masks_of(7, strength=0.0)):
         assert torch.equal(wild(*INPUTS), calm(*INPUTS))
 
 
 def test_masks_are_those_of_their_key_and_of_no_other() -> None:
     def draw(*key: int) -> list[bool]:
-        with masks_from(*key):
+        with computing(masks=masks_of(*key)):
             first, second = drop(torch.ones(100), 0.5), drop(torch.ones(3, 7), 0.5)
         assert second.shape == (3, 7)
         return [*(first != 0).tolist(), *(second != 0).flatten().tolist()]
@@ -112,7 +114,7 @@ def test_masks_are_those_of_their_key_and_of_no_other() -> None:
 def test_neighbours_rows_and_updates_are_independent() -> None:
     draws = []
     for update in range(40):
-        with masks_from(1, update):
+        with computing(masks=masks_of(1, update)):
             draws.append(drop(torch.ones(64, 256), 0.3))
     kept = (torch.stack(draws) != 0).double() - 0.7  # [update, row, column]
     variance = 0.21
@@ -123,7 +125,7 @@ def test_neighbours_rows_and_updates_are_independent() -> None:
 
 def test_the_gradient_passes_where_the_value_does() -> None:
     x = torch.randn(50, requires_grad=True)
-    with masks_from(3):
+    with computing(masks=masks_of(3)):
         y = drop(x, 0.4)
     y.sum().backward()
     assert x.grad is not None

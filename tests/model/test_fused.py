@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from unittest import mock
 
 import numpy as np
@@ -13,11 +12,13 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.model import fused
 from regard.model.attention import attend_readably, join_heads, mask_bias, split_heads
-from regard.model.dropout import Masks, drop, masks_from, philox, spelt_out
+from regard.model.dropout import drop
+from regard.model.kernels import fused
+from regard.model.kernels.masks import Masks, mask_tensor, masks_of, philox
+from regard.model.kernels.mode import computing, fused_kernels
 from regard.model.positions import RotaryPositions
-from regard.training.objectives import cross_entropy, fused_cross_entropy
+from regard.training.objectives import chunked_cross_entropy, cross_entropy
 
 from .toys import keep_lengths, some_tokens, toy_settings, translator
 
@@ -65,9 +66,11 @@ def test_gate(library: fused.Library, count: int) -> None:
 @pytest.mark.parametrize("rate", [0.0001, 0.3, 0.9])
 def test_dropout(library: fused.Library, count: int, rate: float) -> None:
     mask = Masks((123, 2**32 - 1), 2**32 - 3).next(count, rate)  # the blocks' numbers pass 32 bits
-    alike(lambda x, y: fused.drop(library, x, y, mask), lambda x, y: x + y * spelt_out(mask, y), *torch.randn(2, count))
+    alike(
+        lambda x, y: fused.drop(library, x, y, mask), lambda x, y: x + y * mask_tensor(mask, y), *torch.randn(2, count)
+    )
     y = torch.randn(count)
-    assert torch.equal(fused.drop(library, None, y, mask), y * spelt_out(mask, y))
+    assert torch.equal(fused.drop(library, None, y, mask), y * mask_tensor(mask, y))
 
 
 def test_random_numbers_are_those_of_philox() -> None:
@@ -114,15 +117,14 @@ def test_attention(
         alike(compiled, readable, query, key, value)
 
 
-@pytest.mark.parametrize("agreement", [0.0, 3.0])
-def test_loss(library: fused.Library, agreement: float) -> None:
+def test_loss(library: fused.Library) -> None:
     torch.manual_seed(1)
     output, labels = torch.nn.Linear(8, 37), torch.randint(37, (600,))
 
     def by(function: Callable[..., tuple[Tensor, Tensor]]) -> Callable[[Tensor], Tensor]:
-        return lambda states: function(states, output, labels, 0.1, agreement)[0] / 600
+        return lambda states: function(states, output, labels, 0.1)[0] / 600
 
-    alike(by(fused_cross_entropy), by(cross_entropy), torch.randn(600, 8))
+    alike(by(chunked_cross_entropy), by(cross_entropy), torch.randn(600, 8))
 
 
 SHAPES = {
@@ -137,9 +139,9 @@ def test_a_whole_model_learns_the_same_with_and_without(library: fused.Library, 
     model = translator(settings).float().train()
     inputs = some_tokens(3, 9), some_tokens(3, 7, 1), keep_lengths([9, 4, 1])
     results = []
-    for path in (nullcontext, fused.nothing_fused):
+    for compiled in (True, False):
         model.zero_grad()
-        with path(), masks_from(5, 6):
+        with computing(fused=compiled, masks=masks_of(5, 6)):
             out = model(*inputs)
             out.logsumexp(-1).sum().backward()
         results.append([out.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
@@ -163,7 +165,7 @@ def test_the_same_bits_come_out_again_with_several_threads(library: fused.Librar
 
 
 def test_what_it_cannot_do_is_done_readably() -> None:
-    assert fused.usable(torch.zeros(1, dtype=torch.float64)) is None
-    assert fused.usable(torch.zeros(1, device="meta")) is None
-    with masks_from(1):
+    assert fused_kernels(torch.zeros(1, dtype=torch.float64)) is None
+    assert fused_kernels(torch.zeros(1, device="meta")) is None
+    with computing(masks=masks_of(1)):
         assert drop(torch.ones(9, dtype=torch.float64), 0.5).dtype == torch.float64

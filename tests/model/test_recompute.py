@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from regard.model.dropout import masks_from
-from regard.model.linear import bfloat16_products
+from regard.model.kernels.masks import masks_of
+from regard.model.kernels.mode import computing
 from regard.model.transformer import EncoderDecoder, Stack
 from regard.settings import ModelSettings
 
@@ -33,11 +32,9 @@ def gradients(recomputes: bool, rounds: bool, seed: int | None = 1) -> tuple[dic
         kept.append(tensor.numel())
         return tensor
 
-    masks, products = (
-        masks_from(seed, strength=0.7) if seed else nullcontext(),
-        bfloat16_products() if rounds else nullcontext(),
-    )
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), masks, products:
+    masks = masks_of(seed, strength=0.7) if seed else None
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with hooks, computing(masks=masks, bfloat16=rounds):
         loss = model(source, target, None).logsumexp(-1).sum()
     loss.backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}, sum(kept)

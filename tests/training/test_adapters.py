@@ -11,7 +11,7 @@ from regard.errors import SettingsError
 from regard.model.transformer import Decoder
 from regard.settings import ModelSettings
 from regard.training.adapters import adapt, merge, merged
-from regard.training.loop import Trainer
+from regard.training.run import open_run
 from regard.training.trainer import resume, train
 from regard.weights import parameters, read_folder, read_tensors
 
@@ -93,7 +93,7 @@ def test_a_run_with_adapters_resumes_exactly(trained: tuple[Path, Path], tmp_pat
         if getattr(event, "step", 0) == 4 and type(event).__name__ == "Evaluation":
             break
     events.close()  # type: ignore[attr-defined]
-    assert Trainer(halves).state.step == 4
+    assert open_run(halves).state.step == 4
     list(resume(halves))
     one, other = (read_tensors(folder / "weights.safetensors")[0] for folder in (whole, halves))
     assert all(torch.equal(one[name], other[name]) for name in one)

@@ -17,7 +17,7 @@ from regard.text.corpus import read_pairs
 from regard.text.doctor import Report
 from regard.training import estimate as module
 from regard.training.estimate import Estimate, Measured, Memory, estimate, measure
-from regard.training.loop import Trainer
+from regard.training.run import open_run
 from regard.training.samples import (
     Sample,
     invented_pairs,
@@ -79,7 +79,7 @@ def test_real_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     given = gather(None, {**SMALL, "training.ema": 0.9})
     found = measure(sample, given, tmp_path / "run", 0.01, told.append)
     assert (found.steps, found.device, found.threads) == (3, "cpu", 1)
-    trainer = Trainer(tmp_path / "run")
+    trainer = open_run(tmp_path / "run")
     assert found.parameters == sum(p.numel() for p in trainer.model.parameters())
     assert found.tables == 32 * found.vocabulary
     lengths = trainer.task.train.lengths  # type: ignore[attr-defined]
@@ -104,7 +104,7 @@ def test_memory_is_that_of_evaluations_that_do_not_end(tmp_path: Path, monkeypat
         return real(step, tokens)
 
     measure(sample, given, tmp_path / "run", 0.01, lambda _: None)
-    trainer = Trainer(tmp_path / "run")
+    trainer = open_run(tmp_path / "run")
     real = TranslationStep._next
     monkeypatch.setattr(TranslationStep, "_next", counted)
     module._translate_endlessly(trainer, sample)
@@ -139,7 +139,7 @@ def test_operations_are_those_of_the_matrices(tmp_path: Path) -> None:
     sample = sample_pairs(write_reversals(tmp_path, 60, longest=3), DataSettings(), tmp_path)
     given = gather(None, {**SMALL, "model.dropout": 0.0, "training.batch_tokens": 100_000})
     found = measure(sample, given, tmp_path / "run", 0.01, lambda _: None)
-    trainer = Trainer(tmp_path / "run")
+    trainer = open_run(tmp_path / "run")
     batch = trainer.task.batch(np.asarray(trainer.task.plan(0)[0]), 0)
     source, target = batch.source.numel(), batch.labels.numel()  # type: ignore[attr-defined]
     sizes = {name: p.numel() for name, p in trainer.model.named_parameters() if p.dim() == 2}

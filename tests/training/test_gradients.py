@@ -11,7 +11,7 @@ import torch
 from regard.errors import ModelError
 from regard.training import pairs
 from regard.training.events import Event, Note, Progress
-from regard.training.gradients import is_out_of_memory
+from regard.training.loop import is_out_of_memory
 from regard.training.task import Loss
 from regard.training.trainer import train
 

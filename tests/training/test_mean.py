@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from regard.folder import WEIGHTS
-from regard.training.loop import Trainer
 from regard.training.mean import RunningMean
+from regard.training.run import open_run
 from regard.training.trainer import train
 from regard.weights import read_tensors
 
@@ -58,7 +58,7 @@ def test_a_run_with_a_mean_keeps_the_mean(tmp_path: Path) -> None:
     overrides = {**SMALL, "training.steps": 6, "training.evaluate_every": 6, "training.average": 1, "training.ema": 0.9}
     for _ in train(corpus, tmp_path / "model", overrides=overrides):
         pass
-    trainer = Trainer(tmp_path / "model")
+    trainer = open_run(tmp_path / "model")
     weights, _ = read_tensors(tmp_path / "model" / WEIGHTS)
     name = "encoder.layers.0.feed_forward.rise.weight"
     assert torch.equal(weights[name], trainer.mean.values[name])

@@ -20,7 +20,8 @@ from regard.text.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.directions import protects
 from regard.training.events import Evaluation
-from regard.training.loop import Trainer
+from regard.training.loop import train_model
+from regard.training.run import open_run
 from regard.training.trainer import train
 
 from .corpora import SMALL
@@ -53,7 +54,7 @@ def test_pairs_have_slots_and_the_vocabulary_no_placeholders(corpus: list[Path],
         first, second = source.numbers
         assert (target.numbers, target.texts) == ((second, first), ("", " öffne ", " jetzt &amp;"))
         assert source.texts == ("open ", " now ", "")
-    task = Trainer(folder).task
+    task = open_run(folder).task
     task.plan(1)  # in other pieces, with the same slots
     for row in range(len(train_pairs)):
         cut = task.current.pair(row)[0].tolist()  # type: ignore[attr-defined]
@@ -75,7 +76,7 @@ def test_the_same_run_gives_the_same_weights_and_goes_on_exactly(corpus: list[Pa
         if isinstance(event, Evaluation):
             stop.set()
     assert (whole / WEIGHTS).read_bytes() != (stopped / WEIGHTS).read_bytes()
-    for _ in Trainer(stopped).run():
+    for _ in train_model(open_run(stopped)):
         pass
     assert (whole / WEIGHTS).read_bytes() == (stopped / WEIGHTS).read_bytes()
 

@@ -10,7 +10,7 @@ import pytest
 from regard.settings import TokenizerSettings
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, Recut, write_examples
-from regard.training.loop import Trainer
+from regard.training.run import open_run
 from regard.training.trainer import train
 
 from .corpora import SMALL, write_reversals
@@ -62,7 +62,7 @@ def test_every_epoch_is_cut_anew_and_always_the_same_way(tmp_path: Path) -> None
         pass
 
     def epoch(number: int) -> list[list[int]]:
-        task = Trainer(tmp_path / "model").task
+        task = open_run(tmp_path / "model").task
         task.plan(number)
         return [task.batch([row], 0).source[0].tolist() for row in range(40)]  # type: ignore[attr-defined, arg-type]
 

@@ -18,7 +18,6 @@ GIVEN = {
     **SMALL,
     "training.threads": 1 if "PYTEST_XDIST_WORKER" in os.environ else 2,  # beside other tests there is one core
     "training.ema": 0.9,
-    "training.r_drop": 1.0,
     "training.subword_sampling": 0.1,
     "training.dropout_warmup": 3.5,
     "training.optimizer": "muon",

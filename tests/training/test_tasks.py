@@ -22,8 +22,8 @@ from regard.decoding.writer import Writer
 from regard.errors import DataError, ModelError, RegardError, SettingsError
 from regard.folder import TRAINING, read_settings
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
-from regard.training.loop import Trainer
 from regard.training.prepare import TASKS
+from regard.training.run import open_run
 from regard.training.trainer import resume, train
 from regard.weights import read_folder, read_tensors
 
@@ -235,7 +235,7 @@ def test_training_from_a_model_takes_four_epochs_unless_told_otherwise(runs: Run
     corpus, given = write_text(tmp_path, lines=600), {"training.batch_tokens": 200, "training.device": "cpu"}
     for name, more in {"four": {}, "accumulated": {"training.accumulate": 3}, "two": {"training.steps": 2}}.items():
         list(train([corpus], tmp_path / name, start=runs("write"), overrides=given | more, prepare_only=True))
-    four, accumulated, two = (Trainer(tmp_path / name) for name in ("four", "accumulated", "two"))
+    four, accumulated, two = (open_run(tmp_path / name) for name in ("four", "accumulated", "two"))
     epoch = len(four.plan(0))
     assert epoch > 9
     training = four.settings.training

@@ -16,10 +16,12 @@ import regard
 from regard.configuration import load
 from regard.errors import DataError, ModelError, SettingsError
 from regard.folder import read_settings
+from regard.training import final_weights, loop
 from regard.training.checkpoint import State, average, snapshot_path
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
-from regard.training.gradients import Share
-from regard.training.loop import Trainer
+from regard.training.final_weights import best_weights
+from regard.training.loop import Share
+from regard.training.run import TrainingRun, open_run
 from regard.training.task import Batch
 from regard.training.trainer import resume, train
 from regard.weights import read_folder, read_tensors
@@ -77,34 +79,34 @@ def test_the_loss_follows_the_golden_curve(corpus: list[Path], tmp_path: Path) -
 def test_accumulated_batches_equal_one_large_batch(corpus: list[Path], tmp_path: Path) -> None:
     """Two batches of an update are averaged over all their tokens, not batch by batch."""
     run(corpus, tmp_path / "run", training__steps=1, model__dropout=0.0)
-    trainer = Trainer(tmp_path / "run")
-    pairs = [trainer.task.batch(np.arange(3), 0), trainer.task.batch(np.arange(3, 10), 0)]
-    together = trainer.task.batch(np.arange(10), 0)
-    apart, whole = (gradients_of(trainer, batches) for batches in (pairs, [together]))
+    trained = open_run(tmp_path / "run")
+    pairs = [trained.task.batch(np.arange(3), 0), trained.task.batch(np.arange(3, 10), 0)]
+    together = trained.task.batch(np.arange(10), 0)
+    apart, whole = (gradients_of(trained, batches) for batches in (pairs, [together]))
     assert apart
     for one, other in zip(apart, whole, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
-def gradients_of(trainer: Trainer, batches: list[Batch]) -> list[torch.Tensor]:
+def gradients_of(trained: TrainingRun, batches: list[Batch]) -> list[torch.Tensor]:
     """What an update on these batches would hand to the optimizer."""
     kept: list[torch.Tensor] = []
 
     def keep(_: object) -> None:
-        kept.extend(p.grad.clone() for p in trainer.model.parameters() if p.grad is not None)
+        kept.extend(p.grad.clone() for p in trained.model.parameters() if p.grad is not None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "next_shares", lambda: [Share(batch) for batch in batches])
-        patch.setattr(trainer.scaler, "step", keep)
-        trainer.update()
+        patch.setattr(loop, "next_batches", lambda _: [Share(batch) for batch in batches])
+        patch.setattr(trained.scaler, "step", keep)
+        loop.update(trained)
     return kept
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.01, 0.05])
 def test_a_gradient_is_clipped_to_its_largest_norm(clip: float, corpus: list[Path], tmp_path: Path) -> None:
     events = run(corpus, tmp_path / "run", training__steps=1, training__clip=clip)
-    trainer = Trainer(tmp_path / "run")
-    found = torch.cat([gradient.flatten() for gradient in gradients_of(trainer, [trainer.task.batch(np.arange(9), 0)])])
+    trained = open_run(tmp_path / "run")
+    found = torch.cat([gradient.flatten() for gradient in gradients_of(trained, [trained.task.batch(np.arange(9), 0)])])
     (progress,) = (event for event in events if isinstance(event, Progress))
     assert progress.gradient > 0.1, "what is shown is the norm before"
     if clip:
@@ -128,16 +130,16 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(
 
 def spoil_after(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After this update a weight is not a number any more."""
-    update = Trainer.update
+    update = loop.update
 
-    def spoilt(trainer: Trainer) -> Progress:
-        progress = update(trainer)
+    def spoilt(trained: TrainingRun) -> Progress:
+        progress = update(trained)
         if progress.step == step:
             with torch.no_grad():
-                next(trainer.model.parameters()).fill_(torch.nan)
+                next(trained.model.parameters()).fill_(torch.nan)
         return progress
 
-    monkeypatch.setattr(Trainer, "update", spoilt)
+    monkeypatch.setattr(loop, "update", spoilt)
 
 
 @pytest.mark.parametrize(("patience", "warmup", "last"), [(1, 1, 8), (2, 1, 12), (2, 14, 15), (0, 1, 30)])
@@ -155,12 +157,12 @@ def test_early_stopping_ends_a_run_that_learns_nothing(
 
 def test_final_weights_are_the_mean_or_the_best(corpus: list[Path], tmp_path: Path) -> None:
     run(corpus, tmp_path / "run", training__metric="loss")
-    trainer = Trainer(tmp_path / "run")
-    steps = trainer.state.ranked("loss")[:2]
+    trained = open_run(tmp_path / "run")
+    steps = trained.state.ranked("loss")[:2]
     final, _ = read_tensors(tmp_path / "run" / "weights.safetensors")
-    choices = [average(trainer.work, steps), average(trainer.work, steps[:1])]
+    choices = [average(trained.work, steps), average(trained.work, steps[:1])]
     assert any(all(torch.equal(final[name], choice[name]) for name in final) for choice in choices)
-    first, second = (read_tensors(snapshot_path(trainer.work, step))[0] for step in steps)
+    first, second = (read_tensors(snapshot_path(trained.work, step))[0] for step in steps)
     name = next(iter(first))
     torch.testing.assert_close(choices[0][name], (first[name] + second[name]) / 2)
 
@@ -171,12 +173,12 @@ def test_the_mean_is_taken_unless_the_best_does_better(
     metric: str, better: float, gain: int, corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(corpus, tmp_path / "run", training__metric=metric)
-    trainer = Trainer(tmp_path / "run")
-    steps = trainer.state.ranked(metric)[:2]
-    best = next(each[metric] for each in trainer.state.evaluations if each["step"] == steps[0])
-    monkeypatch.setattr(trainer, "dev_scores", lambda *_: ({metric: best + gain * better}, []))
-    expected = average(trainer.work, steps[:1] if gain < 0 else steps)
-    chosen = trainer.best_weights(trainer.model, steps)
+    trained = open_run(tmp_path / "run")
+    steps = trained.state.ranked(metric)[:2]
+    best = next(each[metric] for each in trained.state.evaluations if each["step"] == steps[0])
+    monkeypatch.setattr(final_weights, "dev_scores", lambda *_: ({metric: best + gain * better}, []))
+    expected = average(trained.work, steps[:1] if gain < 0 else steps)
+    chosen = best_weights(trained, trained.model, steps)
     assert all(torch.equal(chosen[name], expected[name]) for name in expected)
 
 
@@ -310,3 +312,19 @@ def test_pairs_worth_a_look_are_told_and_used(tmp_path: Path) -> None:
     notes = [e.text for e in events if isinstance(e, Note)]
     assert "train: 40 pairs read, 40 kept" in notes
     assert f"train: to look at (regard check {path} tells more): placeholders differ: 40" in notes
+
+
+@pytest.mark.parametrize(("value", "resumes"), [(0.0, True), (3.0, False)])
+def test_a_run_that_used_a_removed_setting_is_not_resumed(
+    value: float, resumes: bool, corpus: list[Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    list(train(corpus, folder, overrides=SMALL, prepare_only=True))
+    path = folder / "model.toml"
+    path.write_text(path.read_text("utf-8").replace("[training]\n", f"[training]\nrisk = {value}\n"), "utf-8")
+    if resumes:
+        *_, last = resume(folder, overrides={"training.steps": 4})
+        assert isinstance(last, Finished)
+    else:
+        with pytest.raises(SettingsError, match=r"was trained with training\.risk, which this version does not have"):
+            list(resume(folder))

@@ -82,7 +82,7 @@ def describe_system() -> None:
     import torch
 
     from regard.decoding.native.library import instructions, missing
-    from regard.model import fused
+    from regard.model.kernels import fused
 
     print(f"CPU: {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
     print(f"CUDA: {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")

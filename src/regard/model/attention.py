@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.model import fused
-from regard.model.dropout import at_present, drop
+from regard.model.dropout import current_rate, drop
+from regard.model.kernels import fused
+from regard.model.kernels.mode import fused_training_kernels
 from regard.model.linear import Linear
 from regard.model.observe import edited, see, watching
 from regard.model.positions import RotaryPositions
@@ -39,11 +40,8 @@ class Attention(nn.Module):
 
         `bias` (see `Bias`) says who may look at whom; `cache` holds keys and values computed before.
         """
-        if cache is None and (library := self.in_one_pass(x, memory, bias)):
-            query, key, value = self.query(x), self.key(memory), self.value(memory)
-            angles = None if self.rotary is None else self.rotary.angles(0, max(x.shape[1], memory.shape[1]), x)
-            causal, padding = isinstance(bias, str), None if bias is None or isinstance(bias, str) else bias[:, 0, 0]
-            return self.output(fused.attend(library, query, key, value, self.heads, padding, causal, angles))
+        if cache is None and (kernels := self.usable_kernels(x, memory, bias)):
+            return self.fused_forward(kernels, x, memory, bias)
         query = split_heads(self.query(x), self.heads)  # [B, H, T, K]
         if self.rotary is not None:
             query = self.rotary(query, cache.length if cache else 0)
@@ -56,7 +54,7 @@ class Attention(nn.Module):
             query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)
         if self.groups < self.heads:
             key, value = (t.repeat_interleave(self.heads // self.groups, 1) for t in (key, value))
-        context = attend(query, key, value, bias, at_present(self.dropout) if self.training else 0.0)  # [B, H, T, K]
+        context = attend(query, key, value, bias, current_rate(self.dropout) if self.training else 0.0)  # [B, H, T, K]
         if rows > key.shape[0]:
             context = context.unflatten(2, (rows // key.shape[0], -1)).transpose(1, 2).flatten(0, 1)
         context = see("context", context, "batch head query value_width")
@@ -64,14 +62,21 @@ class Attention(nn.Module):
             see("contributions", self.contributions(context), "batch head query width")
         return see("output", self.output(join_heads(context)), "batch query width")
 
-    def in_one_pass(self, x: Tensor, memory: Tensor, bias: Bias) -> fused.Library | None:
-        """What does all between the projections at once while training, if it can and nobody looks."""
+    def usable_kernels(self, x: Tensor, memory: Tensor, bias: Bias) -> fused.Library | None:
+        """Returns the kernels for `fused_forward`, if it can do what is asked and the run is not observed."""
         short = max(x.shape[1], memory.shape[1]) <= fused.LONGEST
         plain = self.groups == self.heads and self.key.out_features == self.value.out_features and not self.dropout
         simple = bias is None or isinstance(bias, str) or bias.shape == (len(x), 1, 1, memory.shape[1])
-        if not (self.training and torch.is_grad_enabled() and short and plain and simple) or watching():
+        if not (self.training and short and plain and simple) or watching():
             return None
-        return fused.usable(x, memory)
+        return fused_training_kernels(x, memory)
+
+    def fused_forward(self, kernels: fused.Library, x: Tensor, memory: Tensor, bias: Bias) -> Tensor:
+        """Computes the same as `forward`, with everything between the projections in one compiled pass."""
+        query, key, value = self.query(x), self.key(memory), self.value(memory)
+        angles = None if self.rotary is None else self.rotary.angles(0, max(x.shape[1], memory.shape[1]), x)
+        causal, padding = isinstance(bias, str), None if bias is None or isinstance(bias, str) else bias[:, 0, 0]
+        return self.output(fused.attend(kernels, query, key, value, self.heads, padding, causal, angles))
 
     def keys_values(self, memory: Tensor, cache: KeyValues | None) -> tuple[Tensor, Tensor]:
         """[B, S, D] -> keys [B, G, S, K] and values, those of earlier steps included."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from regard.model import fused
 from regard.model.attention import Attention, Bias, KeyValues
-from regard.model.dropout import Dropout, same_masks
-from regard.model.linear import Linear, products_as, rounds_products
+from regard.model.dropout import Dropout
+from regard.model.kernels import fused
+from regard.model.kernels.mode import computing, fused_training_kernels, mode
+from regard.model.linear import Linear
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
@@ -53,20 +54,15 @@ class Layer(nn.Module):
 
 
 def run_twice(layer: nn.Module, *inputs: Any) -> Tensor:
-    """What a layer gives; nothing but the inputs is kept, and the backward pass runs it again (Chen et al., 2016)."""
+    """Runs a layer and keeps nothing but its inputs: the backward pass runs it again (Chen et al., 2016)."""
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        first, second = same_masks()
-        return first, _again(second, rounds_products())
+        now = mode()  # the second run, perhaps in another thread, draws the masks of the first
+        masks = None if now.masks is None else now.masks.copy()
+        return nullcontext(), computing(bfloat16=now.bfloat16, masks=masks)
 
     result: Tensor = checkpoint(layer, *inputs, use_reentrant=False, context_fn=contexts)
     return result
-
-
-@contextmanager
-def _again(masks: AbstractContextManager[None], rounds: bool) -> Iterator[None]:
-    with masks, products_as(rounds):
-        yield
 
 
 class Residual(nn.Module):
@@ -116,8 +112,8 @@ class FeedForward(nn.Module):
 
 def gated(gate: Tensor, rise: Tensor) -> Tensor:
     """silu(gate) * rise."""
-    if torch.is_grad_enabled() and (library := fused.usable(gate, rise)):
-        return fused.gate(library, gate, rise)
+    if kernels := fused_training_kernels(gate, rise):
+        return fused.gate(kernels, gate, rise)
     return F.silu(gate) * rise
 
 
@@ -141,8 +137,8 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]"""
-        if torch.is_grad_enabled() and self.eps is not None and (library := fused.usable(x, self.weight)):
-            return fused.norm(library, x, self.weight, self.eps)
+        if self.eps is not None and (kernels := fused_training_kernels(x, self.weight)):
+            return fused.norm(kernels, x, self.weight, self.eps)
         return super().forward(x)
 
 

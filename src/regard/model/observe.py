@@ -5,7 +5,7 @@
     trace["decoder.layers.0.cross_attention.weights"].axes   # ("batch", "head", "query:target", "key:source")
 
 The model calls `see` wherever it has computed something worth a look; outside `observe` that costs
-one look at a variable. What is seen can be changed too, and the run goes on with the change:
+the reading of a variable. What is seen can be changed too, and the run goes on with the change:
 
     with observe(model, {"decoder.layers.0.cross_attention.context": silence_head_3}) as trace:
 """
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch import Tensor, nn
+
+from regard.model.kernels.mode import computing, mode
 
 
 class Seen(NamedTuple):
@@ -48,23 +49,20 @@ class Trace(dict[str, Seen]):
         return tuple(f"{axis}:{texts[axis]}" if axis in texts else axis for axis in axes.split())
 
 
-_trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
-
-
 def watching() -> bool:
-    """Whether somebody looks, so that values nobody else needs are worth computing."""
-    return _trace.get() is not None
+    """Returns whether a run is observed, so that values that only an observer needs are worth computing."""
+    return mode().trace is not None
 
 
 def edited() -> bool:
-    """Whether somebody who looks also changes what is seen."""
-    trace = _trace.get()
+    """Returns whether the observer also changes what it observes."""
+    trace = mode().trace
     return trace is not None and bool(trace.edits)
 
 
 def see(name: str, tensor: Tensor, axes: str) -> Tensor:
-    """Returns `tensor`, unchanged unless it is edited; records it under the running module's name if somebody looks."""
-    trace = _trace.get()
+    """Records `tensor` under the running module's name if the run is observed; returns it, or its edit."""
+    trace = mode().trace
     if trace is not None:
         place = trace.places[-1] if trace.places else ""
         full = f"{place}.{name}".lstrip(".")
@@ -84,21 +82,20 @@ def observe(model: nn.Module, edits: Mapping[str, Edit] | None = None) -> Iterat
     trace = Trace(edits=edits or {}, two_texts=two_texts)
 
     def enter(name: str) -> None:
-        if _trace.get() is trace:
+        if mode().trace is trace:
             trace.places.append(name)
 
     def leave(*_: object) -> None:
-        if _trace.get() is trace:
+        if mode().trace is trace:
             trace.places.pop()
 
     handles = []
     for name, module in model.named_modules():
         handles.append(module.register_forward_pre_hook(lambda *_, name=name: enter(name)))
         handles.append(module.register_forward_hook(leave, always_call=True))
-    token = _trace.set(trace)
     try:
-        yield trace
+        with computing(trace=trace):
+            yield trace
     finally:
-        _trace.reset(token)
         for handle in handles:
             handle.remove()

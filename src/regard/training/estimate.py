@@ -1,4 +1,4 @@
-"""What a training will cost: real steps of the real trainer on a sample, and from them the whole.
+"""What a training will cost: real steps of the real run on a sample, and from them the whole.
 
 Assumed, and told: devices are as fast as this one (`speed` says otherwise), and several of them reach `efficiency` of
 the sum of their speeds. All else is measured.
@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.configuration import resolve
 from regard.decoding.search import generate, highest
 from regard.decoding.step import NextToken, TranslationStep
-from regard.model.fused import nothing_fused
+from regard.model.kernels.mode import computing
 from regard.model.layers import TABLES
 from regard.model.transformer import EncoderDecoder
 from regard.presets import choose_preset
@@ -34,8 +34,9 @@ from regard.text.corpus import dev_size
 from regard.text.directions import directions_of
 from regard.training.batches import Recut
 from regard.training.events import Event, Stage
-from regard.training.loop import Trainer
+from regard.training.loop import update
 from regard.training.pairs import Translating, without_sampling
+from regard.training.run import TrainingRun, open_run
 from regard.training.samples import Sample
 from regard.training.shards import token_type
 from regard.training.task import Request
@@ -129,29 +130,29 @@ def measure(
     for event in prepared(folder, Request(files, given, device.type, dev), threading.Event()):  # in a thread, whose
         _stage(event, tell)  # memory the steps do not use again, as in training
     preparing = (time.perf_counter() - began) / sample.size
-    trainer = Trainer(folder)
-    tell(f"training {sum(p.numel() for p in trainer.model.parameters()):,} parameters for about {seconds:.0f} s")
-    steps, spent, seen = _train(trainer, seconds)
-    _largest(trainer)
-    evaluating, finishing = _evaluate(trainer, sample, seen / spent)
-    _translate_endlessly(trainer, sample)
-    peak = _peak(trainer.device)
-    tables = sum(p.numel() for name, p in trainer.model.named_parameters() if name.endswith(TABLES))
+    run = open_run(folder)
+    tell(f"training {sum(p.numel() for p in run.model.parameters()):,} parameters for about {seconds:.0f} s")
+    steps, spent, seen = _train(run, seconds)
+    _largest(run)
+    evaluating, finishing = _evaluate(run, sample, seen / spent)
+    _translate_endlessly(run, sample)
+    peak = _peak(run.device)
+    tables = sum(p.numel() for name, p in run.model.named_parameters() if name.endswith(TABLES))
     return Measured(
-        device=str(trainer.device),
-        threads=torch.get_num_threads() if trainer.device.type == "cpu" else 0,
+        device=str(run.device),
+        threads=torch.get_num_threads() if run.device.type == "cpu" else 0,
         steps=steps,
         seconds_per_step=spent / steps,
         tokens_per_step=seen / steps,
-        tokens_per_unit=_tokens_per_unit(trainer, sample),
-        flops_per_token=_flops(trainer),
-        parameters=sum(p.numel() for p in trainer.model.parameters()),
+        tokens_per_unit=_tokens_per_unit(run, sample),
+        flops_per_token=_flops(run),
+        parameters=sum(p.numel() for p in run.model.parameters()),
         tables=tables,
-        vocabulary=trainer.vocabularies.target.size,
+        vocabulary=run.vocabularies.target.size,
         preparing=preparing,
         evaluating=evaluating,
         finishing=finishing,
-        memory=_memory(trainer, peak, sample.size),
+        memory=_memory(run, peak, sample.size),
     )
 
 
@@ -160,39 +161,39 @@ def _stage(event: Event, tell: Callable[[str], None]) -> None:
         tell(f"preparing a sample: {event.name}")
 
 
-def _train(trainer: Trainer, seconds: float) -> tuple[int, float, float]:
+def _train(run: TrainingRun, seconds: float) -> tuple[int, float, float]:
     """Steps, their seconds, and the tokens that they have seen: of the second half, when every shape is known."""
     took, seen = list[float](), list[float]()
     while len(took) < FEWEST or (sum(took) < seconds and len(took) < MOST):
-        before = trainer.state.seconds
-        progress = trainer.update()
-        took.append(trainer.state.seconds - before)
+        before = run.state.seconds
+        progress = update(run)
+        took.append(run.state.seconds - before)
         seen.append(progress.tokens_per_second * took[-1])
     half = len(took) // 2
     return len(took) - half, sum(took[half:]), sum(seen[half:])
 
 
-def _largest(trainer: Trainer) -> None:
+def _largest(run: TrainingRun) -> None:
     """A step on the batches that need the most room: that of the longest text, and that of the most tokens."""
-    plan = trainer.task.plan(0)
-    sizes = [[batch.seen, -len(rows)] for rows in plan[:500] for batch in [trainer.task.batch(rows, 0)]]
+    plan = run.task.plan(0)
+    sizes = [[batch.seen, -len(rows)] for rows in plan[:500] for batch in [run.task.batch(rows, 0)]]
     for column in (0, 1):
         rows = plan[max(range(len(sizes)), key=lambda i: sizes[i][column])]
-        batch = trainer.task.batch(rows, 0)
-        with trainer.autocast():
-            loss = trainer.task.loss(trainer.model, batch, 0.1)
+        batch = run.task.batch(rows, 0)
+        with run.forward_mode():
+            loss = run.task.loss(run.model, batch, 0.1)
         (loss.total / batch.tokens).backward()
-        trainer.optimizer.zero_grad()
+        run.optimizer.zero_grad()
 
 
-def _flops(trainer: Trainer) -> float:
+def _flops(run: TrainingRun) -> float:
     """Of a token of a batch in the middle: what PyTorch counts of a forward and a backward pass."""
-    plan = trainer.task.plan(0)
-    batch = trainer.task.batch(plan[len(plan) // 2], 0)
-    with nothing_fused(), sdpa_kernel(SDPBackend.MATH), _in_pieces(), FlopCounterMode(display=False) as counter:
-        loss = trainer.task.loss(trainer.model, batch, 0.1)
+    plan = run.task.plan(0)
+    batch = run.task.batch(plan[len(plan) // 2], 0)
+    with computing(fused=False), sdpa_kernel(SDPBackend.MATH), _in_pieces(), FlopCounterMode(display=False) as counter:
+        loss = run.task.loss(run.model, batch, 0.1)
         loss.total.backward()
-    trainer.optimizer.zero_grad()
+    run.optimizer.zero_grad()
     return float(counter.get_total_flops()) / batch.seen
 
 
@@ -206,50 +207,50 @@ def _in_pieces() -> Iterator[None]:
         torch.backends.mkldnn.set_flags(enabled)
 
 
-def _evaluate(trainer: Trainer, sample: Sample, speed: float) -> tuple[float, float]:
+def _evaluate(run: TrainingRun, sample: Sample, speed: float) -> tuple[float, float]:
     """Seconds of an evaluation in the middle of training, and of the last one.
 
     The loss on the dev set is a forward pass, a third of a step. Translating is timed, and, since a model that has
     learnt little does not know when to end, corrected by how much longer its translations are than the references.
     What is translated with the model's own beam is for the memory that it takes.
     """
-    settings, dev = trainer.settings, _dev_size(trainer.settings, sample)
-    if not isinstance(trainer.task, Translating):
+    settings, dev = run.settings, _dev_size(run.settings, sample)
+    if not isinstance(run.task, Translating):
         forward = dev * 0.3 / 3 / speed
         return forward, forward
-    pairs = trainer.task.held_out("dev")[:DECODED]
-    trainer.model.eval()
+    pairs = run.task.held_out("dev")[:DECODED]
+    run.model.eval()
     began = time.perf_counter()
-    made = trainer.task.translate(trainer.contents(trainer.model), directions_of(settings.data)[0], pairs, beam=1)
+    made = run.task.translate(run.contents(run.model), directions_of(settings.data)[0], pairs, beam=1)
     took = time.perf_counter() - began
-    trainer.task.translate(
-        trainer.contents(trainer.model), directions_of(settings.data)[0], trainer.task.held_out("dev"), max_ratio=1.0
+    run.task.translate(
+        run.contents(run.model), directions_of(settings.data)[0], run.task.held_out("dev"), max_ratio=1.0
     )
-    trainer.model.train()
-    target = trainer.vocabularies.target
+    run.model.train()
+    target = run.vocabularies.target
     wanted = sum(len(ids) for ids in target.encode_batch([pair["target"] for pair in pairs]))
     greedy = took / len(pairs) * min(1.0, wanted / max(1, sum(len(each.tokens) for each in made)))
-    forward = dev * _tokens_per_unit(trainer, sample) / 3 / speed
+    forward = dev * _tokens_per_unit(run, sample) / 3 / speed
     evaluated = min(dev, settings.training.evaluate_pairs)
     return forward + greedy * evaluated, forward + greedy * (evaluated + dev * math.sqrt(settings.decoding.beam))
 
 
 @torch.inference_mode()
-def _translate_endlessly(trainer: Trainer, sample: Sample) -> None:
+def _translate_endlessly(run: TrainingRun, sample: Sample) -> None:
     """Fills the largest batch of an evaluation and goes on to the longest output that is allowed.
 
     That is what takes the most room in evaluations: rows stay until the last of a batch has ended. How soon a model
     ends depends on what it has learnt, and a few steps do not tell.
     """
-    settings, task, model = trainer.settings, trainer.task, trainer.model
+    settings, task, model = run.settings, run.task, run.model
     if not isinstance(task, Translating) or not isinstance(model, EncoderDecoder):
         return
     evaluated = min(_dev_size(settings, sample), settings.training.evaluate_pairs)
-    sources = trainer.vocabularies.source.encode_batch([pair["source"] for pair in task.held_out("dev")])
+    sources = run.vocabularies.source.encode_batch([pair["source"] for pair in task.held_out("dev")])
     sources = sorted(islice(cycle(sources), evaluated), key=len, reverse=True)
     sources = sources[: max(1, settings.decoding.batch_tokens // (len(sources[0]) + 1))]
     limit = int(min(settings.decoding.max_ratio * len(sources[0]) + 20, settings.model.max_length))
-    specials = trainer.vocabularies.target.specials
+    specials = run.vocabularies.target.specials
     model.eval()
     step = TranslationStep(model, sources, specials, NextToken(specials))
     for _ in islice(generate(step, 1, highest), limit):
@@ -264,13 +265,13 @@ def _dev_size(settings: Settings, sample: Sample) -> int:
     return dev_size(settings.data.dev_pairs, sample.whole)
 
 
-def _tokens_per_unit(trainer: Trainer, sample: Sample) -> float:
+def _tokens_per_unit(run: TrainingRun, sample: Sample) -> float:
     """Tokens of a pair, its two ends with it, or of a character."""
     if sample.tokens is not None:
         return sample.tokens / sample.whole
-    if isinstance(trainer.task, Translating):
-        return float(trainer.task.train.lengths.sum(1).mean()) + 2
-    return float(trainer.about["examples"]) / sample.size
+    if isinstance(run.task, Translating):
+        return float(run.task.train.lengths.sum(1).mean()) + 2
+    return float(run.about["examples"]) / sample.size
 
 
 def _peak(device: torch.device) -> int:
@@ -281,23 +282,23 @@ def _peak(device: torch.device) -> int:
     return used if sys.platform == "darwin" else used * 1024
 
 
-def _memory(trainer: Trainer, peak: int, size: int) -> Memory:
-    weights = sum(p.numel() * p.element_size() for p in trainer.model.parameters())
-    learning = sum(p.numel() * p.element_size() for p in trainer.model.parameters() if p.requires_grad)
+def _memory(run: TrainingRun, peak: int, size: int) -> Memory:
+    weights = sum(p.numel() * p.element_size() for p in run.model.parameters())
+    learning = sum(p.numel() * p.element_size() for p in run.model.parameters() if p.requires_grad)
     moments = sum(
         value.numel() * value.element_size()
-        for state in trainer.optimizer.state.values()
+        for state in run.optimizer.state.values()
         for value in state.values()
         if isinstance(value, torch.Tensor)
     )
-    mean = sum(value.numel() * value.element_size() for value in trainer.mean.values.values())
+    mean = sum(value.numel() * value.element_size() for value in run.mean.values.values())
     rest = max(0, peak - weights - learning - moments - mean)
-    return Memory(weights, learning, moments, mean, rest, peak, _sampled(trainer) / size)
+    return Memory(weights, learning, moments, mean, rest, peak, _sampled(run) / size)
 
 
-def _sampled(trainer: Trainer) -> int:
+def _sampled(run: TrainingRun) -> int:
     """Bytes that subword sampling holds: the words of all pairs, and the pieces of an epoch and of the one before."""
-    task = trainer.task
+    task = run.task
     if not isinstance(task, Translating) or not isinstance(task.current, Recut):
         return 0
     words = sum(table.rows.nbytes + table.starts.nbytes for _, table in task.words)

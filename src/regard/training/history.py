@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torch import nn
-
 from regard.folder import HISTORY
 from regard.settings import TrainingSettings
 from regard.training.adapters import merged
 from regard.training.checkpoint import snapshot_path
+from regard.training.run import TrainingRun
 from regard.weights import write_tensors
 
 FIRST = 0.01
@@ -29,10 +28,13 @@ def is_moment(settings: TrainingSettings, step: int, last: bool = False) -> bool
     return bool(settings.history) and (last or step in moments(settings.history, settings.steps))
 
 
-def remember(folder: Path, model: nn.Module, step: int) -> None:
-    """Keeps the weights of this step, at half precision."""
-    weights = {name: tensor.half() for name, tensor in merged(model).items()}
-    write_tensors(snapshot_path(folder / HISTORY, step), weights)
+def keep_snapshot(run: TrainingRun, *, last: bool = False) -> None:
+    """Keeps the weights at half precision for later looks, if this step is one of the moments to keep."""
+    if is_moment(run.settings.training, run.state.step, last):
+        with run.whole_model(mean=False) as model:
+            if run.group.first:
+                weights = {name: tensor.half() for name, tensor in merged(model).items()}
+                write_tensors(snapshot_path(run.folder / HISTORY, run.state.step), weights)
 
 
 def forget_after(folder: Path, step: int) -> None:

@@ -34,7 +34,6 @@ from regard.text.slots import SLOTS, slot_pair
 from regard.text.sources import expand
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, PairBatch, Recut, Rows
-from regard.training.candidates import CANDIDATES, Candidates, RiskBatch, make_candidates, require_candidates
 from regard.training.directions import (
     both_ways,
     by_direction,
@@ -46,7 +45,7 @@ from regard.training.directions import (
 )
 from regard.training.encoding import Cutting, encode_corpus
 from regard.training.events import Note, Stage
-from regard.training.objectives import risk_loss, translation_loss
+from regard.training.objectives import translation_loss
 from regard.training.shards import WHOLE
 from regard.training.synthetic import PAIRS, SYNTHETIC, State, is_text
 from regard.training.task import Assessment, Batch, Loss, Preparation, Request, Task, Tell, refuse_start, write_held_out
@@ -119,8 +118,6 @@ class PairPreparation(Preparation):
         )
         total = self.total * self.repeats + self.synthetic
         pairs = self.encode("train", self.training_pairs("encoding"), total, vocabularies)
-        if settings.training.risk and self.request.start:
-            make_candidates(self.new, Path(self.request.start), settings.training, self.tell)
         self.keep_memory()
         self.encode("dev", iter(held_out["dev"]), len(held_out["dev"]), vocabularies)
         for name, kept in held_out.items():
@@ -302,9 +299,6 @@ class Translating(Task):
         self.train, self.dev = Examples(work / "train"), Examples(work / "dev")
         self.specials = vocabularies.target.specials
         self.current = self.train  # as cut in this epoch
-        if settings.training.risk:
-            require_candidates(work)
-        self.candidates = Candidates(work / CANDIDATES, self.specials) if settings.training.risk else None
         self.prints = (*self.prints, *(f"{m} {d}" for d in settings.data.directions for m in self.prints))
 
     def plan(self, epoch: int) -> Sequence[Rows]:
@@ -330,19 +324,15 @@ class Translating(Task):
         return found
 
     def batch(self, rows: Rows, update: int) -> Batch:
-        pairs = self.current.batch(rows, self.specials).to(self.device)
-        return pairs if self.candidates is None else self.candidates.batch(pairs, rows.tolist())
+        return self.current.batch(rows, self.specials).to(self.device)
 
     def dev_batches(self) -> Iterator[Batch]:
         for rows in self.dev.plan(self.settings.training.batch_tokens, 0, 0):
             yield self.dev.batch(rows, self.specials).to(self.device)
 
-    def loss(self, model: Model, batch: PairBatch | RiskBatch, smoothing: float) -> Loss:
+    def loss(self, model: Model, batch: PairBatch, smoothing: float) -> Loss:
         assert isinstance(model, SequenceToSequence)
-        if isinstance(batch, RiskBatch):
-            return risk_loss(model, batch, smoothing, self.settings.training.risk)
-        agreement = self.settings.training.r_drop if model.training else 0.0
-        return translation_loss(model, batch, smoothing, agreement)
+        return translation_loss(model, batch, smoothing)
 
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
         """BLEU and chrF of greedy translations of the first dev pairs, and one of them to look at.

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from regard.configuration import gather, resolve
+from regard.configuration import override, read_record, resolve
 from regard.errors import ModelError, RegardError, SettingsError
 from regard.folder import (
     CARD,
@@ -36,7 +36,6 @@ from regard.folder import (
 from regard.options import dump
 from regard.settings import Settings
 from regard.text.tokenizer import Vocabularies
-from regard.training.candidates import CANDIDATES, require_candidates
 from regard.training.distributed import Group, require_shardable
 from regard.training.ending import has_finished
 from regard.training.events import Event
@@ -52,7 +51,7 @@ from regard.weights import choose_device
 
 NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
 SHARDS = "train"
-KEPT = (REVERSE, SYNTHETIC, CANDIDATES)
+KEPT = (REVERSE, SYNTHETIC)
 """What takes long to make before a corpus can be prepared: no error removes it."""
 
 TASKS: dict[str, tuple[type[Preparation], type[Task]]] = {
@@ -209,11 +208,9 @@ def changed_training(folder: Path, overrides: Mapping[str, Any], several: bool) 
     fixed = [name for name in overrides if not name.startswith("training.")]
     if fixed:
         raise SettingsError(f"{fixed[0]} cannot be changed when resuming: only training settings can")
-    training = resolve(gather(folder / SETTINGS, overrides)).training
+    training = resolve(override(read_record(folder / SETTINGS), overrides)).training
     settings = replace(read_settings(folder), training=training)
     require_metric(settings)
-    if training.risk:
-        require_candidates(folder / TRAINING)
     require_precision(training, choose_device(training.device))
     if several:
         require_shardable(training, Group())

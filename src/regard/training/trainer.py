@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard.configuration import gather, read_toml, resolve, shape_in
+from regard.configuration import gather, override, read_record, read_toml, removed, resolve, shape_in
 from regard.errors import ModelError, SettingsError
 from regard.folder import SETTINGS, TRAINING, WEIGHTS, sole_writer, write_text
 from regard.options import dump
@@ -17,8 +17,9 @@ from regard.settings import TrainingSettings
 from regard.training.distributed import Group, heard, join
 from regard.training.ending import finished_run, how_to_train_on
 from regard.training.events import Event, Finished, Note
-from regard.training.loop import Trainer
+from regard.training.loop import train_model
 from regard.training.prepare import changed_training, claim, is_begun, prepare, reopen, told
+from regard.training.run import open_run
 from regard.training.synthesis import synthesize, with_back_translation
 from regard.training.task import ABOUT, Request, absolute_paths
 from regard.weights import (
@@ -62,8 +63,6 @@ def train(
         settings = resolve(given, start=first)
         if settings.training.adapters and start is None:
             raise SettingsError("training.adapters change a model that is there: give one with --from")
-        if settings.training.risk and (start is None or settings.task != "translate"):
-            raise SettingsError("training.risk is of what a model translates that is there: give one with --from")
         device = choose_device(settings.training.device)
         absolute = [absolute_paths(names, settings) for names in (files, dev, test)]
         origin = None if start is None else str(Path(start).resolve())
@@ -102,11 +101,14 @@ def resume(
         several = group.size > 1 or prepare_only  # which is for several
         changed = changed_training(folder, overrides, several) if overrides else None
         finished = None if request is not None else finished_run(folder, changed)
+        used = removed(read_toml(folder / SETTINGS), in_use=True) if request is None and finished is None else []
+        if used:
+            raise SettingsError(f"{folder}: was trained with {used[0]}, which this version does not have: train anew")
         if changed is not None and finished is None:
             write_text(folder / SETTINGS, dump(changed))
         return request or finished
 
-    given = gather(folder / SETTINGS if (folder / SETTINGS).exists() else None, overrides)
+    given = override(read_record(folder / SETTINGS) if (folder / SETTINGS).exists() else {}, overrides)
     yield from conduct(folder, begin, stop or threading.Event(), given, prepare_only)
 
 
@@ -125,7 +127,7 @@ def conduct(
             if ended:
                 yield Finished(**ended)
             elif not prepare_only:
-                yield from Trainer(folder, stop, group).run()
+                yield from train_model(open_run(folder, stop, group))
     finally:
         group.leave()
 
@@ -136,7 +138,7 @@ def run(folder: Path, request: Request | None, stop: threading.Event) -> Iterato
     if ended:
         yield Finished(**ended)
     else:
-        yield from Trainer(folder, stop).run()
+        yield from train_model(open_run(folder, stop))
 
 
 def prepared(folder: Path, begun: Begun, stop: threading.Event) -> Generator[Event, None, dict[str, Any]]:

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "../../model/vectors.h"
+#include "../../model/kernels/vectors.h"
 
 namespace regard {
 namespace {

@@ -8,15 +8,14 @@ one cannot be: without a compiler at installation, on a GPU, in other types than
 from __future__ import annotations
 
 import ctypes
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from regard.model.kernels.masks import Mask
 
 LONGEST = 128
 """Sequences up to so many positions are attended to here; longer ones suit PyTorch's own attention better."""
@@ -52,8 +51,7 @@ class Library:
             "gate_back": [pointer] * 5 + [number],
             "attend": [pointer] * 8 + [number] * 5 + [ctypes.c_int],
             "attend_back": [pointer] * 10 + [number] * 5,
-            "tell": [pointer] * 2 + [number] * 2 + [real] + [pointer] * 2,
-            "tell_both": [pointer] * 2 + [number] * 2 + [real] * 2 + [pointer] * 3,
+            "cross_entropy": [pointer] * 2 + [number] * 2 + [real] + [pointer] * 2,
         }.items():
             function = getattr(loaded, f"regard_{name}_{instructions}")
             function.argtypes, function.restype = kinds, None
@@ -61,28 +59,6 @@ class Library:
 
     def __getattr__(self, name: str) -> Any:  # for the types alone: what is declared above is found before
         raise AttributeError(name)
-
-
-@contextmanager
-def nothing_fused() -> Iterator[None]:
-    """Within it, this thread takes the readable paths, of which PyTorch can count the operations."""
-    before, _here.off = getattr(_here, "off", False), True
-    try:
-        yield
-    finally:
-        _here.off = before
-
-
-_here = threading.local()  # whether this thread takes the readable paths
-
-
-def usable(*tensors: Tensor) -> Library | None:
-    """The library, if it can work on all of these."""
-    if getattr(_here, "off", False):
-        return None
-    if all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors):
-        return library()
-    return None
 
 
 def norm(c: Library, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
@@ -113,7 +89,7 @@ class _Norm(torch.autograd.Function):
         return None, by_x, by_gain, None
 
 
-def drop(c: Library, x: Tensor | None, y: Tensor, mask: tuple[int, int, int, int, float]) -> Tensor:
+def drop(c: Library, x: Tensor | None, y: Tensor, mask: Mask) -> Tensor:
     """y with some elements dropped and the others scaled up, added to x if there is one; `dropout.Masks` has masks."""
     result: Tensor = _Drop.apply(c, x, y, mask)
     return result
@@ -121,7 +97,7 @@ def drop(c: Library, x: Tensor | None, y: Tensor, mask: tuple[int, int, int, int
 
 class _Drop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, c: Library, x: Tensor | None, y: Tensor, mask: tuple[int, int, int, int, float]) -> Tensor:
+    def forward(ctx: Any, c: Library, x: Tensor | None, y: Tensor, mask: Mask) -> Tensor:
         ctx.library, ctx.mask, ctx.adds = c, mask, x is not None
         return _drop(c, x, y, mask)
 
@@ -130,7 +106,7 @@ class _Drop(torch.autograd.Function):
         return None, upstream[0] if ctx.adds else None, _drop(ctx.library, None, upstream[0], ctx.mask), None
 
 
-def _drop(c: Library, x: Tensor | None, y: Tensor, mask: tuple[int, int, int, int, float]) -> Tensor:
+def _drop(c: Library, x: Tensor | None, y: Tensor, mask: Mask) -> Tensor:
     y, x = y.contiguous(), None if x is None else x.contiguous()
     out = torch.empty_like(y)
     c.drop(None if x is None else x.data_ptr(), y.data_ptr(), out.data_ptr(), y.numel(), *mask)

@@ -341,7 +341,7 @@ INLINE Row exponentials(const float* logits, float* out, long count) {
     return row;
 }
 
-void tell(float* logits, long label, long count, float smoothing, double* surprise, double* flat) {
+void cross_entropy(float* logits, long label, long count, float smoothing, double* surprise, double* flat) {
     const float right = logits[label];
     const Row row = exponentials(logits, logits, count);
     const double log_sum = std::log(double(row.sum)) + row.top;
@@ -350,35 +350,6 @@ void tell(float* logits, long label, long count, float smoothing, double* surpri
     const float inverse = 1.0f / row.sum;
     sweep(count, [&](long i, auto n) { store(logits + i, load(logits + i, n) * inverse, n); });
     logits[label] += smoothing - 1.0f;
-}
-
-// The same of two readings that are to agree: weight / 2 times KL(p || q) + KL(q || p) is added
-void tell_both(float* first, float* second, float* p, float* q, const int64_t* labels, long count, float smoothing, float weight,
-               double* surprise, double* flat, double* apart) {
-    const Row one = exponentials(first, p, count), two = exponentials(second, q, count);
-    const double logs[2] = {std::log(double(one.sum)) + one.top, std::log(double(two.sum)) + two.top};
-    *surprise = logs[0] - first[labels[0]] + logs[1] - second[labels[1]];
-    *flat = one.flat + two.flat - count * (logs[0] + logs[1]);
-    const float shift = float(logs[0] - logs[1]), share[2] = {1.0f / one.sum, 1.0f / two.sum}, half = weight / 2;
-    Vec sums[2] = {};
-    sweep(count, [&](long i, auto n) {
-        const Vec a = load(p + i, n) * share[0], b = load(q + i, n) * share[1];
-        const Vec difference = load(first + i, n) - load(second + i, n) - shift;
-        sums[0] += a * difference;
-        sums[1] -= b * difference;
-        store(p + i, a, n);
-        store(q + i, b, n);
-    });
-    const float there = total(sums[0]), back = total(sums[1]);
-    *apart = double(there) + back;
-    sweep(count, [&](long i, auto n) {
-        const Vec a = load(p + i, n), b = load(q + i, n), gap = a - b;
-        const Vec difference = load(first + i, n) - load(second + i, n) - shift;
-        store(first + i, a + half * (a * (difference - there) + gap), n);
-        store(second + i, b - half * (b * (difference + back) + gap), n);
-    });
-    first[labels[0]] += smoothing - 1.0f;
-    second[labels[1]] += smoothing - 1.0f;
 }
 
 }  // namespace
@@ -453,21 +424,9 @@ EXPORT(attend_back)(const float* query, const float* key, const float* value, co
     });
 }
 
-EXPORT(tell)(float* logits, const int64_t* labels, long rows, long count, float smoothing, double* surprise, double* flat) {
+EXPORT(cross_entropy)(float* logits, const int64_t* labels, long rows, long count, float smoothing, double* surprise, double* flat) {
     share(rows, rows * count, [=](long, long first, long last) {
         for (long row = first; row < last; ++row)
-            tell(logits + row * count, labels[row], count, smoothing, surprise + row, flat + row);
-    });
-}
-
-EXPORT(tell_both)(float* logits, const int64_t* labels, long rows, long count, float smoothing, float weight, double* surprise,
-                  double* flat, double* apart) {
-    share(rows / 2, rows * count, [=](long, long first, long last) {
-        std::vector<float> p(count), q(count);
-        for (long row = first; row < last; ++row) {
-            const int64_t right[2] = {labels[row], labels[row + rows / 2]};
-            tell_both(logits + row * count, logits + (row + rows / 2) * count, p.data(), q.data(), right, count, smoothing, weight,
-                      surprise + row, flat + row, apart + row);
-        }
+            cross_entropy(logits + row * count, labels[row], count, smoothing, surprise + row, flat + row);
     });
 }
