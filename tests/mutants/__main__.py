@@ -102,12 +102,14 @@ def test_files(names: Sequence[str]) -> list[Path]:
 
 
 def tried(bench: Bench, mutants: Sequence[Mutant], reached: Reach, seconds: float) -> list[tuple[Mutant, str]]:
-    """Tries each mutant on the fastest tests that reach it."""
+    """Tries each mutant on the fastest tests that reach it, and prints those that no test notices."""
     began, found = time.monotonic(), []
     for number, mutant in enumerate(mutants, 1):
         tests = reached.fastest(mutant.lines, seconds)
         outcome = bench.try_out(mutant, tests, 30 + 5 * round(sum(reached.seconds[test] for test in tests)))
         found.append((mutant, outcome))
+        if outcome not in GOOD:
+            print(f"{outcome}: {mutant}", flush=True)
         remaining = (time.monotonic() - began) / number * (len(mutants) - number)
         line = f"{number} of {len(mutants)}, {remaining / 60:.0f} min left: {outcome} by {len(tests)} tests at most"
         print(f"{line}: {mutant.path}:{mutant.line}", file=sys.stderr, flush=True)
@@ -115,11 +117,7 @@ def tried(bench: Bench, mutants: Sequence[Mutant], reached: Reach, seconds: floa
 
 
 def report(outcomes: dict[str, list[tuple[Mutant, str]]]) -> None:
-    """Prints the survivors, and how many of each place were killed."""
-    for found in outcomes.values():
-        for mutant, outcome in found:
-            if outcome not in GOOD:
-                print(f"{outcome}: {mutant}")
+    """Prints how many mutants of each place were killed."""
     print(f"\n{'':20} mutants  killed  timed out  survived  not reached")
     for place, found in outcomes.items():
         counts = Counter(outcome for _, outcome in found)

@@ -38,6 +38,9 @@ class FakeTranslator:
 
     def direction(self, **_: Any) -> None: ...
 
+    def read(self, *_: Any) -> list[Any]:
+        return []
+
     def decoding(self, _options: dict[str, Any]) -> None: ...
 
 

@@ -159,7 +159,6 @@ def test_a_direction_translates_what_the_user_said_last(client: openai.OpenAI) -
 @pytest.mark.parametrize(("most", "length", "status"), [(5, 5, 200), (5, 6, 400), (0, 1, 400), (-1, 60_000, 200)])
 def test_a_message_is_translated_up_to_the_limit(most: int, length: int, status: int) -> None:
     models = FakeModels("en-fr")
-    models.queue(models.directions[0]).translator.read = lambda *_: []
     with TestClient(create_app(models, Limits(characters=most)), base_url="http://localhost") as client:
         asked = {"model": "en-fr", "messages": [{"role": "user", "content": "a" * length}]}
         assert client.post("/v1/chat/completions", json=asked).status_code == status
