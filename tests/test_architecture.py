@@ -17,7 +17,7 @@ every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.re
 
 LEVELS = [  # each may import those above it in this list
     ["errors", "int8", "foreign"],
-    ["workers"],
+    ["arguments", "workers"],
     ["options", "presets"],
     ["settings", "text"],
     ["configuration", "model"],
@@ -31,7 +31,17 @@ LEVELS = [  # each may import those above it in this list
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SIDEWAYS = {("text", "settings"), ("training", "decoding"), ("training", "evaluation")}
-WITHOUT_TORCH = ["errors", "foreign", "options", "settings", "configuration", "text", "folder", "evaluation"]
+WITHOUT_TORCH = [
+    "errors",
+    "foreign",
+    "arguments",
+    "options",
+    "settings",
+    "configuration",
+    "text",
+    "folder",
+    "evaluation",
+]
 TORCH_WHEN_NEEDED = [
     "cli",
     "__init__",

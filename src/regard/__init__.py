@@ -1,10 +1,10 @@
 """Regard: a Transformer that you train on your own text, run anywhere, and look into.
 
-import regard
-for event in regard.train(["train.en", "train.de"], "runs/en-de"):
-    print(event)
-translator = regard.load("runs/en-de")
-translator("A dog runs.")
+>>> import regard
+>>> for event in regard.train(["train.en", "train.de"], "runs/en-de"):
+...     print(event)
+>>> translator = regard.load("runs/en-de")
+>>> translator("A dog runs.")
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from regard.decoding.engine import load
+    from regard.decoding.engine import load, load_as
     from regard.decoding.reader import Classifier, Embedder, Filler
     from regard.decoding.translator import Translation, Translator
     from regard.decoding.writer import Writer
@@ -35,6 +35,7 @@ _HOMES = {
     "Translator": "decoding.translator",
     "Writer": "decoding.writer",
     "load": "decoding.engine",
+    "load_as": "decoding.engine",
     "DataError": "errors",
     "InputError": "errors",
     "ModelError": "errors",
@@ -66,6 +67,7 @@ __all__ = [
     "compare",
     "distill",
     "load",
+    "load_as",
     "look",
     "observe",
     "resume",
@@ -75,7 +77,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The public names are imported when they are used, since torch takes seconds to load."""
+    """Imports a public name when it is used, since torch takes seconds to load."""
     if name in _HOMES:
         return getattr(import_module(f"regard.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Lists the public names without importing them, for `dir`, `help` and completion."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from regard.arguments import require, require_path
 from regard.errors import SettingsError
 from regard.options import build, convert, merge, options
 from regard.presets import FINE_TUNING, NAMES, PRESETS, TASKS
@@ -32,7 +33,7 @@ def gather(
 
     For a model that is `starting` from another one, leaves out what the file says of its shape and its vocabulary.
     """
-    given = {} if path is None else read_toml(Path(path))
+    given = {} if path is None else read_toml(require_path(path, "settings_file"))
     for name in shape_in(given) if starting else ():
         table, _, key = name.rpartition(".")
         del (given[table] if table else given)[key]
@@ -41,7 +42,9 @@ def gather(
 
 def override(given: dict[str, Any], overrides: Mapping[str, Any] | None) -> dict[str, Any]:
     """Puts values of dotted names into nested tables, in place; returns the tables."""
+    require(overrides, (Mapping, type(None)), "overrides", 'settings by their names, such as {"model.width": 256}')
     for dotted, value in (overrides or {}).items():
+        require(dotted, str, "overrides", 'settings by their names, such as {"model.width": 256}')
         *parents, leaf = dotted.split(".")
         node = given
         for name in parents:

@@ -16,19 +16,39 @@ from pathlib import Path
 
 
 class RegardError(Exception):
-    """A mistake that the user can mend."""
+    """A mistake that the user can mend.
+
+    >>> try:
+    ...     translator = regard.load("runs/misspelt")
+    ... except regard.RegardError as error:
+    ...     print(error)
+    runs/misspelt: no such folder
+    """
 
     page = ""  # of the documentation that helps to mend it
 
 
 class SettingsError(RegardError):
-    """A setting is unknown, of the wrong type, or contradicts another."""
+    """A setting is unknown, of the wrong type, or contradicts another.
+
+    >>> try:
+    ...     translator("A dog runs.", baem=5)
+    ... except regard.SettingsError as error:
+    ...     print(error)
+    """
 
     page = "settings.md"
 
 
 class DataError(RegardError):
-    """A corpus file is missing, damaged or empty."""
+    """A corpus file is missing, damaged or empty.
+
+    >>> try:
+    ...     events = list(regard.train(["missing.en", "missing.de"], "runs/new"))
+    ... except regard.DataError as error:
+    ...     print(error.path, error.line)
+    missing.en None
+    """
 
     page = "formats.md"
 
@@ -39,10 +59,24 @@ class DataError(RegardError):
 
 
 class ModelError(RegardError):
-    """A model folder is missing, damaged, foreign, or in the way."""
+    """A model folder is missing, damaged, foreign, or in the way.
+
+    >>> try:
+    ...     translator = regard.load("runs/misspelt")
+    ... except regard.ModelError as error:
+    ...     print(error)
+    runs/misspelt: no such folder
+    """
 
     page = "model-folder.md"
 
 
 class InputError(RegardError):
-    """A text or an option given to a model cannot be used."""
+    """A text or an option given to a model cannot be used.
+
+    >>> try:
+    ...     translator(["A dog runs."])
+    ... except regard.InputError as error:
+    ...     print(error)
+    a translator takes one text (a str), not a list: for several texts, call translator.translate
+    """

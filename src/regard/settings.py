@@ -312,7 +312,11 @@ class EmbeddingSettings(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
-    """All settings of one model and its training; what model.toml holds."""
+    """All settings of one model and its training; what model.toml holds.
+
+    >>> settings = regard.load("runs/en-de").settings
+    >>> settings.data.source, settings.model.width
+    """
 
     task: Annotated[
         Literal["translate", "write", "fill", "classify", "embed"],

@@ -71,6 +71,12 @@ def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
             return Encoder(shape, size)
 
 
+def summary(model: nn.Module) -> str:
+    """Says in a line where a model is and how large, for the repr of what is made of it."""
+    first, count = next(model.parameters()), sum(each.numel() for each in model.parameters())
+    return f"PyTorch on {first.device}, {str(first.dtype).removeprefix('torch.')}, {count:,} parameters"
+
+
 def transformer_of(contents: Contents, who: str) -> Transformer:
     """The model, if it is a Transformer; `who` is what takes no other."""
     if isinstance(contents.model, Recurrent):

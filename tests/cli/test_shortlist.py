@@ -40,7 +40,7 @@ def test_both_engines_write_what_is_listed_and_nothing_else(capsys: pytest.Captu
     ]
     assert outputs[0] == outputs[1]
     shortlist = Shortlist.load(own)
-    translator = regard.load(own, shortlist=True)
+    translator = regard.load_as(regard.Translator, own, shortlist=True)
     for text in LINES.decode().splitlines():
         allowed = set(translator.target.pieces(shortlist.of(translator.source.encode(text).ids)))
         assert allowed.issuperset(translator.translate([text])[0].tokens)

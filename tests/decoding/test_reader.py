@@ -27,7 +27,7 @@ from tests.examples import examples
 
 from .toys import TOKENIZER as VOCABULARY, toy
 
-ENGINES: dict[str, Any] = {
+ENGINES = {
     "translate": Translator,
     "write": Writer,
     "fill": Filler,
@@ -272,7 +272,7 @@ def test_the_settings_of_the_model_say_how_texts_become_vectors() -> None:
 
 
 def test_what_is_no_list_or_no_pooling_is_refused() -> None:
-    with pytest.raises(InputError, match="put one in a list"):
+    with pytest.raises(InputError, match="put it in a list"):
         EMBEDDER("A dog")
     with pytest.raises(InputError, match="pooling is mean or first, not max"):
         EMBEDDER(["A dog"], pooling="max")
@@ -331,8 +331,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_folder_becomes_what_it_is_for(folders: dict[str, Path]) -> None:
     assert list(ENGINES) == list(VERBS.values())
     for task, engine in ENGINES.items():
-        assert type(load(folders[task], "cpu")) is engine
         assert type(load_as(engine, folders[task], "cpu")) is engine
+        assert type(load(folders[task], "cpu")) is engine
     assert regard.load(folders["fill"])("A [MASK]") == FILLER("A [MASK]")
 
 

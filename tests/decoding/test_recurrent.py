@@ -61,10 +61,10 @@ def test_the_alignment_is_that_of_its_attention() -> None:
 def test_a_folder_is_opened_by_pytorch_and_found_again_in_int8(folder: Path, tmp_path: Path) -> None:
     from regard.interop.quantized import quantize_folder
 
-    whole = regard.load(folder)
+    whole = regard.load_as(regard.Translator, folder)
     assert type(whole.searcher).__name__ == "TorchSearch"
     quantize_folder(folder, tmp_path / "int8")
-    assert regard.load(tmp_path / "int8").translate(TEXTS)[0].text
+    assert regard.load_as(regard.Translator, tmp_path / "int8").translate(TEXTS)[0].text
 
 
 @pytest.mark.parametrize("how", [{"engine": "native"}, {"precision": "int8"}])

@@ -24,11 +24,12 @@ from regard.decoding.hypothesis import Enough, Hypothesis, google_penalty
 from regard.decoding.reference import TorchSearch
 from regard.decoding.search import beam_search
 from regard.decoding.step import NextToken, TranslationStep, lucky
-from regard.decoding.translator import BREAKS, Translation, Translator, split_lines, split_text
+from regard.decoding.translator import Translation, Translator
 from regard.errors import InputError, SettingsError
 from regard.folder import TOKENIZER, read_settings
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DecodingSettings, ModelSettings
+from regard.text.splitting import BREAKS, split_lines, split_text
 from regard.text.tokenizer import Specials, Vocabularies
 from regard.text.vocabulary import BOS, EOS, RESERVED, SPECIALS
 from regard.weights import choose_device
@@ -90,7 +91,7 @@ def assert_close(ours: Translation, theirs: Translation) -> None:
 
 
 def test_a_folder_becomes_a_translator(folder: Path) -> None:
-    translator = regard.load(str(folder), device="cpu")
+    translator = regard.load_as(Translator, str(folder), device="cpu")
     found = translator.translate(SOURCES[:2])
     assert translator(SOURCES[0]) == found[0].text
     assert all(t.text and t.tokens and t.score < 0 for t in found)

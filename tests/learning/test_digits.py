@@ -50,7 +50,7 @@ def test_digits(task: str, tmp_path: Path) -> None:
     for _ in train([corpus], tmp_path / "run", overrides=SETTINGS):
         pass
     unseen = rows(500, 1)
-    found = regard.load(tmp_path / "run").translate(unseen, beam=1)
+    found = regard.load_as(regard.Translator, tmp_path / "run").translate(unseen, beam=1)
     right = sum(t.text == answer(row) for t, row in zip(found, unseen, strict=True))
     assert right > 0.99 * len(unseen), f"{right} of {len(unseen)}"
 
@@ -84,6 +84,6 @@ def test_back_translation_and_a_student(tmp_path: Path) -> None:
         pass
     unseen = rows(200, 1)
     for folder in (run, student):
-        found = regard.load(folder).translate(unseen, beam=1)
+        found = regard.load_as(regard.Translator, folder).translate(unseen, beam=1)
         right = sum(t.text == letters(row) for t, row in zip(found, unseen, strict=True))
         assert right > 0.5 * len(unseen), f"{folder.name}: {right} of {len(unseen)}"

@@ -44,7 +44,7 @@ def test_one_model_follows_the_tag(tmp_path: Path) -> None:
     }
     for _ in train(files, tmp_path / "run", overrides=overrides):
         pass
-    translator, unseen = regard.load(tmp_path / "run"), rows(60, 1)
+    translator, unseen = regard.load_as(regard.Translator, tmp_path / "run"), rows(60, 1)
     for direction in DIRECTIONS:
         source, _, target = direction.partition("-")
         found = translator.translate([spell(row, source) for row in unseen], source=source, target=target, beam=1)

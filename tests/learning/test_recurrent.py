@@ -22,7 +22,7 @@ def test_a_recurrent_network_copies_digits(kind: str, tmp_path: Path) -> None:
     for _ in train([corpus], tmp_path / "run", overrides={**SETTINGS, **shape, **pace}):
         pass
     unseen = rows(500, 1)
-    found = regard.load(tmp_path / "run").translate(unseen, beam=1)
+    found = regard.load_as(regard.Translator, tmp_path / "run").translate(unseen, beam=1)
     right = sum(t.text == row for t, row in zip(found, unseen, strict=True))
     assert right > 0.99 * len(unseen), f"{right} of {len(unseen)}"
     assert (

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from regard.decoding.engine import load
-from regard.decoding.translator import Translation
+from regard.decoding.engine import load_as
+from regard.decoding.translator import Translation, Translator
+from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
 from regard.folder import SETTINGS, WEIGHTS
 from regard.serving import models as module
@@ -76,10 +77,10 @@ def test_folders_are_served_by_their_tasks(folders: dict[str, Path]) -> None:
     app = create_app(models)
     with TestClient(app, base_url="http://localhost") as client:
         made = client.post("/translate", json={"q": "A dog runs.", "source": "en", "target": "de"}).json()
-        assert made["translatedText"] == load(folders["en-de"])("A dog runs.").strip()
+        assert made["translatedText"] == load_as(Translator, folders["en-de"])("A dog runs.").strip()
         asked = {"model": "gpt", "prompt": "A dog", "max_tokens": 3, "temperature": 0}
         written = client.post("/v1/completions", json=asked).json()["choices"][0]["text"]
-        assert written == load(folders["gpt"])("A dog", max_tokens=3, temperature=0.0, beam=1)
+        assert written == load_as(Writer, folders["gpt"])("A dog", max_tokens=3, temperature=0.0, beam=1)
         vectors = client.post("/v1/embeddings", json={"model": "bert", "input": "A dog"}).json()["data"]
         assert len(vectors[0]["embedding"]) == 16
 
@@ -100,8 +101,8 @@ def test_what_cannot_be_served_is_told_at_once(folders: dict[str, Path], tmp_pat
 def test_a_changed_folder_is_served_without_losing_a_request(
     folders: dict[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = [each.text for each in load(folder).translate(TEXTS)]
-    after = [each.text for each in load(folders["other"]).translate(TEXTS)]
+    before = [each.text for each in load_as(Translator, folder).translate(TEXTS)]
+    after = [each.text for each in load_as(Translator, folders["other"]).translate(TEXTS)]
     assert before != after
 
     async def client(models: Models, answers: list[list[str]], replaced: asyncio.Event) -> None:

@@ -92,7 +92,7 @@ def test_a_run_with_adapters_resumes_exactly(trained: tuple[Path, Path], tmp_pat
     for event in events:
         if getattr(event, "step", 0) == 4 and type(event).__name__ == "Evaluation":
             break
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert open_run(halves).state.step == 4
     list(resume(halves))
     one, other = (read_tensors(folder / "weights.safetensors")[0] for folder in (whole, halves))

@@ -163,7 +163,7 @@ def test_a_run_scores_each_direction_and_their_mean(trained: tuple[Path, list[Ev
 
 
 def test_the_model_is_told_where_to(trained: tuple[Path, list[Event]]) -> None:
-    translator = regard.load(trained[0])
+    translator = regard.load_as(regard.Translator, trained[0])
     assert isinstance(translator("one two", target="de"), str)
     assert isinstance(translator("eins", source="de"), str)
     with pytest.raises(InputError, match="de or fr"):

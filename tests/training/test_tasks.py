@@ -113,8 +113,8 @@ def test_training_lowers_the_dev_loss(kind: str, runs: Runs) -> None:
 
 
 def test_the_folders_work(runs: Runs) -> None:
-    assert isinstance(regard.load(runs("write"))("the cat", max_tokens=5), str)
-    assert regard.load(runs("fill"))("the [MASK] sat").endswith(" sat")
+    assert isinstance(load_as(Writer, runs("write"))("the cat", max_tokens=5), str)
+    assert load_as(Filler, runs("fill"))("the [MASK] sat").endswith(" sat")
     assert load_as(Filler, runs("fill and judge")).fill("the [MASK] sat", 3)[0][0].probability > 0
     assert regard.load(runs("classify"))("a good cat") in ("good", "bad")
     assert load_as(Classifier, runs("classify two"))(("a good cat", "bad")) in ("good", "bad")

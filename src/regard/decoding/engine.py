@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from regard.arguments import kind as kind_of, require, require_path
 from regard.errors import InputError
 from regard.folder import TOKENIZER, check_folder, read_settings
 from regard.settings import Settings
@@ -37,18 +38,24 @@ def load(
     precision: str = "auto",
     threads: int | None = None,
     shortlist: bool = False,
-) -> Any:
-    """What the model in a folder is for: a Translator, a Writer, a Filler, a Classifier or an Embedder.
+) -> Translator | Writer | Filler | Classifier | Embedder:
+    """Loads a model folder as what the model was trained for.
 
-    Only the folder knows which; `load_as(Translator, path)` is for programs whose types are checked. `engine` is native
-    (C++ on the CPU, for what translates or writes), torch, or auto: native where it can be. `precision` of the native
-    engine is float32, int8, or auto: that of the folder. `threads` of the native engine: none is all processors.
-    With `shortlist`, a translator writes the tokens alone that `regard shortlist` has found likely for a source.
+        >>> translator = regard.load("runs/en-de")
+        >>> translator("A dog runs.")
+
+    Only the folder knows which of the five it is; `load_as` asks for one of them, for programs whose types are checked.
+    `engine` is native (C++ on the CPU, for models that translate or write), torch, or auto: native where possible.
+    `precision` of the native engine is float32, int8, or auto: that of the folder. `threads` of the native engine
+    defaults to all processors. With `shortlist`, a translator writes only the tokens that `regard shortlist` has found
+    likely for a source.
     """
-    folder = Path(path)
+    folder = require_path(path, "load")
     check_folder(folder)
     settings = read_settings(folder)
-    return _load(folder, settings, settings.task, _How(device, engine, precision, threads, shortlist))
+    found: Translator | Writer | Filler | Classifier | Embedder
+    found = _load(folder, settings, settings.task, _How(device, engine, precision, threads, shortlist))
+    return found
 
 
 def load_as(
@@ -61,8 +68,16 @@ def load_as(
     threads: int | None = None,
     shortlist: bool = False,
 ) -> E:
-    """The model in a folder as this kind of object; any encoder is an Embedder. The rest is as in `load`."""
-    folder, verb = Path(path), VERBS[kind.__name__]
+    """Loads a model folder as a Translator, a Writer, a Filler, a Classifier or an Embedder, and has that type.
+
+        >>> translator = regard.load_as(regard.Translator, "runs/en-de")
+        >>> translator.translate(["A dog runs."])[0].score
+
+    Any encoder can be an Embedder. The other arguments are those of `load`.
+    """
+    if getattr(kind, "__name__", None) not in VERBS:
+        raise InputError(f"load_as takes {', '.join(VERBS)} and then the folder, not {kind_of(kind)} first")
+    folder, verb = require_path(path, "load_as"), VERBS[kind.__name__]
     check_folder(folder)
     settings = read_settings(folder)
     task = settings.task
@@ -81,6 +96,16 @@ class _How(NamedTuple):
 
 
 def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
+    require(how.device, str, "device", "a name such as auto, cpu or cuda")
+    require(how.threads, (int, type(None)), "threads", "a number of threads")
+    if how.threads is not None and how.threads < 1:
+        raise InputError(f"threads must be at least 1, not {how.threads}: leave it out to use all processors")
+    made = _make(folder, settings, verb, how)
+    made.folder = folder
+    return made
+
+
+def _make(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
     if how.shortlist and settings.task != "translate":
         raise InputError(f"{folder}: is a model to {settings.task}, which has no shortlist")
     if _native(folder, settings, how):
@@ -137,7 +162,7 @@ def _accelerator() -> bool:
 
 def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
     from regard.decoding.confidence import Confidence
-    from regard.decoding.native.loading import open_packed, stored_precision
+    from regard.decoding.native.loading import open_packed, read_stored
     from regard.decoding.native.search import NativeSearch
     from regard.text.tokenizer import Vocabularies
 
@@ -147,7 +172,8 @@ def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
         return search
 
     vocabularies = Vocabularies.load(folder / TOKENIZER)
-    precision = stored_precision(folder) if how.precision == "auto" else how.precision
+    stored = read_stored(folder)
+    precision = stored.precision if how.precision == "auto" else how.precision
     packed = open_packed(folder, settings, precision)
     if shortlist := _shortlist(folder, how):
         packed.shorten(shortlist)
@@ -158,6 +184,7 @@ def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
         decoder_only=settings.task == "write",
         threads=how.threads,
         fallback=reference,
+        about=f"{precision}, {stored.parameters:,} parameters, ",
     )
     if settings.task == "write":
         from regard.decoding.writer import Writer

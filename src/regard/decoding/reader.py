@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.arguments import require, require_text, require_texts
 from regard.errors import InputError
 from regard.model.heads import mean_state
 from regard.model.transformer import Encoder
 from regard.text.tokenizer import Tokenizer
-from regard.weights import Contents
+from regard.weights import Contents, summary
 
 MASKED = re.compile(r" ?\[MASK\]| ?<mask>")
 BATCH_TOKENS = 8192
@@ -29,15 +31,25 @@ Text = str | tuple[str, str]
 class Reader:
     """An encoder and its vocabulary: texts to states, batched by length, in the order they were given."""
 
+    folder: Path | None = None
+    """The model folder, if `load` has made this."""
+
     def __init__(self, contents: Contents) -> None:
         assert isinstance(contents.model, Encoder)
         self.settings, self.model = contents.settings, contents.model
         self.vocabulary = contents.vocabularies.source
         self.longest = contents.settings.model.max_length
 
-    def rows(self, texts: Iterable[Text]) -> list[Row]:
-        """The texts as ids; of one that is too long, the beginning."""
-        pairs = [(text, "") if isinstance(text, str) else text for text in texts]
+    def __repr__(self) -> str:
+        labels = f"{len(self.settings.data.labels)} labels, " if self.settings.data.labels else ""
+        return f"<{type(self).__name__} {self.folder or 'of no folder'}: {labels}{summary(self.model)}>"
+
+    def rows(self, texts: Iterable[Text], name: str = "rows") -> list[Row]:
+        """The texts as ids, of one that is too long the beginning; `name` is the call that refuses other things."""
+        pairs = [
+            (text, "") if isinstance(text, str) else pair_of(text, name, number)
+            for number, text in enumerate(require_texts(texts, name, types=(str, tuple)), 1)
+        ]
         firsts = self.vocabulary.encode_batch([first for first, _ in pairs])
         seconds = self.vocabulary.encode_batch([second for _, second in pairs])
         return [
@@ -68,6 +80,13 @@ class Reader:
         return [found[i] for i in range(len(rows))]
 
 
+def pair_of(texts: tuple[str, str], name: str, number: int) -> tuple[str, str]:
+    """Returns two texts that are read together; refuses any other tuple."""
+    if len(texts) != 2 or not all(isinstance(each, str) for each in texts):
+        raise InputError(f"text {number}: {name} takes a text (a str) or a tuple of two, not {texts!r:.60}")
+    return texts
+
+
 @dataclass(frozen=True)
 class Row:
     """A text, or two, as an encoder reads it."""
@@ -96,7 +115,12 @@ class Filling:
 
 
 class Filler(Reader):
-    """Fills gaps with one model: `filler("Paris is the [MASK] of France.")`."""
+    """Fills the gaps of texts with one model.
+
+    >>> filler = regard.load_as(regard.Filler, "runs/bert")
+    >>> filler("Paris is the [MASK] of France.")
+    >>> filler.fill("Paris is the [MASK] of France.", 3)[0][0].token
+    """
 
     def __call__(self, text: str) -> str:
         """The text with the most probable token in each gap."""
@@ -107,6 +131,7 @@ class Filler(Reader):
 
     def fill(self, text: str, count: int = 5) -> list[list[Filling]]:
         """For each gap of the text, the most probable tokens, best first; each gap is filled by itself."""
+        require(count, int, "count", "a number of tokens")
         ids, gaps = self.gaps(text)
         return [
             [Filling(self.vocabulary.decode([token]).strip(), p, self._with(ids, gaps, i, token)) for token, p in found]
@@ -124,6 +149,7 @@ class Filler(Reader):
 
     def gaps(self, text: str) -> tuple[list[int], list[int]]:
         """The ids of a text with [MASK] in it, and the places of its gaps."""
+        require_text(text, "a filler")
         mask = self.vocabulary.specials.mask
         if mask is None:
             raise InputError("the vocabulary of this model has no token for a gap")
@@ -162,7 +188,12 @@ class Label:
 
 
 class Classifier(Reader):
-    """Labels texts, or the words of texts, with one model: `classifier("a moving film")`."""
+    """Labels texts, or the words of texts, with one model.
+
+    >>> classifier = regard.load_as(regard.Classifier, "runs/reviews")
+    >>> classifier("a moving film")
+    >>> classifier.classify(["a moving film", "a dull one"])[0].probability
+    """
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -171,8 +202,10 @@ class Classifier(Reader):
     def __call__(self, text: Text) -> str:
         """The label of one text; of a model that labels words, their labels with spaces between."""
         if self.settings.data.carrier == "word":
-            assert isinstance(text, str)
+            require_text(text, "a classifier of words")
+            text = cast(str, text)
             return " ".join(found.label for found in self.label_words([text.split()])[0])
+        require(text, (str, tuple), "a classifier", "one text (a str) or a tuple of two; for several, call classify")
         return self.classify([text])[0].label
 
     def classify(self, texts: Iterable[Text]) -> list[Label]:
@@ -181,7 +214,7 @@ class Classifier(Reader):
             raise InputError("this model labels words, not texts: use label_words")
         head = self.model.label
         assert head is not None
-        found = self.read(self.rows(texts), lambda states, keep: head(self.model.judge(states, keep)))
+        found = self.read(self.rows(texts, "classify"), lambda states, keep: head(self.model.judge(states, keep)))
         return [self._label(logits) for logits in found]
 
     def label_words(self, texts: Iterable[Sequence[str]]) -> list[list[Label]]:
@@ -191,7 +224,9 @@ class Classifier(Reader):
         head = self.model.label
         assert head is not None
         rows, places = [], []
-        for words in texts:
+        for number, words in enumerate(require_texts(texts, "label_words", "give [text.split()]", (object,)), 1):
+            require(words, (list, tuple), f"text {number}: label_words", "the words of each text, a list of str")
+            list(require_texts(words, "label_words"))
             tokens = [tokens or [self.vocabulary.specials.pad] for tokens in self.vocabulary.encode_words(words)]
             starts = np.cumsum([1, *map(len, tokens)])[:-1].tolist()
             rows.append(shorten([i for word in tokens for i in word], [], self.vocabulary, self.longest))
@@ -208,18 +243,24 @@ class Classifier(Reader):
 
 
 class Embedder(Reader):
-    """Turns texts into vectors with one model: `embedder(["a dog", "a cat"])` is an array [2, D]."""
+    """Turns texts into vectors with one model.
 
-    def __call__(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
-        return self.embed(texts, **options)
+    >>> embedder = regard.load_as(regard.Embedder, "runs/minilm")
+    >>> vectors = embedder(["a dog", "a cat"])  # an array [2, D]
+    >>> embedder.nearest("a puppy", vectors, 1)
+    """
+
+    def __call__(
+        self, texts: Iterable[str], *, pooling: str | None = None, normalize: bool | None = None
+    ) -> NDArray[np.float32]:
+        """[N, D], a vector for each text, as `embed` gives them."""
+        return self.embed(texts, pooling=pooling, normalize=normalize)
 
     def embed(
-        self, texts: Sequence[str], *, pooling: str | None = None, normalize: bool | None = None
+        self, texts: Iterable[str], *, pooling: str | None = None, normalize: bool | None = None
     ) -> NDArray[np.float32]:
         """[N, D], a vector for each text; `pooling` and `normalize` are the model's own unless they are given."""
-        if isinstance(texts, str):
-            raise InputError("embed takes several texts: put one in a list")
-        return self.embed_rows(self.rows(texts), pooling, normalize)
+        return self.embed_rows(self.rows(texts, "embed"), pooling, normalize)
 
     def embed_rows(
         self, rows: Sequence[Row], pooling: str | None = None, normalize: bool | None = None
@@ -244,6 +285,12 @@ class Embedder(Reader):
 
         `pooling` is the one that the vectors were made with.
         """
+        require_text(query, "nearest")
+        require(count, int, "count", "a number of vectors")
+        if getattr(vectors, "shape", ())[1:] != (self.settings.model.width,):
+            raise InputError(
+                f"nearest takes the vectors of texts, an array [N, {self.settings.model.width}] as from embed"
+            )
         return nearest(self.embed([query], pooling=pooling, normalize=True)[0], vectors, count)
 
 

@@ -24,7 +24,7 @@ from regard.model.recurrent import Recurrent, SequenceToSequence
 from regard.model.transformer import Decoder
 from regard.settings import DecodingSettings
 from regard.text.tokenizer import Specials
-from regard.weights import Contents
+from regard.weights import Contents, summary
 
 
 def translator_of(
@@ -52,6 +52,9 @@ class TorchSearch:
         self, model: SequenceToSequence | Decoder, specials: Specials, shortlist: Shortlist | None = None
     ) -> None:
         self.model, self.specials, self.shortlist = model, specials, shortlist
+
+    def __repr__(self) -> str:
+        return summary(self.model)
 
     def search(
         self,

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from regard.arguments import require, require_text, require_texts
 from regard.decoding.ahead import ahead, end_if_unwanted
 from regard.decoding.confidence import Confidence
 from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesis, Search, side_by_side
 from regard.errors import InputError, ModelError
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
-from regard.text.directions import Direction, choose
-from regard.text.doctor import tidy
+from regard.text.directions import Direction, arrows, choose
 from regard.text.formats.languages import UNSPACED, primary
 from regard.text.protect import find
 from regard.text.slots import Cut, slot_text
+from regard.text.splitting import split_lines, split_text
 from regard.text.tokenizer import Vocabularies
 
 if TYPE_CHECKING:  # what few ask for is imported when it is asked for: a command is to start fast
     from regard.decoding.terms import Terminology
+    from regard.model.recurrent import SequenceToSequence
     from regard.text.glossary import Glossary, Outcome
     from regard.text.memory import Match
 
@@ -40,30 +42,51 @@ Alignment = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Translation:
-    """A text and what the model thought of it."""
+    """A translation and how probable the model finds it.
+
+    >>> best = translator.translate(["A dog runs."], beam=4, alternatives=2)[0]
+    >>> best.text, best.score, [other.text for other in best.alternatives]
+    """
 
     text: str
     score: float  # length-normalised log-probability, by which alternatives are ranked
     log_probability: float
-    tokens: tuple[str, ...]
-    token_log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
+    tokens: tuple[str, ...] = field(repr=False)
+    token_log_probabilities: tuple[float, ...] = field(repr=False)  # of each token, and of the end if it was reached
     finished: bool  # false where the length limit cut it off
     alternatives: tuple[Translation, ...] = ()
     confidence: float | None = None  # from 0 to 1: how far it can be trusted, if the model folder can tell
     matches: tuple[Match, ...] = ()  # if a memory is asked: what is like the text there; the same text is used
-    source_tokens: tuple[str, ...] = ()  # if the alignment is asked for: what the encoder has read
-    alignment: Alignment = ()
+    source_tokens: tuple[str, ...] = field(default=(), repr=False)  # if the alignment is asked for: what was read
+    alignment: Alignment = field(default=(), repr=False)
     glossary: tuple[Outcome, ...] = ()  # if there is one: what became of the terms of the source
 
 
 class Translator:
-    """Translates with one model: `translator("A dog runs.")`."""
+    """Translates texts with one model.
+
+    >>> translator = regard.load_as(regard.Translator, "runs/en-de")
+    >>> translator("A dog runs.")
+    >>> [each.text for each in translator.translate(["A dog runs.", "Two cats sleep."], beam=5)]
+    >>> "".join(translator.stream("A dog runs."))
+    """
+
+    folder: Path | None = None
+    """The model folder, if `load` has made this."""
 
     def __init__(
         self, settings: Settings, vocabularies: Vocabularies, search: Search, confidence: Confidence | None = None
     ) -> None:
         self.settings, self.searcher, self.confidence = settings, search, confidence
         self.source, self.target = vocabularies.source, vocabularies.target
+
+    def __repr__(self) -> str:
+        return f"<Translator {self.folder or 'of no folder'}: {arrows(self.settings.data)}, {self.searcher!r}>"
+
+    @property
+    def model(self) -> SequenceToSequence:
+        """The model in PyTorch, for `regard.observe`; the native engine loads it when it is first asked for."""
+        return cast("SequenceToSequence", cast(Any, self.searcher).model)
 
     def __call__(
         self,
@@ -79,6 +102,7 @@ class Translator:
         A model of several directions has to be told the language to translate into, `target`; with `zero_shot`,
         it translates between two of its languages that it was not trained on as a pair.
         """
+        require_text(text, "a translator", several="translator.translate")
         return self.translate([text], source=source, target=target, zero_shot=zero_shot, **options)[0].text
 
     def translate(
@@ -99,8 +123,8 @@ class Translator:
         Where a term of the `glossary` is not as it should be, the text is translated again with it as a constraint.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
-        windows = list(self._read_windows(texts, into, constrain))
         terms = self._terms(glossary)
+        windows = list(self._read_windows(texts, into, constrain))
         found = (parts for window in windows for parts in self._search_window(window, settings, terms))
         return [self.join(parts, terms) for parts in found]
 
@@ -126,11 +150,13 @@ class Translator:
             yield from (self.join(parts, terms) for parts in chain.from_iterable(found))
 
     def _terms(self, glossary: Glossary | None) -> Terminology | None:
-        if not glossary:
+        if glossary is None:
             return None
         from regard.decoding.terms import Terminology
+        from regard.text.glossary import Glossary
 
-        return Terminology(glossary, self.source, self.target)
+        require(glossary, Glossary, "glossary", "a Glossary, which Glossary.read makes of a file")
+        return Terminology(glossary, self.source, self.target) if glossary else None
 
     def stream(
         self,
@@ -142,6 +168,7 @@ class Translator:
         **options: Any,
     ) -> Iterator[str]:
         """The translation of one text piece by piece, as the tokens come: greedy, or drawn."""
+        require_text(text, "stream", several="translator.translate_stream")
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         for part in self._parts(text, into):
             if part.gap:
@@ -155,6 +182,8 @@ class Translator:
 
     def direction(self, source: str | None = None, target: str | None = None, *, zero_shot: bool = False) -> Direction:
         """From which language into which, by what is said of it; what the model cannot do is refused."""
+        for name in (source, target):
+            require(name, (str, type(None)), "a direction", "the code of a language, such as de")
         found = choose(self.settings.data, source, target, zero_shot=zero_shot)
         if self.settings.data.directions and found.target not in self.source.tags:
             raise ModelError(f"the vocabulary of this model has no tag for {found.target}: restore its tokenizer.json")
@@ -164,11 +193,10 @@ class Translator:
         self, texts: Iterable[str | Cut], into: str, constrain: Constrain | None
     ) -> Generator[_Window, None, None]:
         """The parts of each text, so many texts together; those before one that is refused come first."""
-        if isinstance(texts, str):
-            raise InputError("translate takes several texts: for one, call the translator itself or put it in a list")
         window: _Window = []
+        one = "call the translator itself, or put it in a list"
         try:
-            for number, text in enumerate(texts, 1):
+            for number, text in enumerate(require_texts(texts, "translate", one, (str, Cut)), 1):
                 end_if_unwanted()
                 window.append(self.read(number, text, into, constrain))
                 if len(window) == WINDOW:
@@ -187,6 +215,7 @@ class Translator:
             raise InputError(f"text {number}: {error}") from None
         if constrain is None:
             return parts
+        require(constrain, Callable, "constrain", "a function of a text")  # type: ignore[arg-type]
         return [replace(part, constraints=constrain(part.text)) if part.ids else part for part in parts]
 
     def _search_windows(
@@ -335,13 +364,6 @@ Found = list[tuple[Part, list[Hypothesis] | None]]
 """The parts of a text, and what was found for each, if there is anything in it."""
 
 
-BREAKS = (
-    re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*"),  # sentences
-    re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])\s*"),  # clauses
-    re.compile(r"\s+"),  # words
-)
-
-
 def with_options(decoding: DecodingSettings, options: dict[str, Any]) -> DecodingSettings:
     """Decoding settings with some of them changed; a wrong name or value is refused.
 
@@ -358,40 +380,3 @@ def _settled(decoding: DecodingSettings, /, **options: Any) -> DecodingSettings:
     if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
         settings = replace(settings, beam=settings.alternatives + 1)
     return settings
-
-
-def split_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Lines, tidied, each with the line ends that stand before it."""
-    gap = ""
-    for piece in re.split(r"(\r?\n)", text):
-        if piece in ("\n", "\r\n"):
-            gap += piece
-        elif line := tidy(piece):
-            yield gap, line
-            gap = ""
-    if gap:
-        yield gap, ""
-
-
-def split_text(text: str, fits: Callable[[str], bool], level: int = 0) -> list[str]:
-    """The text in pieces that fit: cut between sentences, else between clauses, else between words."""
-    if fits(text):
-        return [text]
-    if level == len(BREAKS):
-        raise InputError(
-            f"a text is too long for this model and has no place to cut it: {text[:40]!r}... "
-            "(raise model.max_length when training, or put spaces or full stops into it)"
-        )
-    pieces: list[str] = []
-    start = fitting = 0
-    for end in [*(match.end() for match in BREAKS[level].finditer(text)), len(text)]:
-        if fitting > start and not fits(text[start:end].strip()):
-            pieces.append(text[start:fitting].strip())
-            start = fitting
-        if fits(text[start:end].strip()):
-            fitting = end
-        else:
-            pieces += split_text(text[start:end].strip(), fits, level + 1)
-            start = fitting = end
-    rest = text[start:fitting].strip()
-    return [*pieces, rest] if rest else pieces

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+from regard.arguments import require_text, require_texts
 from regard.decoding.hypothesis import Hypothesis, WritingSearch
 from regard.decoding.translator import with_options
 from regard.errors import InputError
 from regard.settings import DecodingSettings, Settings
 from regard.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from regard.model.transformer import Decoder
 
 
 @dataclass(frozen=True)
@@ -46,25 +51,42 @@ class Scored:
 
 
 class Writer:
-    """Writes with one model: `writer("Once upon a time")`."""
+    """Continues texts with one model.
+
+    >>> writer = regard.load_as(regard.Writer, "runs/gpt")
+    >>> writer("Once upon a time", max_tokens=50)
+    >>> writer.write(["Once upon a time"], stop=["The end"], alternatives=2)[0].alternatives
+    >>> writer.score("To be, or not to be").perplexity
+    """
+
+    folder: Path | None = None
+    """The model folder, if `load` has made this."""
 
     def __init__(self, settings: Settings, vocabulary: Tokenizer, search: WritingSearch) -> None:
         self.settings, self.vocabulary, self.searcher = settings, vocabulary, search
 
+    def __repr__(self) -> str:
+        return f"<Writer {self.folder or 'of no folder'}: {self.searcher!r}>"
+
+    @property
+    def model(self) -> Decoder:
+        """The model in PyTorch, for `regard.observe`; the native engine loads it when it is first asked for."""
+        return cast("Decoder", cast(Any, self.searcher).model)
+
     def __call__(self, prompt: str = "", **options: Any) -> str:
         """The continuation of a text; `options` are those of `DecodingSettings`, and `stop`."""
+        require_text(prompt, "a writer", several="writer.write")
         return self.write([prompt], **options)[0].text
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
         """The model's own decoding settings with these options on top."""
         return with_options(self.settings.decoding, options)
 
-    def write(self, prompts: Iterable[str], stop: Sequence[str] = (), **options: Any) -> list[Writing]:
-        """Continuations of some texts, in their order."""
-        settings = self.decoding(options)
-        if isinstance(prompts, str):
-            raise InputError("write takes several texts: for one, call the writer itself or put it in a list")
-        rows = [self.prompt(text) for text in prompts]
+    def write(self, prompts: Iterable[str], stop: str | Sequence[str] = (), **options: Any) -> list[Writing]:
+        """Continuations of some texts, in their order, each up to the first of the stop strings."""
+        settings, stop = self.decoding(options), stops(stop)
+        texts = require_texts(prompts, "write", "call the writer itself, or put it in a list")
+        rows = [self.prompt(text) for text in texts]
         before = [self.vocabulary.decode(row) for row in rows]
 
         def stopped(number: int, tokens: Sequence[int]) -> bool:
@@ -74,9 +96,10 @@ class Writer:
         found = self.searcher.search(rows, limits, settings, stopped if any(stop) else None)
         return [self._joined(row, hypotheses, stop) for row, hypotheses in zip(rows, found, strict=True)]
 
-    def stream(self, prompt: str = "", stop: Sequence[str] = (), **options: Any) -> Iterator[str]:
+    def stream(self, prompt: str = "", stop: str | Sequence[str] = (), **options: Any) -> Iterator[str]:
         """The continuation of one text piece by piece, as the tokens come: greedy, or drawn."""
-        settings = self.decoding(options)
+        require_text(prompt, "stream")
+        settings, stop = self.decoding(options), stops(stop)
         row = self.prompt(prompt)
         tokens: list[int] = []
         said = 0
@@ -127,6 +150,7 @@ class Writer:
 
         A text longer than the model's positions is read in windows that overlap by half.
         """
+        require_text(text, "score")
         ids = self.vocabulary.encode_batch([text])[0]
         row = [self.vocabulary.specials.begin, *ids] if self.vocabulary.specials.prompt else ids
         if len(row) < 2:
@@ -151,6 +175,11 @@ def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:
         fresh = end
         end = min(length, end + max(1, longest // 2))
         start = max(0, end - longest - 1)
+
+
+def stops(stop: str | Sequence[str]) -> list[str]:
+    """Returns the strings that end an output; one may be given alone."""
+    return list(require_texts([stop] if isinstance(stop, str) else stop, "stop"))
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
+from regard.arguments import require, require_texts
 from regard.errors import InputError
 from regard.text.formats.languages import CHINESE, JAPANESE, UNSPACED, primary
 
@@ -64,8 +65,8 @@ class Comparison:
 
 
 def score(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
+    hypotheses: Iterable[str],
+    references: Iterable[str],
     *,
     language: str = "",
     lowercase: bool = False,
@@ -73,25 +74,28 @@ def score(
     resamples: int = 1000,
     seed: int = 12345,
 ) -> list[Score]:
-    """BLEU, chrF and TER of the hypotheses, with 95 % confidence intervals unless `resamples` is 0.
+    """Computes BLEU, chrF and TER of the hypotheses, with 95 % confidence intervals unless `resamples` is 0.
+
+        >>> for each in regard.score(["Ein Hund läuft."], ["Ein Hund rennt."], language="de", resamples=0):
+        ...     print(each.name, each.value, each.signature)
 
     The language is that of the references; it chooses BLEU's tokenizer unless `tokenize` names one.
     `lowercase` is for BLEU and chrF: TER never looks at case.
     """
-    _check_counts(hypotheses=hypotheses, references=references)
-    metrics = _metrics(references, language, lowercase, tokenize)
+    lines, right = _lines(hypotheses=hypotheses, references=references)
+    metrics = _metrics(right, language, lowercase, tokenize)
     if resamples:
-        return [_with_interval(*each) for each in _resample([hypotheses], metrics, resamples, seed)]
-    values = {name: float(metric.corpus_score(hypotheses, None).score) for name, metric in metrics.items()}
+        return [_with_interval(*each) for each in _resample([lines], metrics, resamples, seed)]
+    values = {name: float(metric.corpus_score(lines, None).score) for name, metric in metrics.items()}
     return [
         Score(name=name, value=value, signature=str(metrics[name].get_signature())) for name, value in values.items()
     ]
 
 
 def compare(
-    baseline: Sequence[str],
-    system: Sequence[str],
-    references: Sequence[str],
+    baseline: Iterable[str],
+    system: Iterable[str],
+    references: Iterable[str],
     *,
     language: str = "",
     lowercase: bool = False,
@@ -99,10 +103,16 @@ def compare(
     resamples: int = 1000,
     seed: int = 12345,
 ) -> list[Comparison]:
-    """BLEU, chrF and TER of two systems, tested by paired bootstrap resampling (Koehn, 2004)."""
-    _check_counts(baseline=baseline, system=system, references=references)
-    metrics = _metrics(references, language, lowercase, tokenize)
-    return [_comparison(*each) for each in _resample([baseline, system], metrics, resamples, seed)]
+    """Compares two systems by BLEU, chrF and TER, tested by paired bootstrap resampling (Koehn, 2004).
+
+        >>> for each in regard.compare(["Ein Hund."], ["Der Hund."], ["Ein Hund."], language="de"):
+        ...     print(each.metric, each.difference, each.significant)
+
+    The other arguments are those of `score`.
+    """
+    before, after, right = _lines(baseline=baseline, system=system, references=references)
+    metrics = _metrics(right, language, lowercase, tokenize)
+    return [_comparison(*each) for each in _resample([before, after], metrics, resamples, seed)]
 
 
 def quick(
@@ -138,6 +148,8 @@ def _resample(
     """For each metric its name, its signature and sacrebleu's result for each system, the baseline first."""
     from sacrebleu.significance import PairedTest
 
+    require(resamples, int, "resamples", "a number")
+    require(seed, int, "seed", "a number")
     if resamples < FEWEST_RESAMPLES:
         raise InputError(f"resamples must be at least {FEWEST_RESAMPLES}, not {resamples}")
     if seed < 1:  # sacrebleu's paired test takes 0 for no seed at all
@@ -164,6 +176,7 @@ def _comparison(metric: str, signature: str, results: list[Any]) -> Comparison:
 def _metrics(references: Sequence[str], language: str, lowercase: bool, tokenize: str | None) -> dict[str, Metric]:
     from sacrebleu import CHRF, TER
 
+    require(language, str, "language", "a code such as de")
     # Else a Chinese sentence is a single word to TER, right or wrong as a whole.
     split = primary(language) in CHINESE | JAPANESE
     return {
@@ -193,6 +206,13 @@ def _bleu_tokenizer(language: str) -> str:
     if code in JAPANESE and all(map(find_spec, ("MeCab", "ipadic"))):
         return "ja-mecab"
     return "char" if code in UNSPACED else "13a"
+
+
+def _lines(**sides: Iterable[str]) -> list[list[str]]:
+    """The lines of each side, as many on each."""
+    found = {name: list(require_texts(lines, name)) for name, lines in sides.items()}
+    _check_counts(**found)
+    return list(found.values())
 
 
 def _check_counts(**sides: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from regard import __version__
+from regard.arguments import require_path, require_text
 from regard.decoding.native.search import NativeSearch
 from regard.decoding.reader import Reader
 from regard.decoding.reference import TorchSearch
@@ -161,6 +162,10 @@ class Run:
         """The model that ran, which may be one of an earlier step."""
         return self.made.run.anatomy
 
+    def __repr__(self) -> str:
+        text = self.answer.get("text", "")
+        return f"<Run of {self.explorer.name}: {len(self.names())} tensors{f', output {text!r:.60}' if text else ''}>"
+
     def names(self) -> list[str]:
         """All that was seen, in the order in which it was computed, and what can be derived from it."""
         return [*self.passed.seen, *self.derived]
@@ -214,10 +219,15 @@ class Run:
 def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
     """Runs a text through a model, a folder or an engine such as a Translator, and keeps all that can be seen.
 
+        >>> run = regard.look("runs/en-de", "A dog runs.")
+        >>> run["decoder.layers.0.cross_attention.weights"].shape  # [head, query, key]
+        >>> run.save("page.html")
+
     `request` has the fields of a run beside the text: target, decode, patch, order, prefix, checkpoint, pair and to.
     """
+    require_text(text, "look")
     if isinstance(model, str | Path):
-        explorer = Explorer.open(model)
+        explorer = Explorer.open(require_path(model, "look"))
     elif isinstance(model, Engine):
         explorer = Explorer(contents_of(model), type(model).__name__.lower())
     else:

@@ -1,13 +1,13 @@
 """Looks into a run: every intermediate by name, with named axes, while the result stays the same.
 
-    with observe(model) as trace:
-        model(source, target, keep)
+    with regard.observe(translator.model) as trace:
+        translator("A dog runs.")
     trace["decoder.layers.0.cross_attention.weights"].axes   # ("batch", "head", "query:target", "key:source")
 
 The model calls `see` wherever it has computed something worth a look; outside `observe` that costs
 the reading of a variable. What is seen can be changed too, and the run goes on with the change:
 
-    with observe(model, {"decoder.layers.0.cross_attention.context": silence_head_3}) as trace:
+    with regard.observe(model, {"decoder.layers.0.cross_attention.context": silence_head_3}) as trace:
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from regard.arguments import require
 from regard.model.kernels.mode import computing, mode
 
 
@@ -40,6 +41,10 @@ class Trace(dict[str, Seen]):
     edits: Mapping[str, Edit] = field(default_factory=dict)
     places: list[str] = field(default_factory=list)  # the modules that are running, innermost last
     two_texts: bool = False  # an encoder-decoder has a source and a target; BERT and GPT have one text
+
+    def __repr__(self) -> str:
+        names = ", ".join([*list(self)[:3], *["..."] * (len(self) > 3)])
+        return f"<Trace of {len(self)} tensors: {names or 'nothing has run'}>"
 
     def full_axes(self, place: str, axes: str) -> tuple[str, ...]:
         """Says of which text a position is: `key` in a cross-attention is `key:source`."""
@@ -74,10 +79,21 @@ def see(name: str, tensor: Tensor, axes: str) -> Tensor:
 
 @contextmanager
 def observe(model: nn.Module, edits: Mapping[str, Edit] | None = None) -> Iterator[Trace]:
-    """Records the runs of `model` inside the block; a second run overwrites the first.
+    """Records the runs of a model in PyTorch inside the block; a second run overwrites the first.
 
-    `edits` has, for names of values, what takes their place in the run.
+        >>> translator = regard.load_as(regard.Translator, "runs/en-de")
+        >>> with regard.observe(translator.model) as trace:
+        ...     print(translator("A dog runs."))
+        >>> trace["decoder.layers.0.cross_attention.weights"].axes
+        ('batch', 'head', 'query:target', 'key:source')
+
+    While a translator or a writer writes, each token is a run: the trace has the last one. `edits` maps names of values
+    to functions that compute what takes their place in the run.
     """
+    require(model, nn.Module, "observe", "a model in PyTorch, such as translator.model")
+    require(edits, (Mapping, type(None)), "edits", "functions by the names of tensors")
+    for name, edit in (edits or {}).items():
+        require(edit, Callable, f"the edit of {name}", "a function of a tensor")  # type: ignore[arg-type]
     two_texts = any(name.endswith("cross_attention") for name, _ in model.named_modules())
     trace = Trace(edits=edits or {}, two_texts=two_texts)
 

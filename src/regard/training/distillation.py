@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.arguments import require_path, require_paths
 from regard.configuration import gather, resolve
 from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
@@ -14,7 +15,7 @@ from regard.errors import SettingsError
 from regard.options import merge
 from regard.training.distributed import Group
 from regard.training.ending import finished_run
-from regard.training.events import Event
+from regard.training.events import Training
 from regard.training.prepare import claim, is_begun, reopen
 from regard.training.task import Request, absolute_paths
 from regard.training.trainer import Begun, conduct
@@ -23,31 +24,36 @@ from regard.weights import choose_device
 
 def distill(
     teacher: Path | str,
-    files: Sequence[Path | str],
+    files: Path | str | Iterable[Path | str],
     output: Path | str,
     *,
-    dev: Sequence[Path | str] = (),
-    test: Sequence[Path | str] = (),
+    dev: Path | str | Iterable[Path | str] = (),
+    test: Path | str | Iterable[Path | str] = (),
     settings_file: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     stop: threading.Event | None = None,
-) -> Iterator[Event]:
+) -> Training:
     """Trains a new model on the teacher's translations of the sources; `resume` goes on with it.
+
+        >>> for event in regard.distill("runs/big", ["train.en", "train.de"], "runs/small"):
+        ...     print(event)
 
     `files` are one file of text or a corpus of pairs, of which the dev set is split off if none is given: it stays as
     it is, and the student never sees what the teacher makes of it. The other arguments are those of `train`.
     """
-    folder, asked = Path(output), gather(settings_file, overrides)
+    folder, asked = require_path(output, "output"), gather(settings_file, overrides)
+    require_path(teacher, "teacher")
+    corpora = [require_paths(names, what) for names, what in ((files, "distill"), (dev, "dev"), (test, "test"))]
 
     def begin(group: Group) -> Begun:
-        request = requested(teacher, asked, files, dev, test)
+        request = requested(teacher, asked, *corpora)
         if group.restart and is_begun(folder, request):
             return reopen(folder) or finished_run(folder)
         claim(folder, overwrite)
         return request
 
-    yield from conduct(folder, begin, stop or threading.Event(), asked)
+    return Training(folder, conduct(folder, begin, stop or threading.Event(), asked))
 
 
 def requested(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -76,3 +78,23 @@ class Finished:
 
 
 Event = Stage | Note | Prepared | Progress | Evaluation | Finished
+
+
+class Training(Iterator[Event]):
+    """A training that goes on as long as its events are read: a loop over it trains, and nothing else does."""
+
+    def __init__(self, folder: Path, events: Generator[Event, None, None]) -> None:
+        self.folder, self.events = folder, events
+        self.last: Event | None = None
+
+    def __next__(self) -> Event:
+        self.last = next(self.events)
+        return self.last
+
+    def close(self) -> None:
+        """Ends the training without another checkpoint; `resume` goes on from the last one."""
+        self.events.close()
+
+    def __repr__(self) -> str:
+        state = "not begun; loop over it to train" if self.last is None else repr(self.last)
+        return f"<Training of {self.folder}: {state}>"

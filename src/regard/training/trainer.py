@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from regard.arguments import require_path, require_paths
 from regard.configuration import gather, override, read_record, read_toml, removed, resolve, shape_in
 from regard.errors import ModelError, SettingsError
 from regard.folder import SETTINGS, TRAINING, WEIGHTS, sole_writer, write_text
@@ -16,7 +17,7 @@ from regard.options import dump
 from regard.settings import TrainingSettings
 from regard.training.distributed import Group, heard, join
 from regard.training.ending import finished_run, how_to_train_on
-from regard.training.events import Event, Finished, Note
+from regard.training.events import Event, Finished, Note, Training
 from regard.training.loop import train_model
 from regard.training.prepare import changed_training, claim, is_begun, prepare, reopen, told
 from regard.training.run import open_run
@@ -32,21 +33,24 @@ Begun = Request | Finished | None
 
 
 def train(
-    files: Sequence[Path | str],
+    files: Path | str | Iterable[Path | str],
     output: Path | str,
     *,
-    dev: Sequence[Path | str] = (),
-    test: Sequence[Path | str] = (),
+    dev: Path | str | Iterable[Path | str] = (),
+    test: Path | str | Iterable[Path | str] = (),
     settings_file: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     start: Path | str | None = None,
-    back_translate: Sequence[Path | str] = (),
+    back_translate: Path | str | Iterable[Path | str] = (),
     reverse: Path | str | None = None,
     overwrite: bool = False,
     stop: threading.Event | None = None,
     prepare_only: bool = False,
-) -> Iterator[Event]:
-    """Trains a model on corpus files into a model folder.
+) -> Training:
+    """Trains a model on corpus files, one or several, into a model folder, while the events are read.
+
+        >>> for event in regard.train(["train.en", "train.de"], "runs/en-de", overrides={"training.steps": 2000}):
+        ...     print(event)
 
     `overrides` are settings by their dotted names; `task` says what the model is for. `start` is a model whose
     weights and vocabulary are the first ones: its shape takes the place of that in `settings_file`. `back_translate`
@@ -54,9 +58,14 @@ def train(
     pairs. Setting `stop` ends the run, saved; with `prepare_only` it ends before the first update. `resume` goes on.
     Where torchrun has started several processes, they train together.
     """
-    folder, given = Path(output), gather(settings_file, overrides, starting=start is not None)
-    if settings_file is not None and start is not None and (left_out := shape_in(read_toml(Path(settings_file)))):
-        yield Note(f"{settings_file}: taken from {start} instead of this file: {', '.join(left_out)}.")
+    folder, given = require_path(output, "output"), gather(settings_file, overrides, starting=start is not None)
+    corpora = [require_paths(names, what) for names, what in ((files, "train"), (dev, "dev"), (test, "test"))]
+    mono = require_paths(back_translate, "back_translate")
+    for model, what in ((start, "start"), (reverse, "reverse")):
+        if model is not None:
+            require_path(model, what)
+    left_out = shape_in(read_toml(Path(settings_file))) if settings_file is not None and start is not None else ()
+    notes = [Note(f"{settings_file}: taken from {start} instead of this file: {', '.join(left_out)}.")] * bool(left_out)
 
     def begin(group: Group) -> Begun:
         first = None if start is None else read_folder(Path(start)).settings  # all of it: a damaged one is refused now
@@ -64,16 +73,16 @@ def train(
         if settings.training.adapters and start is None:
             raise SettingsError("training.adapters change a model that is there: give one with --from")
         device = choose_device(settings.training.device)
-        absolute = [absolute_paths(names, settings) for names in (files, dev, test)]
+        absolute = [absolute_paths(names, settings) for names in corpora]
         origin = None if start is None else str(Path(start).resolve())
         request = Request(absolute[0], given, device.type, absolute[1], absolute[2], origin)
-        request = with_back_translation(request, settings, back_translate, reverse)
+        request = with_back_translation(request, settings, mono, reverse)
         if group.restart and is_begun(folder, request):
             return reopen(folder) or finished_run(folder)
         claim(folder, overwrite)
         return request
 
-    yield from conduct(folder, begin, stop or threading.Event(), given, prepare_only)
+    return Training(folder, conduct(folder, begin, stop or threading.Event(), given, prepare_only, notes))
 
 
 def resume(
@@ -82,12 +91,15 @@ def resume(
     overrides: Mapping[str, Any] | None = None,
     stop: threading.Event | None = None,
     prepare_only: bool = False,
-) -> Iterator[Event]:
+) -> Training:
     """Goes on with a run that was interrupted, as if it had not been; `overrides` may change [training] only.
+
+    >>> for event in regard.resume("runs/en-de", overrides={"training.steps": 4000}):
+    ...     print(event)
 
     Of a run that is finished, changes nothing, and its events say so.
     """
-    folder = Path(output)
+    folder = require_path(output, "resume")
 
     def begin(group: Group) -> Begun:
         request = reopen(folder)
@@ -109,7 +121,7 @@ def resume(
         return request or finished
 
     given = override(read_record(folder / SETTINGS) if (folder / SETTINGS).exists() else {}, overrides)
-    yield from conduct(folder, begin, stop or threading.Event(), given, prepare_only)
+    return Training(folder, conduct(folder, begin, stop or threading.Event(), given, prepare_only))
 
 
 def conduct(
@@ -118,8 +130,10 @@ def conduct(
     stop: threading.Event,
     given: Mapping[str, Any],
     prepare_only: bool = False,
-) -> Iterator[Event]:
-    """Prepares what `begin` asks for in one process, and trains in all that there are."""
+    notes: Iterable[Note] = (),
+) -> Generator[Event, None, None]:
+    """Prepares what `begin` asks for in one process, and trains in all that there are; the notes come first."""
+    yield from notes
     group = join(int(given.get("training", {}).get("timeout", TrainingSettings.timeout)))
     try:
         with sole_writer(folder) if group.first else nullcontext(), heard():

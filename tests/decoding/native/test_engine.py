@@ -52,9 +52,9 @@ def written(contents: Contents, path: Path) -> Path:
 
 
 def test_native_where_it_can_be(model: Path) -> None:
-    assert isinstance(regard.load(model).searcher, NativeSearch)
+    assert isinstance(regard.load_as(Translator, model).searcher, NativeSearch)
     assert isinstance(load_as(Translator, model, "cpu", threads=1).searcher, NativeSearch)
-    assert isinstance(regard.load(model, engine="torch").searcher, TorchSearch)
+    assert isinstance(regard.load_as(Translator, model, engine="torch").searcher, TorchSearch)
 
 
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "alternatives": 2}, {"temperature": 0.8, "seed": 3}])
@@ -85,7 +85,7 @@ def test_both_engines_write_alike(tmp_path: Path, options: dict[str, Any]) -> No
 
 @pytest.mark.usefixtures("no_library")
 def test_without_the_library_pytorch_is_used(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert isinstance(regard.load(model).searcher, TorchSearch)
+    assert isinstance(regard.load_as(Translator, model).searcher, TorchSearch)
     asked: list[dict[str, Any]] = [{"engine": "native"}, {"precision": "int8"}]
     for options in asked:
         with pytest.raises(InputError, match=r"native engine.* cannot be used: it was not built"):
@@ -134,9 +134,9 @@ def test_other_tasks_are_pytorchs(tmp_path: Path, task: str) -> None:
 
 def test_an_accelerator_is_used_unless_the_engine_is_asked_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_accelerator", lambda: True)
-    assert isinstance(regard.load(model).searcher, TorchSearch)
-    assert isinstance(regard.load(model, engine="native").searcher, NativeSearch)
-    assert isinstance(regard.load(model, "cpu").searcher, NativeSearch)
+    assert isinstance(regard.load_as(Translator, model).searcher, TorchSearch)
+    assert isinstance(regard.load_as(Translator, model, engine="native").searcher, NativeSearch)
+    assert isinstance(regard.load_as(Translator, model, "cpu").searcher, NativeSearch)
 
 
 def test_int8_is_asked_for_or_what_the_folder_has(model: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.decoding.native import loading
-from regard.decoding.native.loading import open_packed, stored_precision
+from regard.decoding.native.loading import open_packed, read_stored
 from regard.decoding.native.search import NativeSearch
 from regard.errors import ModelError
 from regard.folder import NATIVE, TOKENIZER, WEIGHTS, read_settings
@@ -138,7 +138,7 @@ def test_weights_that_are_not_the_models_are_refused(model: Path, way: str) -> N
 
 def test_what_is_stored_in_int8_is_packed_as_it_is(model: Path, tmp_path: Path) -> None:
     """`regard quantize` first, or int8 when it is packed: the same integers."""
-    assert stored_precision(model) == "float32"
+    assert read_stored(model).precision == "float32"
     quantize_folder(model, tmp_path / "int8")
-    assert stored_precision(tmp_path / "int8") == "int8"
+    assert read_stored(tmp_path / "int8").precision == "int8"
     assert said(tmp_path / "int8", "int8") == said(model, "int8")

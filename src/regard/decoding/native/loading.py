@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 from regard.decoding.native.library import MAGIC, Packed, missing
 from regard.errors import ModelError
@@ -56,18 +58,24 @@ def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
     return folder / NATIVE / f"{precision}-{zlib.crc32(repr(what).encode()):08x}{zlib.adler32(repr(what).encode()):08x}"
 
 
-def stored_precision(folder: Path) -> str:
-    """int8 if `regard quantize` has made the folder, else float32.
+class Stored(NamedTuple):
+    """What the file of weights in a folder says of itself."""
 
-    The names of the tensors are read here, since safetensors would import NumPy for it.
-    """
+    precision: str  # int8 if `regard quantize` has made the folder, else float32
+    parameters: int
+
+
+def read_stored(folder: Path) -> Stored:
+    """Reads the names and shapes of the tensors in a folder; safetensors would import NumPy for it."""
     try:
         with (folder / WEIGHTS).open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            names = dict(json.loads(file.read(min(size, LONGEST_HEADER))))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+            header = dict(json.loads(file.read(min(size, LONGEST_HEADER))))
+            tensors = {name: math.prod(about["shape"]) for name, about in header.items() if name != "__metadata__"}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ModelError(f"{folder / WEIGHTS}: damaged or unreadable ({error})") from None
-    return "int8" if any(name.endswith(SCALE) for name in names) else "float32"
+    counts = [count for name, count in tensors.items() if not name.endswith(SCALE)]
+    return Stored("int8" if len(counts) < len(tensors) else "float32", sum(counts))
 
 
 def _pack(folder: Path, settings: Settings, precision: str, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import queue
+import sys
 import threading
 from array import array
 from collections import defaultdict
@@ -47,10 +48,14 @@ class NativeSearch:
         decoder_only: bool = False,
         threads: int | None = None,
         fallback: Callable[[], WritingSearch] | None = None,
+        about: str = "",
     ) -> None:
         self.packed, self.specials, self.decoder_only = packed, specials, decoder_only
         self.longest = longest  # positions of the model
-        self.threads, self.fallback = threads or available_threads(), fallback
+        self.threads, self.fallback, self.about = threads or available_threads(), fallback, about
+
+    def __repr__(self) -> str:
+        return f"native engine, {self.about}{self.threads} thread{'s' * (self.threads > 1)}"
 
     def search(
         self,
@@ -62,8 +67,10 @@ class NativeSearch:
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens.
 
-        Sources that have `constraints` are left to PyTorch.
+        Sources that have `constraints` are left to PyTorch, and so is all that `regard.observe` looks into.
         """
+        if observed():
+            return self.reference.search(sources, limits, settings, enough, constraints)
         if constraints is not None and any(constraints):
             return self._search_constrained(sources, limits, settings, enough, constraints)
         if not sources:
@@ -127,6 +134,11 @@ class NativeSearch:
             found.update(zip(numbers, results, strict=True))
         return [found[i] for i in range(len(sources))]
 
+    @property
+    def model(self) -> Any:
+        """The model in PyTorch, which `regard.observe` looks into."""
+        return self.reference.model  # type: ignore[attr-defined]
+
     @cached_property
     def reference(self) -> WritingSearch:
         """The same model in PyTorch, loaded when it is first asked for."""
@@ -144,6 +156,9 @@ class NativeSearch:
 
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
         """The tokens of one output, greedy or drawn, as they come; the end is not among them."""
+        if observed():
+            yield from self.reference.tokens(source, settings)
+            return
         alone = replace(settings, beam=1, alternatives=0)
         limit = settings.max_tokens if self.decoder_only else self.longest
         found: queue.SimpleQueue[int | BaseException | None] = queue.SimpleQueue()
@@ -214,6 +229,12 @@ def share(sentences: int, threads: int, size: int) -> tuple[int, int]:
         return threads, 1
     workers = min(sentences, threads)
     return workers, threads // workers if size >= WORTH_SHARING else 1
+
+
+def observed() -> bool:
+    """Whether `regard.observe` looks into what is run now; nobody does before its module is imported, with PyTorch."""
+    module = sys.modules.get("regard.model.observe")
+    return module is not None and module.watching()
 
 
 def available_threads() -> int:
