@@ -127,6 +127,8 @@ def write_text(path: Path, text: str) -> None:
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a new file beside `path`, which takes its place when it is whole and on the disk."""
+    if path.is_dir():
+        raise ModelError(f"{path}: is a folder, not a file")
     special = path.exists() and not path.is_file() and not path.is_dir()  # a pipe or a device is written to as it is
     temporary = path if special else path.with_name(f".{path.name}.{os.getpid()}.new")
     try:

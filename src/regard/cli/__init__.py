@@ -15,6 +15,7 @@ from regard.cli import (
     check,
     completion,
     demo,
+    destination,
     distill,
     evaluate,
     exchange,
@@ -58,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if known.verb is None:
             print(start.tell())
             return 0
-        code: int = known.run(known)
+        with destination.followed(known):
+            code: int = known.run(known)
         sys.stdout.flush()
     except RegardError as error:
         print(f"regard: {' '.join(str(error).split())}", file=sys.stderr)
@@ -77,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         print(f"regard: {error.filename or 'the output'}: cannot be written ({error.strerror})", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        print(f"regard: {str(stop) or 'stopped'}", file=sys.stderr)
         return 130
     return code
 

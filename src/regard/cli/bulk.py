@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli import documents
+from regard.cli import destination, documents
 from regard.cli.flags import decoding_options, direction_options, engine_options, threads
 from regard.errors import InputError
 
@@ -54,6 +54,7 @@ def require_lines(arguments: argparse.Namespace) -> None:
         raise InputError(
             "--cluster needs a file to write: give -o FILE; its shards are kept beside it until it is whole"
         )
+    destination.require_file(arguments.output, [next(iter(arguments.files), None), arguments.model])
     documents.refuse_flags(arguments)
     given = {"--stream": arguments.stream, "--memory": arguments.memory, "--glossary": arguments.glossary}
     for flag in (flag for flag, value in given.items() if value):
@@ -64,12 +65,13 @@ def require_lines(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     require_lines(arguments)
-    from regard.cli.translate import open_source, read_lines
+    from regard.cli.translate import open_source, read_lines, require_utf8
     from regard.decoding.bulk import SHARD, Bulk
 
     order = order_of(arguments)
     bulk = Bulk(Path(arguments.output), order, arguments.shard_lines or SHARD)
     name = next(iter(arguments.files), None)
+    require_utf8(name)
     try:
         with open_source(name) as source:
             found = bulk.run(read_lines(source, name or "standard input"), executor_for(arguments, order))

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli import destination
 from regard.cli.flags import Verbs, add_check, dotted
 from regard.configuration import gather
 from regard.errors import DataError, InputError
@@ -62,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     data = build(DataSettings, given.get("data", {}), "data.")
     _require_output(arguments, data)
     files, data = _corpus(arguments.files, data)
+    if arguments.fix:
+        destination.require_file(arguments.output, [*files, *arguments.test])
     found = Examination(files, data, check, _dropping(arguments))
     with _watched() as show:
         for done in found.survey([located(name) for name in arguments.test]):

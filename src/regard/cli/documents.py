@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import terms
+from regard.cli import destination, terms
 from regard.cli.flags import decoding_options, direction_options, engine_options
 from regard.errors import DataError, InputError
 from regard.text.formats import files
@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.stream or arguments.scores:
         raise InputError("--stream and --scores are for lines of text: documents have --json, --dry-run and --report")
     plan = outputs(arguments)
+    require_outputs(plan, arguments)
     from regard.decoding.engine import load_as
     from regard.decoding.translator import Translator
 
@@ -75,9 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
     if translator.confidence is None and (arguments.dry_run or arguments.report or arguments.json):
         say(f"{arguments.model}: was trained before confidence was calibrated, so none is told")
     translate = faithful(translator, options)
+    for path, _ in plan:  # what is wrong with any of them is said before the first is translated
+        require_languages(files.open_document(path, *named(direction)), path, direction)
     outcomes: list[Outcome] = []
-    for path, output in plan:
-        outcomes += translate_document(path, output, translate, direction, memory, arguments)
+    for done, (path, output) in enumerate(plan):
+        try:
+            outcomes += translate_document(path, output, translate, direction, memory, arguments)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped; {done:,} of {len(plan):,} documents are written") from None
     outcomes.sort(key=lambda outcome: outcome.doubt)
     if arguments.report:
         write_report(arguments.report, outcomes)
@@ -104,6 +110,28 @@ def outputs(arguments: argparse.Namespace) -> list[tuple[Path, Path | None]]:
         raise InputError(f"{output}: is a file: several documents go into a folder")
     above = Path(os.path.commonpath([path.absolute().parent for path in found]))
     return [(path, output / path.absolute().relative_to(above)) for path in found]
+
+
+def require_outputs(plan: Sequence[tuple[Path, Path | None]], arguments: argparse.Namespace) -> None:
+    """Refuses outputs that cannot be written, or that would replace a text and not only fill it in."""
+    read = {destination.identity(path): path for path, _ in plan}
+    others = [name for name in (arguments.memory, arguments.glossary) if name]
+    for path, output in plan:
+        if output is None:
+            continue
+        replaced = read.get(destination.identity(output)) if output.exists() else None
+        if replaced is None:
+            destination.require_file(output, [*others, arguments.model])
+        elif replaced != path or files.suffix(path) not in files.PAIRED:
+            raise InputError(
+                f"{output}: this command reads it, and would write over it: name another file or folder (only formats "
+                f"that keep the source are filled in their place: {', '.join(files.PAIRED)})"
+            )
+        destination.require_writable(output)
+    if arguments.report:
+        destination.require_file(arguments.report, [*read.values(), *others, arguments.model])
+        if arguments.report.resolve() in [output.resolve() for _, output in plan if output]:
+            raise InputError(f"{arguments.report}: a translation goes there: name another file for the report")
 
 
 def documents_in(name: str) -> list[Path]:
@@ -172,7 +200,6 @@ def translate_document(
     from regard.decoding.documents import fill, wanted
 
     document = files.open_document(path, *named(direction))
-    require_languages(document, path, direction)
     found = fill(document, translate, everything=arguments.all, memory=memory)
     if sys.stderr.isatty():
         from regard.cli.meter import metered

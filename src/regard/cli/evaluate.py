@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli import destination
 from regard.cli.flags import (
     Verbs,
     add_decoding,
@@ -22,6 +23,7 @@ from regard.errors import InputError
 from regard.settings import DataSettings
 from regard.text.formats.files import require_plain
 from regard.text.remote import located
+from regard.text.sources import expand
 
 if TYPE_CHECKING:
     from regard.text.corpus import Pair
@@ -73,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _measure(arguments, task)
     from regard.evaluation.scores import compare, score
 
+    if arguments.output is not None:
+        require_output(arguments)
     language = arguments.language or arguments.target or ""
     if arguments.hypotheses:
         references = read_text(Path(arguments.files[-1]))
@@ -110,6 +114,13 @@ def run(arguments: argparse.Namespace) -> int:
             f"p = {c.p_value:.4f}, {verdict} at 0.05"
         )
     return 0
+
+
+def require_output(arguments: argparse.Namespace) -> None:
+    """Refuses an output that cannot be written, or that this command reads."""
+    model, *corpus = [arguments.hypotheses, *arguments.files] if arguments.hypotheses else arguments.files
+    reads = [model, *(corpus if arguments.hypotheses else expand(corpus))]
+    destination.require_file(arguments.output, reads + ([arguments.baseline] if arguments.baseline else []))
 
 
 def _task(arguments: argparse.Namespace) -> str:

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.cli import destination
 from regard.cli.flags import Verbs
 from regard.errors import InputError
 
@@ -49,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--port {arguments.port}: a port is a number from 0 to 65535")
     if arguments.output is None and arguments.target is not None and arguments.text is None:
         raise InputError("--target is the output for a --text: give both")
+    if arguments.output is not None:
+        require_output(arguments)
     explorer = open_model(arguments.model, arguments.device, arguments.to)
     if arguments.output is not None:
         return save(explorer, arguments)
@@ -66,12 +69,18 @@ def open_model(path: str | None, device: str, to: str | None) -> Explorer:
     return Explorer.open(GLASS, device, "glass", EXAMPLES[:2], to)
 
 
-def save(explorer: Explorer, arguments: argparse.Namespace) -> int:
+def require_output(arguments: argparse.Namespace) -> None:
+    """Refuses an output of another format, one that exists, and one that cannot be written."""
     output: Path = arguments.output
     if output.suffix not in (".html", ".json", ".safetensors"):
         raise InputError(f"{output}: save as .html (a page), .json or .safetensors")
     if output.exists() and not arguments.overwrite:
         raise InputError(f"{output}: is there already: choose another name, or --overwrite")
+    destination.require_file(output, [arguments.model] if arguments.model else [])
+
+
+def save(explorer: Explorer, arguments: argparse.Namespace) -> int:
+    output: Path = arguments.output
     text = explorer.describe()["examples"][0] if arguments.text is None else arguments.text
     found = explorer.run({"text": text, "target": arguments.target})
     found.save(output)

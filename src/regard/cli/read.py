@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli import destination
 from regard.cli.flags import Verbs
 from regard.cli.translate import open_source, read_lines, write_rows
 from regard.errors import InputError
@@ -143,6 +144,8 @@ def run_embed(arguments: argparse.Namespace) -> int:
     if arguments.count < 1:
         raise InputError("--count must be at least 1")
     require_texts(arguments.file)
+    if arguments.output is not None:
+        destination.require_file(arguments.output, [arguments.file, arguments.model])
     if arguments.output and arguments.nearest is not None:
         raise InputError("--nearest prints the nearest lines: it cannot be combined with -o")
     if arguments.output and arguments.output.suffix not in (".npy", ".jsonl"):

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.cli import bulk, documents, terms
+from regard.cli import bulk, destination, documents, terms
 from regard.cli.flags import (
     Verbs,
     add_decoding,
@@ -86,6 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
             "--protect checks one whole translation: it cannot be combined with --stream or --alternatives"
         )
     documents.refuse_flags(arguments)
+    require_output(arguments)
+    require_utf8(next(iter(arguments.files), None))
     from regard.decoding.engine import load_as
     from regard.decoding.translator import Translator
 
@@ -111,6 +113,20 @@ def require_format(arguments: argparse.Namespace) -> None:
         if not has_plain_name(path):
             raise DataError(f"{suffix(path)} is not a format that Regard knows: {known}", path)
         require_plain(path, known)
+
+
+def require_output(arguments: argparse.Namespace) -> None:
+    """Refuses an output that cannot be written, or that this command reads."""
+    reads = [next(iter(arguments.files), None), arguments.model, arguments.memory, arguments.glossary]
+    if arguments.output is not None:
+        destination.require_file(arguments.output, reads[:2] + [name for name in reads[2:] if name])
+
+
+def require_utf8(name: str | None) -> None:
+    """Refuses a file with a line that is not UTF-8, before any is translated; what is not a file is read later."""
+    if name not in (None, "-") and Path(str(name)).is_file():
+        with open_source(name) as source:
+            deque(read_lines(source, str(name)), 0)
 
 
 @contextmanager
@@ -178,8 +194,18 @@ def translate(
 
             write_atomically(Path(arguments.output), lambda path: write_rows(path, rows))
         else:
-            for row in rows:
-                print(row, flush=typed)
+            show(rows, typed)
+
+
+def show(rows: Iterable[str], typed: bool) -> None:
+    """Prints lines of text."""
+    count = 0
+    try:
+        for row in rows:
+            print(row, flush=typed)
+            count += 1
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped after {count:,} lines") from None
 
 
 def bytes_of(source: BinaryIO) -> int | None:

@@ -105,6 +105,8 @@ class Bulk:
                     f"{self.folder}: has shards of another model, of other options or of another length: go on with "
                     "the same command, or remove the folder"
                 )
+        elif self.folder.is_dir() and any(self.folder.iterdir()):
+            raise InputError(f"{self.folder}: holds something else than shards: move it, or name another file with -o")
         else:
             write_text(path, json.dumps(about))
         with locked(self.folder):
@@ -131,7 +133,7 @@ class Bulk:
             parts = re.fullmatch(r"(\d+)-([0-9a-f]+)-([0-9a-f]{8})\.txt", path.name)
             if parts and zlib.crc32(path.read_bytes()) == int(parts[3], 16):
                 found[int(parts[1]), parts[2]] = path.name
-            else:
+            elif parts:
                 path.unlink()
         return found
 

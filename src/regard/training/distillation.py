@@ -50,7 +50,7 @@ def distill(
         request = requested(teacher, asked, *corpora)
         if group.restart and is_begun(folder, request):
             return reopen(folder) or finished_run(folder)
-        claim(folder, overwrite)
+        claim(folder, overwrite, request.reads)
         return request
 
     return Training(folder, conduct(folder, begin, stop or threading.Event(), asked))

@@ -8,7 +8,7 @@ import math
 import queue
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from regard.folder import (
 )
 from regard.options import dump
 from regard.settings import Settings
+from regard.text.remote import located
 from regard.text.tokenizer import Vocabularies
 from regard.training.distributed import Group, require_shardable
 from regard.training.ending import has_finished
@@ -62,10 +63,19 @@ TASKS: dict[str, tuple[type[Preparation], type[Task]]] = {
 }
 
 
-def claim(output: Path, overwrite: bool) -> None:
-    """Refuses a folder that holds a model, unless it may be overwritten; a run that is given up leaves nothing."""
+def claim(output: Path, overwrite: bool, reads: Iterable[str]) -> None:
+    """Refuses a folder that holds a model, unless it may be overwritten; a run that is given up leaves nothing.
+
+    What is no model is never overwritten, nor is a folder with anything in it that the run `reads`.
+    """
     if output.exists() and not output.is_dir():
         raise ModelError(f"{output}: is a file, not a folder")
+    for name in reads:
+        if located(name).resolve().is_relative_to(output.resolve()):
+            raise ModelError(f"{output}: this run reads {name}, and would write over it: choose another folder with -o")
+    found = sorted(path.name for path in output.iterdir() if path.name[0] != ".") if output.is_dir() else []
+    if found and found != [NEW] and not any((output / name).exists() for name in (SETTINGS, f"{NEW}/{REQUEST}")):
+        raise ModelError(f"{output}: holds {found[0]}, and no model: choose another folder with -o")
     if not overwrite and any((output / name).exists() for name in (SETTINGS, WEIGHTS, TRAINING, f"{NEW}/{REQUEST}")):
         raise ModelError(
             f"{output}: already holds a model: {_use_of(output)}replace it with --overwrite, or choose another folder "

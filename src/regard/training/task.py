@@ -55,6 +55,12 @@ class Request:
         """Whether a model makes pairs before this one can learn from them."""
         return bool(self.texts) or self.teacher is not None
 
+    @property
+    def reads(self) -> list[str]:
+        """The files and the models that the run reads."""
+        models = filter(None, (self.start, self.reverse, self.teacher))
+        return [*self.files, *self.dev, *self.test, *self.texts, *models]
+
 
 def absolute_paths(names: Sequence[Path | str], settings: Settings) -> list[str]:
     """The files of a request, wherever it is gone on with; folders and patterns stand for files with pairs."""

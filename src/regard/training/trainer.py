@@ -79,7 +79,7 @@ def train(
         request = with_back_translation(request, settings, mono, reverse)
         if group.restart and is_begun(folder, request):
             return reopen(folder) or finished_run(folder)
-        claim(folder, overwrite)
+        claim(folder, overwrite, request.reads)
         return request
 
     return Training(folder, conduct(folder, begin, stop or threading.Event(), given, prepare_only, notes))
