@@ -109,6 +109,20 @@ def test_a_file_may_be_filled_in_its_place(capsys: pytest.CaptureFixture[str], m
     assert ": 5 filled (" in again.err  # they are fuzzy until somebody has looked at them
 
 
+def test_a_catalogue_in_ascii_becomes_utf8_and_says_so(
+    capsys: pytest.CaptureFixture[str], model: str, catalogue: Path, tmp_path: Path
+) -> None:
+    catalogue.write_text('msgid ""\nmsgstr "Content-Type: text/plain; charset=ASCII\\n"\n\nmsgid "a dog"\nmsgstr ""\n')
+    (tmp_path / "memory.tsv").write_text("a dog\tein Hündchen\n", encoding="utf-8")
+    flags = ["--memory", str(tmp_path / "memory.tsv"), "-o", str(tmp_path / "out.po")]
+    done = call(capsys, "translate", model, str(catalogue), *flags)
+    assert done.code == 0
+    assert done.err.startswith(
+        f"{catalogue}: the charset ASCII lacks characters of the translations: the catalogue is "
+    )
+    assert texts(tmp_path / "out.po") == ["ein Hündchen"]
+
+
 @pytest.mark.parametrize("names", [("app.po.gz", "out.po"), ("app.po", "out.po.gz"), ("app.po.gz", "out.po.gz")])
 def test_gzip_goes_by_the_name(
     capsys: pytest.CaptureFixture[str], model: str, tmp_path: Path, names: tuple[str, str]

@@ -146,10 +146,48 @@ def test_bytes_that_are_letters_of_the_syntax_in_another_charset(tmp_path: Path)
     assert document.render({0: "表ソ"}).decode("shift_jis").endswith('#, fuzzy\nmsgid "x"\nmsgstr "表ソ"\n')
 
 
-def test_what_the_charset_has_not_is_an_error_and_never_a_question_mark(tmp_path: Path) -> None:
+@pytest.mark.parametrize("charset", ["ASCII", "us-ascii", "ISO-8859-1", "KOI8-R", "SHIFT_JIS"])
+def test_a_charset_that_lacks_characters_becomes_utf8(tmp_path: Path, charset: str) -> None:
+    content = (HEADER.replace("UTF-8", charset) + '\n#~ msgid "ü"\nmsgid "x"\nmsgstr ""\n').encode("latin1")
+    document = opened(tmp_path, content)
+    assert document.render({}) == content
+    assert document.render({0: "so"}).startswith(content[: content.index(b"#~")])
+    assert document.notes == []
+    path = tmp_path / "b.po"
+    path.write_bytes(document.render({0: "„Größe“ 中文"}))
+    assert document.notes == [
+        f"the charset {charset} lacks characters of the translations: the catalogue is now in UTF-8, and its header "
+        "says so"
+    ]
+    assert b"charset=UTF-8" in path.read_bytes()
+    assert charset.encode() not in path.read_bytes()
+    assert [unit.target for unit in files.open_document(path).units] == ["„Größe“ 中文"]
+    assert document.render({}) == content
+
+
+def test_texts_of_another_charset_are_converted_too(tmp_path: Path) -> None:
     document = opened(tmp_path, CATALOGUE.replace("UTF-8", "ISO-8859-1").encode("latin1"))
-    with pytest.raises(DataError, match=r"a\.po:12: '“' of a translation cannot be written in .* iso8859-1 .*msgconv"):
-        document.render({0: "“so”"})
+    before = [unit.source for unit in document.units]
+    (tmp_path / "b.po").write_bytes(document.render({0: "“so”"}))
+    found = files.open_document(tmp_path / "b.po").units
+    assert [unit.source for unit in found] == before
+    assert found[0].target == "“so”"
+
+
+@pytest.mark.parametrize("charset", ["koi8-r", "ASCII", "ISO-8859-1", "EUC-KR"])
+def test_a_catalogue_that_lies_about_its_charset_is_told_the_right_one(tmp_path: Path, charset: str) -> None:
+    content = HEADER.replace("UTF-8", charset) + '\nmsgid "a dog"\nmsgstr "собака"\n'
+    told = f"declares the charset {charset}, but is in UTF-8: write charset=UTF-8 into its header"
+    assert told in refusal(tmp_path / "a.po", content.encode())
+    with pytest.raises(DataError, match=told):
+        opened(tmp_path, content.encode())
+    if charset == "koi8-r":
+        assert opened(tmp_path, content.encode("koi8-r")).units[0].target == "собака"
+
+
+def test_without_a_charset_none_is_said_to_be_declared(tmp_path: Path) -> None:
+    told = refusal(tmp_path / "a.po", 'msgid "a"\nmsgstr "ä"\n'.encode("latin1"))
+    assert told.startswith(":2: is not in UTF-8: write the charset")
 
 
 def test_a_language_with_one_form_has_the_plural_as_its_source(tmp_path: Path) -> None:
@@ -160,7 +198,10 @@ def test_a_language_with_one_form_has_the_plural_as_its_source(tmp_path: Path) -
 
 def test_undecodable_entries_are_an_error_or_dropped(tmp_path: Path) -> None:
     content = CATALOGUE.encode().replace("Öffnen".encode(), b"\xd6ffnen")
-    assert refusal(tmp_path / "a.po", content) == ":12: is not in the charset that its header tells, utf-8"
+    assert refusal(tmp_path / "a.po", content) == (
+        ":12: is not in UTF-8, the charset that its header declares: write the charset that it is in into its header, "
+        "or convert it with msgconv -t utf-8"
+    )
     report = Report()
     dropping = DataSettings(undecodable="drop")
     assert [pair.source for pair in files.read(tmp_path / "a.po", dropping, report)] == ["%d file"]

@@ -133,7 +133,7 @@ def test_encodings_are_read_and_written_as_they_are(encoding: str, tmp_path: Pat
 def test_bytes_that_are_not_in_the_encoding_have_their_line(reader: str, tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     path.write_bytes(b"<tmx>\n\n\xe4</tmx>")
-    with pytest.raises(DataError, match=r"a.tmx:3: is not UTF-8 as it says \(byte 0xE4\)"):
+    with pytest.raises(DataError, match=r"a.tmx:3: cannot be read as UTF-8 \(byte 0xE4\)"):
         READERS[reader](path)
 
 
@@ -184,3 +184,11 @@ def test_attributes_are_set() -> None:
     assert with_attributes(b"<t>", state="a&b") == b'<t state="a&amp;b">'
     assert with_attributes(b"<t x='state=\"1\"' state = 'new' />", state="y") == b'<t x=\'state="1"\' state="y" />'
     assert with_attributes(b'<t my-state="new"/>', state="y") == b'<t my-state="new" state="y"/>'
+
+
+def test_a_file_that_lies_about_its_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlf"
+    path.write_text('<?xml version="1.0" encoding="ISO-8859-1"?>\n<xliff>größer</xliff>\n', encoding="utf-8")
+    assert markup.encoding_of(path.read_text(encoding="utf-8").encode("latin1"), path) == (b"", "iso8859-1")
+    with pytest.raises(DataError, match=r"a\.xlf:1: declares the encoding ISO-8859-1, but is in UTF-8"):
+        markup.encoding_of(path.read_text(encoding="utf-8").replace("ö", "öäü").encode(), path)

@@ -214,6 +214,8 @@ def translate_document(
                 print(json.dumps(as_record(outcome), ensure_ascii=False))
     if output is not None:
         write(document, outcomes, output, named(direction)[1])
+    for note in document.notes:
+        say(f"{path}: {note}")
     for line in summary(path, output, len(document.units), outcomes):
         say(line)
     return outcomes

@@ -51,6 +51,7 @@ class Document(Protocol):
 
     source_language: str  # nothing where the file does not tell
     target_language: str
+    notes: list[str]  # what whoever translates it should know, such as another charset than before
 
     @property
     def units(self) -> Sequence[Unit]: ...

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.text.formats.plain import surely_utf8
 
 KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)\s*(?:\[\s*([0-9]{1,3})\s*\]\s*)?")
 STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"\s*', re.DOTALL)
 ESCAPE = re.compile(r"(?P<bytes>(?:\\[0-7]{1,3}|\\x[0-9A-Fa-f]{2})+)|\\(?P<letter>.)", re.DOTALL)
 BYTE = re.compile(r"\\([0-7]{1,3})|\\x(..)")
+CHARSET = re.compile(rb"charset=([\w.:+-]+)")
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\\": "\\", '"': '"'}
 SPELLED = {
     **{number: f"\\{number:03o}" for number in (*range(32), 127)},
@@ -82,12 +84,15 @@ class Decoder:
     charset: str
     path: Path
     errors: str = "strict"
+    declared: str = ""  # the charset as the file spells it; nothing where it declares none
+    line: int = 0  # where it does
 
     def __call__(self, line: bytes, number: int) -> str:
         try:
             return line.decode(self.charset, self.errors)
         except UnicodeError:
-            raise DataError(f"is not in the charset that its header tells, {self.charset}", self.path, number) from None
+            told = f"{self.declared}, the charset that its header declares" if self.declared else "UTF-8"
+            raise DataError(f"is not in {told}: {MEND}", self.path, number) from None
 
     def strings(self, line: str, at: int, number: int) -> list[str]:
         """The strings in quotation marks that a line has from `at` to its end."""
@@ -118,10 +123,26 @@ def decoder(lines: Sequence[bytes], path: Path, errors: str = "strict") -> Decod
         messages += line.startswith(b"msgid ")
         if messages > 1:
             break
-        found = re.search(rb"charset=([\w.:+-]+)", line) if line.lstrip().startswith((b'"', b"msgstr")) else None
+        found = CHARSET.search(line) if line.lstrip().startswith((b'"', b"msgstr")) else None
         if found and found[1] != b"CHARSET":  # which stands in templates
-            return Decoder(charset(found[1].decode("ascii", "replace"), path, number), path, errors)
+            declared = found[1].decode("ascii", "replace")
+            name = charset(declared, path, number)
+            _require_honest(declared, name, lines, path, number)
+            return Decoder(name, path, errors, declared, number)
     return Decoder("utf-8", path, errors)
+
+
+MEND = "write the charset that it is in into its header, or convert it with msgconv -t utf-8"
+
+
+def _require_honest(declared: str, name: str, lines: Sequence[bytes], path: Path, number: int) -> None:
+    """Refuses a catalogue in UTF-8 that declares another charset: its texts would be read as other characters."""
+    if not name.startswith(("utf", "gb18030")):
+        text = b"".join(line for line in lines if not line.startswith(b"#") and not line.isascii())
+        if surely_utf8(text):
+            raise DataError(
+                f"declares the charset {declared}, but is in UTF-8: write charset=UTF-8 into its header", path, number
+            )
 
 
 def charset(name: str, path: Path, number: int) -> str:

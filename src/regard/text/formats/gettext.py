@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
 from regard.text.formats import Document, Pair, Place, State, Unit, plain
-from regard.text.formats.catalogue import Entry, charset, decoder, entries, spell
+from regard.text.formats.catalogue import CHARSET, Entry, charset, decoder, entries, spell
 from regard.text.formats.files import suffix
+from regard.text.formats.spliced import legible
 
 MOST_FORMS = 10  # of a plural; Arabic has six
 _FEW = "n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2"
@@ -80,6 +83,7 @@ class Catalogue:
         self._lines = plain.content(path).split(b"\n")
         self._decode = decoder(self._lines, path)
         self._wide = any(len(line) > 100 and line.lstrip().startswith((b'"', b"msg")) for line in self._lines)
+        self.notes: list[str] = []
         self._header: Entry | None = None
         self._units: list[Unit] = []
         self._forms: list[tuple[Entry, str]] = []  # of each unit
@@ -109,9 +113,11 @@ class Catalogue:
                 self._forms.append((entry, key))
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
-        """The catalogue with these translations, whose entries are fuzzy."""
+        """The catalogue with these translations, whose entries are fuzzy; in UTF-8 if its charset lacks a character."""
         if not targets:
             return b"\n".join(self._lines)
+        if not self._holds(targets.values()):
+            return self._in_utf8().render(targets, language)
         changed: dict[int, tuple[Entry, dict[str, str]]] = {}
         for i, target in targets.items():
             entry, key = self._forms[i]
@@ -124,6 +130,29 @@ class Catalogue:
             lines += [*self._lines[at : edit.first - 1], edit.content]
             at = edit.last
         return b"\n".join([*lines, *self._lines[at:]])
+
+    def _holds(self, texts: Iterable[str]) -> bool:
+        """Whether the charset of the file has all characters of some texts."""
+        try:
+            "".join(texts).encode(self._decode.charset)
+        except UnicodeEncodeError:
+            return self._decode.charset == "utf-8"
+        return True
+
+    def _in_utf8(self) -> Catalogue:
+        """The same catalogue in UTF-8, with its header."""
+        decoder = self._decode
+        found = copy.copy(self)
+        found._decode, found._lines = replace(decoder, charset="utf-8"), []
+        for number, line in enumerate(self._lines, 1):
+            with suppress(UnicodeError):  # a comment may be in any charset: it stays as it is
+                line = line.decode(decoder.charset).encode()
+            found._lines.append(CHARSET.sub(b"charset=UTF-8", line) if number == decoder.line else line)
+        self.notes.append(
+            f"the charset {decoder.declared} lacks characters of the translations: the catalogue is now in UTF-8, and "
+            "its header says so"
+        )
+        return found
 
     def _edits(self, entry: Entry, new: Mapping[str, str]) -> Iterator[Edit]:
         """What changes for one message; a form that has no line yet comes after the others, as do those before it."""
@@ -139,27 +168,20 @@ class Catalogue:
             yield Edit(entry.begin, entry.begin - 1, b"#, fuzzy" + end)
         for key in new.keys() & entry.values.keys():
             value = entry.values[key]
-            lines = self._spell(key, new[key], value.first)
+            lines = self._spell(key, new[key])
             final = b"\r" if self._lines[value.last - 1].endswith(b"\r") else b""
             yield Edit(value.first, value.last, (end + b"\n").join(lines) + final)
         missing = [key for _, key in entry.forms(MOST_FORMS) if key not in entry.values]
         last = max((i for i, key in enumerate(missing) if key in new), default=-1)
         if last >= 0:
             where = max(value.last for value in entry.values.values())
-            spelled = [line for key in missing[: last + 1] for line in self._spell(key, new.get(key, ""), where)]
+            spelled = [line for key in missing[: last + 1] for line in self._spell(key, new.get(key, ""))]
             yield Edit(where + 1, where, (end + b"\n").join(spelled) + end)
 
-    def _spell(self, key: str, text: str, number: int) -> list[bytes]:
+    def _spell(self, key: str, text: str) -> list[bytes]:
         """The lines of a translation, in the charset of the file."""
-        try:
-            return [line.encode(self._decode.charset) for line in spell(key, text, 10**9 if self._wide else 77)]
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"{error.object[error.start : error.end][:20]!r} of a translation cannot be written in the charset "
-                f"{self._decode.charset} of the file: convert it with msgconv -t utf-8",
-                self.path,
-                number,
-            ) from None
+        lines = spell(key, legible(text), 10**9 if self._wide else 77)
+        return [line.encode(self._decode.charset) for line in lines]
 
     def _header_edits(self, header: Entry, language: str) -> Iterator[Edit]:
         """A template's language, charset and rule of plurals, which it leaves to the translator."""
@@ -203,7 +225,7 @@ def _messages(path: Path) -> Iterator[tuple[str, str, int]]:
             if left < 0:
                 raise DataError("is damaged: its messages lie across each other", path, i + 1)
             if not source:
-                found = re.search(rb"charset=([\w.:+-]+)", target)
+                found = CHARSET.search(target)
                 name = charset(found[1].decode("ascii", "replace"), path, i + 1) if found else name
                 continue
             *_, texts = source.decode(name).rpartition("\4")

@@ -153,6 +153,8 @@ def encoding_of(content: bytes, path: Path) -> tuple[bytes, str]:
     with suppress(LookupError, UnicodeError):
         encoding = codecs.lookup(name).name
         if encoding not in NOT_TEXT and b"<?xml".decode(encoding) == "<?xml":
+            if encoding != "utf-8" and plain.surely_utf8(content):
+                raise DataError(f"declares the encoding {name}, but is in UTF-8: write encoding='UTF-8' there", path, 1)
             return b"", encoding
     raise DataError(f"its encoding {name[:40]} is not known: convert it to UTF-8", path, 1)
 
@@ -162,7 +164,7 @@ def _undecodable(error: UnicodeError, encoding: str, path: Path, line: int) -> D
     if isinstance(error, UnicodeDecodeError):
         line += error.object[: error.start].count(b"\n")
         what = f" (byte 0x{error.object[error.start]:02X})"
-    return DataError(f"is not {encoding.upper()} as it says{what}: convert it, e.g. with iconv", path, line)
+    return DataError(f"cannot be read as {encoding.upper()}{what}: convert it, e.g. with iconv", path, line)
 
 
 # Files that are held as a whole

@@ -39,6 +39,15 @@ def markup_of(path: Path) -> str:
     return next((kind for kind, pattern in MARKED_AS.items() if pattern.match(head)), "")
 
 
+def surely_utf8(data: bytes) -> bool:
+    """Whether bytes that are said to be in another charset are in UTF-8: three letters are so by chance no more."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return sum(not character.isascii() for character in text) >= 3
+
+
 def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of two files with equally many lines."""
     lefts, rights = lines(source), lines(target)

@@ -20,6 +20,7 @@ class Spliced:
     def __init__(self, path: Path, text: str, source_language: str = "", target_language: str = "") -> None:
         self.path, self.text = path, text
         self.source_language, self.target_language = source_language, target_language
+        self.notes: list[str] = []
         self.language: tuple[int, int, Write] | None = None  # where the language of the text stands, if it does
         self._units: list[Unit] = []
         self._parts: list[tuple[int, int, Write]] = []

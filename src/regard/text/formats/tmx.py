@@ -205,6 +205,7 @@ class TMX:
         if not source or source == ALL:
             raise DataError(f"which of its languages is the source? It has {_list(codes)}", path)
         self.prefix = tree.prefix.encode()
+        self.notes: list[str] = []
         self.source_language, self.target_language = best(codes, source) or source, best(codes, target) or target
         self.wanted = [  # a region that the file does not have is not looked for in each place
             code if any(fits(each, code) for each in codes) else found

@@ -55,6 +55,7 @@ class XLIFF:
 
     def __init__(self, path: Path, source: str = "", target: str = "", *, locked: bool = False) -> None:
         self.content = load(path)
+        self.notes: list[str] = []
         tree = Tree(self.content, ("xliff",), ("trans-unit", "unit"))
         elements = (each for each in tree.elements() if locked or each.inherited("translate") != "no")
         entries = [entry for element in elements for entry in _entries(element, self.content)]
