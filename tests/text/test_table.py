@@ -55,6 +55,52 @@ def test_columns_are_found_by_their_languages(tmp_path: Path, header: str) -> No
     assert (document.source_language.lower(), document.target_language.lower()) == ("en", "de")
 
 
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("Hello there,Hallo du\nBye,Tschüs\n", [("Hello there", "Hallo du"), ("Bye", "Tschüs")]),
+        ("Hello,Hallo\nA dog,Ein Hund\n", [("Hello", "Hallo"), ("A dog", "Ein Hund")]),
+        ("Hello, you;Hallo, du\nBye;Tschüs\n", [("Hello, you", "Hallo, du"), ("Bye", "Tschüs")]),
+        ("Hello, you\tHallo\nBye\tTschüs\n", [("Hello, you", "Hallo"), ("Bye", "Tschüs")]),
+        ('\ufeff"Hello, ""you""","Hallo,\nSie"\r\nA dog,\n', [('Hello, "you"', "Hallo,\nSie"), ("A dog", "")]),
+    ],
+)
+def test_two_columns_without_names_are_source_and_target(
+    tmp_path: Path, content: str, found: list[tuple[str, str]]
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(content, encoding="utf-8", newline="")
+    report = Report()
+    data = DataSettings(source="en", target="de")
+    assert [(pair.source, pair.target) for pair in files.read(path, data, report)] == found
+    told = "the first line names no columns: the first column is taken as source, the second as target"
+    assert report.lines()[1:] == [f"{path}: {told}"]
+    document = files.open_document(path, "en", "de")
+    assert [(unit.source, unit.target) for unit in document.units] == found
+    assert document.notes == [told]
+    assert document.render({}).decode() == content
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "English,German",
+        "en_text,de_text",
+        "id,text",
+        "Source text,Translation",
+        "key;value",
+        "SOURCE_EN,T",
+        "a,Größe",
+        ",",
+    ],
+)
+def test_a_header_that_is_not_understood_is_no_pair(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\nA dog.,Ein Hund.\n", encoding="utf-8")
+    with pytest.raises(DataError, match="the first line of a CSV has to name its columns"):
+        list(files.read(path, DataSettings(source="en", target="de"), Report()))
+
+
 def test_only_fields_that_are_filled_change(tmp_path: Path) -> None:
     document = opened(tmp_path, CSV)
     assert [(unit.source, unit.state, unit.where.line) for unit in document.units] == [

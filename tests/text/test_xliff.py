@@ -89,7 +89,7 @@ def test_units_of_version_one(tmp_path: Path) -> None:
         ("Red.", "", "empty", "6", 21),
     ]
     assert document.units[2].marks == ('<g id="1">', "</g>", '<x id="2"/>', '<mrk mtype="protected">Regard</mrk>')
-    assert texts(tmp_path / "a.xlf") == [("Code", "Code"), ("A bold", "Ein fettes")]  # one is not to be translated
+    assert texts(tmp_path / "a.xlf") == [("A bold", "Ein fettes")]
 
 
 def test_units_of_version_two(tmp_path: Path) -> None:
@@ -101,7 +101,23 @@ def test_units_of_version_two(tmp_path: Path) -> None:
         ("Red", "Rot", "draft", "u3"),
         ("Blue", "Blau", "done", "u4"),
     ]
-    assert texts(tmp_path / "a.xlf") == [("Bye.", "Tschüs."), ("x", "x"), ("Blue", "Blau")]
+    assert texts(tmp_path / "a.xlf") == [("Bye.", "Tschüs."), ("Blue", "Blau")]
+
+
+@pytest.mark.parametrize("holder", ["unit", "group", "file", "yes in no"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_must_not_be_translated_is_not_learnt(tmp_path: Path, version: int, holder: str) -> None:
+    marks = {name: ' translate="no"' if name == holder else "" for name in ("unit", "group", "file")}
+    if holder == "yes in no":  # the nearest mark counts
+        marks = {"unit": ' translate="yes"', "group": ' translate="no"', "file": ""}
+    texts_of_it = "<source>Code</source><target>Kode</target>"
+    unit = f'<trans-unit id="1"{marks["unit"]}>{texts_of_it}</trans-unit>'
+    if version == 2:
+        unit = f'<unit id="1"{marks["unit"]}><segment>{texts_of_it}</segment></unit>'
+    group = f'<group id="g"{marks["group"]}>{unit}</group>'
+    body = f"<body>{group}</body>" if version == 1 else group
+    content = f'<xliff version="{version}.0"><file id="f"{marks["file"]}>{body}</file></xliff>'
+    assert texts(write(tmp_path / "a.xlf", content)) == ([("Code", "Kode")] if holder == "yes in no" else [])
 
 
 def test_version_one_is_filled_in(tmp_path: Path) -> None:
@@ -188,8 +204,8 @@ def test_nothing_is_lost_of_a_target_with_text_beside_its_segments(tmp_path: Pat
 def test_languages_that_do_not_fit_are_refused_or_turned(tmp_path: Path) -> None:
     path = write(tmp_path / "a.xlf", ONE, 'target-language="de-DE" ')
     assert xliff.languages(path) == ("en", "de-DE")
-    assert texts(path, "en", "de") == [("Code", "Code"), ("A bold", "Ein fettes")]
-    assert texts(path, "de", "en_US") == [("Code", "Code"), ("Ein fettes", "A bold")]
+    assert texts(path, "en", "de") == [("A bold", "Ein fettes")]
+    assert texts(path, "de", "en_US") == [("Ein fettes", "A bold")]
     with pytest.raises(DataError, match=r"a.xlf:5: translates from en to de-DE, not from en to fr"):
         texts(path, "en", "fr")
 

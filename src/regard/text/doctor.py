@@ -36,6 +36,7 @@ class Report:
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
     unit: str = "pairs"
+    notes: list[str] = field(default_factory=list)  # how files were taken that do not say it themselves
 
     @property
     def pairs(self) -> int:
@@ -49,6 +50,11 @@ class Report:
         if len(places) < EXAMPLES:
             places.append(str(where))
 
+    def note(self, line: str) -> None:
+        """Remember how a file was taken."""
+        if line not in self.notes:
+            self.notes.append(line)
+
     def lines(self) -> list[str]:
         """The report for people, a line for each kind of fault."""
         more = f" ({self.pairs:,} with the forms of plurals and the lines of texts)" if self.further else ""
@@ -56,7 +62,7 @@ class Report:
         for kind, count in self.counts.items():
             places = ", ".join(self.examples[kind]) + (", ..." if count > len(self.examples[kind]) else "")
             told.append(f"{count:,} left out: {REASONS.get(kind, kind)} ({places})")
-        return told
+        return [*told, *self.notes]
 
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON."""

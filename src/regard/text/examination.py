@@ -151,10 +151,11 @@ class Examination:
         return "error" if name in self.dropping or name not in CHECKS else "warning"
 
     def notes(self) -> list[str]:
-        """What could not be looked for."""
+        """How files were taken that do not say it, and what could not be looked for."""
         unable = [name for name, direction in self.directions.items() if not direction.identifier.able]
         of = f" of {', '.join(unable)}" if any(unable) else ""
-        return [f"The languages{of} were not checked: there is too little text to learn them from."] if unable else []
+        told = [f"The languages{of} were not checked: there is too little text to learn them from."] if unable else []
+        return [*self.report.notes, *told]
 
     def _parts(self, files: Sequence[Path]) -> Iterator[Part]:
         """The pairs of some files, chunk by chunk, each direction apart."""

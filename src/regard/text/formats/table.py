@@ -1,10 +1,11 @@
-"""CSV with a first line that names its columns, two of which have the texts (RFC 4180; semicolons and tabs too)."""
+"""CSV with a first line that names its columns, or with two columns (RFC 4180; semicolons and tabs too)."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -12,10 +13,20 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
 from regard.text.formats import Document, Pair, Place, plain
+from regard.text.formats.languages import is_language
 from regard.text.formats.spliced import Spliced, Write
 
 DELIMITERS = ",;\t"
-LANGUAGE = re.compile(r"[a-z]{2,3}(?:[_-]\w+)?", re.IGNORECASE)
+SEEN = 100  # lines by which a form is found
+UNNAMED = "the first line names no columns: the first column is taken as source, the second as target"
+TITLES = (
+    "source target src tgt trg text texts string sentence segment original translation translated key id msgid "
+    "msgstr context comment note notes term language lang locale reference column english german french spanish "
+    "italian portuguese dutch polish czech russian ukrainian chinese japanese korean arabic turkish swedish "
+    "danish norwegian finnish greek hungarian romanian hindi hebrew vietnamese indonesian deutsch englisch "
+    "französisch spanisch italienisch français anglais allemand español inglés italiano português русский"
+)
+"""Words that a header may have in it, but hardly the first text of a file together with its translation."""
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
@@ -28,11 +39,14 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             text = plain.decode(line, path, number, data, Report())
             yield (line.decode(errors="surrogateescape") if text is None else text) + "\n"
 
-    first = next(plain.lines(path), b"").decode(errors="replace")
-    delimiter, names, (left, right) = _header(first, data.source, data.target, path)
-    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
+    head = [line.decode(errors="replace") for line in islice(plain.lines(path), SEEN)]
+    form = _form(head, data.source, data.target, path)
+    names, (left, right) = form.names, form.places
+    if not form.has_header:
+        report.note(f"{path}: {UNNAMED}")
+    rows = csv.reader(lines(), delimiter=form.delimiter, strict=True)
     try:
-        for row in islice(rows, 1, None):
+        for row in islice(rows, int(form.has_header), None):
             if not any(cell.strip() for cell in row):
                 continue
             report.read += 1
@@ -50,11 +64,14 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
     """A unit for each row; a translation is put into its column."""
     document = Spliced(path, plain.text(path))
     mark = document.text.startswith("\ufeff")
-    first = document.text[mark:].partition("\n")[0].rstrip("\r")
-    delimiter, names, (left, right) = _header(first, source, target, path)
-    if _name(names[left]) != "source":
+    head = [line.rstrip("\r") for line in document.text[mark:].split("\n", SEEN)[:SEEN]]
+    form = _form(head, source, target, path)
+    delimiter, names, (left, right) = form.delimiter, form.names, form.places
+    if not form.has_header:
+        document.notes.append(UNNAMED)
+    elif _name(names[left]) != "source":
         document.source_language, document.target_language = names[left], names[right]
-    for row in islice(_rows(document, delimiter, mark), 1, None):
+    for row in islice(_rows(document, delimiter, mark), int(form.has_header), None):
         texts = [text for _, _, text in row]
         if not any(text.strip() for text in texts):
             continue
@@ -75,15 +92,26 @@ def columns(names: Sequence[str], source: str, target: str) -> tuple[int, int] |
         if left and right and left != right and told.count(left) == told.count(right) == 1:
             return told.index(left), told.index(right)
     unknown = {source, target} <= {"", "source", "target"}
-    return (0, 1) if unknown and len(told) == 2 and all(map(LANGUAGE.fullmatch, told)) and told[0] != told[1] else None
+    return (0, 1) if unknown and len(told) == 2 and all(map(is_language, told)) and told[0] != told[1] else None
 
 
 def _name(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
-def _header(line: str, source: str, target: str, path: Path) -> tuple[str, list[str], tuple[int, int]]:
-    """What is between columns, their names, and which two have the texts."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a file is to be read."""
+
+    delimiter: str
+    names: list[str]  # of the columns
+    places: tuple[int, int]  # of the source and the target among them
+    has_header: bool = True
+
+
+def _form(head: Sequence[str], source: str, target: str, path: Path) -> Form:
+    """The form of a file by its first lines: its header, or else two columns of texts."""
+    line = head[0] if head else ""
     for delimiter in DELIMITERS:
         try:
             names = next(csv.reader([line], delimiter=delimiter), [])
@@ -91,7 +119,10 @@ def _header(line: str, source: str, target: str, path: Path) -> tuple[str, list[
             break
         found = columns(names, source, target)
         if found is not None:
-            return delimiter, [name.strip() for name in names], found
+            return Form(delimiter, [name.strip() for name in names], found)
+    for delimiter in reversed(DELIMITERS):  # there are commas in texts
+        if _has_two_texts(head, delimiter):
+            return Form(delimiter, ["source", "target"], (0, 1), has_header=False)
     wanted = f" or {source} and {target}" if {source, target} - {"", "source", "target"} else ""
     raise DataError(
         f"the first line of a CSV has to name its columns, two of them source and target{wanted} (say which with "
@@ -99,6 +130,22 @@ def _header(line: str, source: str, target: str, path: Path) -> tuple[str, list[
         path,
         1,
     )
+
+
+def _has_two_texts(head: Sequence[str], delimiter: str) -> bool:
+    """Whether some lines have two columns, of which the first line is a text and not the name in each."""
+    try:
+        rows = [row for row in csv.reader((f"{line}\n" for line in head), delimiter=delimiter, strict=True) if row]
+    except csv.Error:  # such as a field that goes on below
+        rows = [row for row in csv.reader([f"{line}\n" for line in head], delimiter=delimiter) if row][:-1]
+    return bool(rows) and {len(row) for row in rows} == {2} and not any(map(_is_title, rows[0]))
+
+
+def _is_title(cell: str) -> bool:
+    """Whether a cell may be the name of a column: empty, an identifier, or a word that stands in headers."""
+    words = re.findall(r"\w+", cell.lower())
+    named = len(words) <= 3 and not set(words).isdisjoint(TITLES.split())
+    return not words or named or re.fullmatch(r"[a-z][\w.:-]*|[A-Z_]+", cell.strip()) is not None
 
 
 def _rows(document: Spliced, delimiter: str, at: int) -> Iterator[list[tuple[int, int, str]]]:

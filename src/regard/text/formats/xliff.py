@@ -30,8 +30,8 @@ class Entry:
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """The finished translations of a file."""
-    for entry in XLIFF(path, locked=True).entries:  # what must not be translated anew can be learnt from
+    """The finished translations of a file; what must not be translated (`translate="no"`) is nothing to learn from."""
+    for entry in XLIFF(path).entries:
         turned = _turned(entry, data)
         if entry.unit.state == "done":
             report.read += 1
@@ -53,11 +53,11 @@ def open_document(path: Path, source: str = "", target: str = "") -> XLIFF:
 class XLIFF:
     """A file with its segments."""
 
-    def __init__(self, path: Path, source: str = "", target: str = "", *, locked: bool = False) -> None:
+    def __init__(self, path: Path, source: str = "", target: str = "") -> None:
         self.content = load(path)
         self.notes: list[str] = []
         tree = Tree(self.content, ("xliff",), ("trans-unit", "unit"))
-        elements = (each for each in tree.elements() if locked or each.inherited("translate") != "no")
+        elements = (each for each in tree.elements() if each.inherited("translate") != "no")
         entries = [entry for element in elements for entry in _entries(element, self.content)]
         fitting = [entry for entry in entries if _fits(entry.holder, source, target)]
         self.entries = fitting or entries  # a file of one language is meant, whatever it is called
