@@ -18,6 +18,7 @@ class Sheet:
 
     def __init__(self, *units: Unit) -> None:
         self.units = units
+        self.notes: list[str] = []
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
         lines = [targets.get(number, unit.target) for number, unit in enumerate(self.units)]
