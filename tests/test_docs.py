@@ -144,6 +144,29 @@ def test_every_file_of_a_model_folder_and_every_format_is_documented() -> None:
         assert f"`{suffix}`" in written or f"`*{suffix}`" in written, suffix
 
 
+NUMBER = r"(?:\d[\d,]*|two|three|four|five|six|seven|eight|nine|ten|\w+teen|eleven|twelve|\w+ty)"
+OURS = "views|checks|tutorials|formats|verbs|presets|recipes|modules|rooms|tests|addresses"
+CHINESE = r"(?:\d+|[三四五六七八九十百千][一二三四五六七八九十百千]*) ?"
+COUNTS = re.compile(
+    rf"\b{NUMBER} (?:{OURS})\b|(?:src/regard|model/|[Tt]he source)[^.\n]{{0,80}}\b{NUMBER} (?:files|lines)\b"
+    rf"|{CHINESE}(?:个视图|项检查|个教程|种格式|个模块)|(?:model/|源代码)[^。\n]{{0,40}}{CHINESE}(?:行|个文件)"
+)
+"""How many there are of what changes with the source: a number that nothing computes is wrong before long."""
+
+
+def test_no_page_counts_what_changes_with_the_source() -> None:
+    pages = [page for page in PAGES if page.name not in ("log.md", "benchmarks.md", "quality.md")]
+    found = [(page.name, match[0]) for page in pages for match in COUNTS.finditer(page.read_text(encoding="utf-8"))]
+    assert found == []
+    for wrong in (
+        "All thirteen views",
+        "`src/regard/model/` has five files",
+        "整个 `model/` 不到 800 行",
+        "十三个视图",
+    ):
+        assert COUNTS.search(wrong), wrong
+
+
 def test_a_translated_page_has_the_code_of_its_twin() -> None:
     """Blocks, quotations and claims are the same, in the same order; figures have captions of their own."""
     found = list((ROOT / "docs" / "zh").rglob("*.md"))

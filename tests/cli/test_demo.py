@@ -43,5 +43,7 @@ def test_the_whole_demo_learns_its_language(demo_model: tuple[Path, str]) -> Non
     folder, printed = demo_model
     exact, pronouns = (float(re.search(rf"([\d.]+) % of .*{words}", printed)[1]) for words in ("exactly", "pronouns"))  # type: ignore[index]
     assert exact >= 96
+    for words in ("qu'il était trop fatigué", "qu'elle était trop large"):  # what README says of it
+        assert f"    = L'animal n'a pas traversé la rue parce {words}." in printed
     assert pronouns >= 97
     assert len(list((folder / "history").iterdir())) == 8

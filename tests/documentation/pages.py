@@ -186,7 +186,7 @@ def plain_call(command: str) -> list[str] | None:
 
 def smaller(code: str) -> str:
     """Code that asks for thousands of sentences, and gets hundreds."""
-    return re.sub(r"\btrain=\d000\b", "train=400", code)
+    return re.sub(r"\btrain=\d+000\b", "train=400", code)
 
 
 def make_room(words: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import regard
+from regard.demo.glass import GLASS
 from tests.documentation.pages import ROOT, Block, Runner, blocks, commands, plain_call, quickly
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -27,6 +30,44 @@ def _as_before() -> Iterator[None]:
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_runs_from_its_first_line_to_its_last(page: Path, tmp_path: Path) -> None:
     assert Runner(tmp_path, quick=True).page(page) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_as_it_is_typed_shows_what_it_says(page: Path, tmp_path: Path) -> None:
+    """With the models that a reader trains: what the page shows is checked for its meaning."""
+    assert any(block.kind == "check" for block in blocks(page.read_text(encoding="utf-8")))
+    Runner(tmp_path, quick=False).page(page)
+
+
+SHOWN = re.compile(r"^```(?:sh|python)\n(?P<code>.*?)^```\n(?P<between>[^`]*?)^```text\n", re.MULTILINE | re.DOTALL)
+
+
+def test_an_output_that_a_page_shows_has_a_check() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *TUTORIALS]
+    shown = [(page.name, match) for page in pages for match in SHOWN.finditer(page.read_text(encoding="utf-8"))]
+    assert len(shown) >= 2
+    assert [name for name, match in shown if "<!-- check: " not in match["between"]] == []
+
+
+def test_the_glass_model_does_what_the_tutorial_leads_the_reader_to_see() -> None:
+    """docs/tutorials/look-inside.md: il becomes elle, *tired* looks at *animal*, and each head does something else."""
+    sentence = "The animal didn't cross the street because it was too tired."
+    run = regard.look(GLASS, sentence)
+    assert run.answer["text"].endswith("parce qu'il était trop fatigué.")
+    assert regard.look(GLASS, sentence.replace("tired", "wide")).answer["text"].endswith("qu'elle était trop large.")
+    tokens = [token["display"] for token in run.answer["tokens"]["source"]]
+    row = run["encoder.layers.1.self_attention.weights"][0, tokens.index("▁tired")]
+    assert tokens[int(row.argmax())] == "▁animal"
+    said = [
+        regard.look(GLASS, sentence, patch=[{"site": f"decoder.layers.{layer}.{part}", "head": head, "op": "zero"}])
+        for part in ("self_attention", "cross_attention")
+        for layer in (0, 1)
+        for head in (0, 1)
+    ]
+    texts = [each.answer["text"] for each in said]
+    for words in ("parce qu'elle était", "L'ours", "traversé le rue", run.answer["text"]):
+        assert sum(words in text for text in texts) >= 1, words
 
 
 def test_there_are_five_tutorials_and_each_trains_or_looks() -> None:
