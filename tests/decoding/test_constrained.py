@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.decoding.constrained import constrained_search
 from regard.decoding.engine import load_as
 from regard.decoding.hypothesis import Constraints, Hypothesis, Penalty, Words, google_penalty, power_penalty
 from regard.decoding.search import beam_search
@@ -81,7 +80,7 @@ def _occurs(tokens: Prefix, place: int, sequence: Prefix, words: Words | None, *
 def search(batch: Sequence[tuple[int, int, Constraints]], vocabulary: int, **options: Any) -> list[list[Hypothesis]]:
     table = Table([sentence for sentence, _, _ in batch], vocabulary)
     limits, wanted = [limit for _, limit, _ in batch], [each for _, _, each in batch]
-    return constrained_search(table, limits, wanted, end=END, **options)
+    return beam_search(table, limits, constraints=wanted, end=END, **options)
 
 
 # Against enumeration
@@ -214,8 +213,14 @@ def test_early_ends_that_are_bad_do_not_end_the_search() -> None:
             logits[wish] = 3.0
             return logits.log_softmax(-1)
 
-    (found,) = constrained_search(
-        Late([1], 4), [12], [Constraints((((2,),),))], end=END, width=2, penalty=google_penalty(0.6), patience=1.0
+    (found,) = beam_search(
+        Late([1], 4),
+        [12],
+        constraints=[Constraints((((2,),),))],
+        end=END,
+        width=2,
+        penalty=google_penalty(0.6),
+        patience=1.0,
     )
     assert found[0].tokens == (1, 1, 1, 2)
 

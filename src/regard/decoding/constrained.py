@@ -1,4 +1,4 @@
-"""Beam search for outputs in which required tokens appear and forbidden ones do not.
+"""Constraints of a beam search: required tokens appear in its outputs, and forbidden ones do not.
 
 The beam is dealt out between banks, hypotheses that lack equally many required tokens (dynamic beam allocation; Post &
 Vilar, 2018): those that have met a requirement, which cost them probability, do not compete with those that have not.
@@ -15,61 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Constraints, Hypothesis, Penalty
-from regard.decoding.search import Candidate, Step
+from regard.decoding.hypothesis import Constraints, Hypothesis
+from regard.decoding.search import Beam, Candidate, Fate, Partial, Rules
 
 LONGER = 4
 """Tokens by which an output may be longer than all drafts and still be waited for."""
-
-
-def constrained_search(
-    step: Step,
-    limits: Sequence[int],
-    constraints: Sequence[Constraints],
-    *,
-    end: int,
-    width: int,
-    penalty: Penalty,
-    patience: float = 0.0,
-    best: int = 1,
-) -> list[list[Hypothesis]]:
-    """The `best` highest-scored outputs of each sentence that meet its constraints, best first; none if none is found.
-
-    It is `beam_search` for a sentence without constraints. The beam of another is wider by its required tokens.
-    """
-    rules = _Rules(end, width, penalty, patience, best)
-    sentences = [
-        _Sentence(i, limit, _Goals(wanted), rules)
-        for i, (limit, wanted) in enumerate(zip(limits, constraints, strict=True))
-    ]
-    results: list[list[Hypothesis]] = [[] for _ in limits]
-    scores = step.start()[:, None, :]  # [B, W, V]: at first one hypothesis a sentence
-    while sentences:
-        for sentence, found in zip(sentences, _continuations(sentences, scores, rules), strict=True):
-            sentence.extend(found)
-        going_on = [i for i, sentence in enumerate(sentences) if not sentence.done]
-        for sentence in sentences:
-            if sentence.done:
-                results[sentence.index] = sentence.best()
-        before, rows = scores.shape[1], max((len(sentences[i].alive) for i in going_on), default=0)
-        kept = None if len(going_on) == len(sentences) else torch.tensor(going_on)
-        places = [(i, sentences[i].padded(row)) for i in going_on for row in range(rows)]
-        sentences = [sentences[i] for i in going_on]
-        if sentences:
-            tokens = torch.tensor([h.tokens[-1] for _, h in places])
-            parents = torch.tensor([i * before + h.parent for i, h in places])
-            scores = step.advance(tokens, parents, kept).unflatten(0, (len(sentences), rows))
-    return results
-
-
-class _Rules(NamedTuple):
-    """What is the same for all sentences of a search."""
-
-    end: int
-    width: int
-    penalty: Penalty
-    patience: float
-    best: int
 
 
 class _State(NamedTuple):
@@ -200,91 +150,90 @@ def _undominated(states: Iterator[_State], items: Sequence[int]) -> _States:
 
 
 @dataclass(frozen=True)
-class _Partial:
-    """A hypothesis that goes on: its tokens, what each gained, its place one step before, and what it has met."""
+class ConstrainedPartial(Partial):
+    """A hypothesis that is alive, with the ways to read what it has met of its constraints."""
 
-    states: _States
-    tokens: tuple[int, ...] = ()
-    gains: tuple[float, ...] = ()
-    parent: int = 0
-    total: float = 0.0
+    states: _States = frozenset({_State()})
 
 
-class _Sentence:
-    """One sentence of the search: the hypotheses that live, and those found."""
+class ConstrainedBeam(Beam):
+    """The hypotheses of one sentence that has constraints; the beam is wider by the tokens that are required."""
 
-    def __init__(self, index: int, limit: int, goals: _Goals, rules: _Rules) -> None:
-        self.index, self.limit, self.goals, self.rules = index, limit, goals, rules
-        start = frozenset({_State()})
-        self.width = rules.width + goals.lacking(start)
-        self.alive = [_Partial(start)]
-        self.found: list[Hypothesis] = []
+    alive: Sequence[ConstrainedPartial]
+
+    def __init__(self, index: int, limit: int, rules: Rules, constraints: Constraints) -> None:
+        super().__init__(index, limit, rules)
+        self.goals = _Goals(constraints)
+        self.alive = [ConstrainedPartial()]
+        self.width = rules.width + self.goals.lacking(self.alive[0].states)
         self.cut: list[Hypothesis] = []
-        self.done = False
 
-    def padded(self, row: int) -> _Partial:
-        """The hypothesis of a row; all sentences have equally many rows."""
-        return self.alive[min(row, len(self.alive) - 1)]
-
-    def extend(self, candidates: Sequence[Candidate]) -> None:
-        """Takes one step: `candidates` are possible continuations, best first."""
+    def extend(self, candidates: Sequence[Candidate]) -> list[Fate]:
+        """Takes one step, as a beam without constraints does in each of its banks."""
         length = len(self.alive[0].gains) + 1
-        banks: defaultdict[int, list[tuple[Candidate, _States]]] = defaultdict(list)
-        for candidate in candidates:
+        banks: defaultdict[int, list[tuple[int, _States]]] = defaultdict(list)  # places of candidates
+        for place, candidate in enumerate(candidates):
             old = self.alive[candidate.parent]
             states = old.states
             if candidate.token != self.rules.end:
                 states = self.goals.after(states, old.tokens[-1] if old.tokens else None, candidate.token)
             lacking = self.goals.lacking(states)
             if length + lacking <= self.limit and candidate.total > -math.inf:
-                banks[lacking].append((candidate, states))
+                banks[lacking].append((place, states))
         slots = _deal(self.width, {lacking: len(bank) for lacking, bank in banks.items()})
-        alive = [each for lacking, bank in banks.items() for each in self._survivors(bank, slots[lacking])]
+        fates: list[Fate] = ["dropped"] * len(candidates)
+        alive = [
+            each for lacking, bank in banks.items() for each in self.survivors(candidates, bank, slots[lacking], fates)
+        ]
         self.alive = sorted(alive, key=lambda h: -h.total)
         if length >= self.limit:
-            self.cut = [self._result(h.tokens, h.gains, False) for h in self.alive if not self.goals.lacking(h.states)]
-        self.done = not self.alive or length >= self.limit or self.settled(length)
+            self.cut = [
+                self.output(h.tokens, h.gains, finished=False) for h in self.alive if not self.goals.lacking(h.states)
+            ]
+        self.done = not self.alive or length >= self.limit or self.settled()
+        return fates
 
-    def _survivors(self, bank: Sequence[tuple[Candidate, _States]], slots: int) -> list[_Partial]:
-        """As in `beam_search`: the first that end are found, the first that do not live on."""
-        going_on: list[_Partial] = []
-        for rank, ((total, parent, token, gain), states) in enumerate(bank):
+    def survivors(
+        self, candidates: Sequence[Candidate], bank: Sequence[tuple[int, _States]], slots: int, fates: list[Fate]
+    ) -> list[ConstrainedPartial]:
+        """Returns what stays alive in a bank; those among its first `slots` that end are found."""
+        alive: list[ConstrainedPartial] = []
+        for rank, (place, states) in enumerate(bank):
+            _, parent, token, gain = candidates[place]
             old = self.alive[parent]
             gains = (*old.gains, gain)
             drafted = token in self.goals.drafted(old.tokens, self.rules.end)
             if token == self.rules.end:
                 if rank < slots or drafted:
-                    self.found.append(self._result(old.tokens, gains, True))
-            elif len(going_on) < slots or drafted:
-                going_on.append(_Partial(states, (*old.tokens, token), gains, parent, total))
-        return going_on
+                    self.found.append(self.output(old.tokens, gains, finished=True))
+                    fates[place] = "found"
+            elif len(alive) < slots or drafted:
+                alive.append(ConstrainedPartial((*old.tokens, token), gains, parent, states))
+                fates[place] = "alive"
+        return alive
 
-    def settled(self, length: int) -> bool:
-        """Whether enough is found, or none alive can still be among the best.
+    def settled(self) -> bool:
+        """Tells whether enough is found, or nothing alive can still be among the best.
 
         What meets its requirements early, and ends, is found early too, however bad it is. So where anything is
         required, patience does not count what was found: it asks whether one alive is better already.
         """
-        rules, required = self.rules, bool(self.goals.sequences)
+        rules, required, length = self.rules, bool(self.goals.sequences), len(self.alive[0].gains)
         if any(self.goals.drafted(h.tokens, rules.end) for h in self.alive):
             return False
         if self.found and self.goals.drafts and length > max(map(len, self.goals.drafts)) + LONGER:
             return True
-        if rules.patience and not required and len(self.found) >= max(rules.best, round(rules.patience * rules.width)):
-            return True
-        longest = min(length + 1, self.limit) if rules.patience and required else self.limit
+        if not required:
+            return super().settled()
+        longest = min(length + 1, self.limit) if rules.patience else self.limit
         attainable = max(h.total for h in self.alive) / rules.penalty(longest)
-        count = rules.best if required else rules.width
-        scores = sorted((h.score for h in self.found), reverse=True)[:count]
-        return len(scores) == count and scores[-1] >= attainable
+        scores = sorted((h.score for h in self.found), reverse=True)[: rules.best]
+        return len(scores) == rules.best and scores[-1] >= attainable
 
     def best(self) -> list[Hypothesis]:
-        """What was found, and what the length limit cut off, best first; a draft is always among it."""
+        """Returns what was found, and what the length limit cut off, best first; a draft is always among it."""
         ranked = sorted([*self.found, *self.cut], key=lambda h: -h.score)
         return [h for rank, h in enumerate(ranked) if rank < self.rules.best or h.tokens in self.goals.drafts]
-
-    def _result(self, tokens: tuple[int, ...], gains: tuple[float, ...], finished: bool) -> Hypothesis:
-        return Hypothesis(tokens, gains, sum(gains) / self.rules.penalty(len(gains)), finished)
 
 
 def _deal(width: int, sizes: dict[int, int]) -> dict[int, int]:
@@ -298,35 +247,36 @@ def _deal(width: int, sizes: dict[int, int]) -> dict[int, int]:
     return slots
 
 
-def _continuations(sentences: Sequence[_Sentence], scores: Tensor, rules: _Rules) -> Iterator[list[Candidate]]:
-    """Log-probabilities [B, W, V] -> for each sentence, best first, what each hypothesis goes on with.
+def constrained_continuations(beams: Sequence[ConstrainedBeam], scores: Tensor) -> Iterator[list[Candidate]]:
+    """Log-probabilities [B, W, V] -> for each sentence, best first, the continuations of each hypothesis.
 
-    That is its most probable tokens, as many as could all be kept, and those that lead to what is required.
+    These are its most probable tokens, as many as could all be kept, and those that lead to what is required.
     """
-    device, rows = scores.device, [(i, k, h) for i, s in enumerate(sentences) for k, h in enumerate(s.alive)]
-    barred = [(i, k, token) for i, k, h in rows for token in _barred(sentences[i].goals, h, rules.end)]
+    rules, device = beams[0].rules, scores.device
+    rows = [(i, k, h) for i, beam in enumerate(beams) for k, h in enumerate(beam.alive)]
+    barred = [(i, k, token) for i, k, h in rows for token in _barred(beams[i].goals, h, rules.end)]
     if barred:
         scores = scores.index_put(torch.tensor(barred, device=device).unbind(1), scores.new_tensor(-math.inf))
     values, places = scores.topk(min(rules.width + 1, scores.shape[2]))
     top = zip(values.tolist(), places.tolist(), strict=True)
-    wanted = [(i, k, token) for i, k, h in rows for token in _wanted(sentences[i].goals, h, rules.end)]
+    wanted = [(i, k, token) for i, k, h in rows for token in _wanted(beams[i].goals, h, rules.end)]
     further = scores[torch.tensor(wanted, device=device).unbind(1)].tolist()
-    gains: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
-    for sentence, mine, (row_values, row_places) in zip(sentences, gains, top, strict=True):
-        for k in range(len(sentence.alive)):
+    gains: list[dict[tuple[int, int], float]] = [{} for _ in beams]
+    for beam, mine, (row_values, row_places) in zip(beams, gains, top, strict=True):
+        for k in range(len(beam.alive)):
             mine.update({(k, token): gain for token, gain in zip(row_places[k], row_values[k], strict=True)})
     for (i, k, token), gain in zip(wanted, further, strict=True):
         gains[i][k, token] = gain
-    for sentence, mine in zip(sentences, gains, strict=True):
-        found = [Candidate(sentence.alive[k].total + gain, k, token, gain) for (k, token), gain in mine.items()]
+    for beam, mine in zip(beams, gains, strict=True):
+        found = [Candidate(beam.alive[k].total + gain, k, token, gain) for (k, token), gain in mine.items()]
         yield sorted(found, key=lambda candidate: -candidate.total)
 
 
-def _wanted(goals: _Goals, hypothesis: _Partial, end: int) -> set[int]:
+def _wanted(goals: _Goals, hypothesis: ConstrainedPartial, end: int) -> set[int]:
     return {*goals.wanted(hypothesis.states), *goals.drafted(hypothesis.tokens, end), end}
 
 
-def _barred(goals: _Goals, hypothesis: _Partial, end: int) -> Iterator[int]:
+def _barred(goals: _Goals, hypothesis: ConstrainedPartial, end: int) -> Iterator[int]:
     yield from goals.blocked(hypothesis.tokens)
     if goals.lacking(hypothesis.states):
         yield end

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from regard.decoding.confidence import Confidence
-from regard.decoding.constrained import constrained_search
 from regard.decoding.hypothesis import Constraints, Enough, Hypothesis, ask, length_penalty
 from regard.decoding.search import beam_search, follow, generate, highest
 from regard.decoding.shortlist import Shortlist
@@ -94,10 +93,10 @@ class TorchSearch:
         rows = settings.beam + max(each.length for each in wanted.values())
         found: dict[int, list[Hypothesis]] = {}
         for batch in self._batches(wanted, sources, limits, settings.batch_tokens // rows):
-            results = constrained_search(
+            results = beam_search(
                 self._step([sources[i] for i in batch], settings, [wanted[i] for i in batch]),
                 [limits[i] for i in batch],
-                [wanted[i] for i in batch],
+                constraints=[wanted[i] for i in batch],
                 end=self.specials.end,
                 width=settings.beam,
                 penalty=penalty,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Enough, Hypothesis, Penalty
+from regard.decoding.hypothesis import Constraints, Enough, Hypothesis, Penalty
 
 
 class Step(Protocol):
@@ -35,46 +35,47 @@ def beam_search(
     penalty: Penalty,
     patience: float = 0.0,
     best: int = 1,
+    constraints: Sequence[Constraints] = (),
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `best` highest-scored outputs of each sentence, best first; sentence i ends by `limits[i]` tokens.
+    """Returns the `best` highest-scored outputs of each sentence, best first; output i has at most `limits[i]` tokens.
 
-    At each step the 2 * width best continuations of a sentence are looked at: those among the first `width`
-    that end are found, the first `width` that do not end live on. A sentence is done when `patience` times `width`
-    are found (Kasai et al., 2022), or when none that lives can still be among the best. `watch` is told of all.
+    At each step a sentence looks at its 2 * width best continuations: those among the first `width` that end are
+    found, and the first `width` that do not end stay alive. A sentence is done when `patience` times `width` outputs
+    are found (Kasai et al., 2022), or when none that is alive can still be among the best. With `constraints`, one for
+    each sentence, only outputs that meet them are found, perhaps none (`constrained.py`). `watch` sees every step.
     """
-    enough = max(best, round(patience * width)) if patience else math.inf
-    sentences = [_Sentence(i, limit, enough) for i, limit in enumerate(limits)]
+    rules = Rules(end, width, penalty, patience, best)
+    beams, expand = start_beams(limits, rules, constraints)
     results: list[list[Hypothesis]] = [[] for _ in limits]
     scores = step.start()[:, None, :]  # [B, W, V]: at first one hypothesis a sentence
-    totals = torch.zeros(len(limits), 1, device=scores.device)
-    while sentences:
-        candidates = _best_continuations(totals, scores, 2 * width)
-        for sentence, found in zip(sentences, candidates, strict=True):
-            fates = sentence.extend(found, end, width, penalty)
+    while beams:
+        for beam, candidates in zip(beams, expand(beams, scores), strict=True):
+            fates = beam.extend(candidates)
             if watch is not None:
-                watch(sentence.index, found, fates)
-        going_on = [i for i, sentence in enumerate(sentences) if not sentence.done]
-        for sentence in sentences:
-            if sentence.done:
-                results[sentence.index] = sentence.best(penalty)[:best]
-        alive = scores.shape[1]
-        rows = [i * alive + parent for i in going_on for parent in sentences[i].parents]
-        kept = None if len(going_on) == len(sentences) else torch.tensor(going_on)
-        sentences = [sentences[i] for i in going_on]
-        if sentences:
-            totals = torch.tensor([[sum(h.gains) for h in s.alive] for s in sentences], device=scores.device)
-            tokens = torch.tensor([h.tokens[-1] for s in sentences for h in s.alive])
-            scores = step.advance(tokens, torch.tensor(rows), kept).unflatten(0, (len(sentences), -1))
+                watch(beam.index, candidates, fates)
+            if beam.done:
+                results[beam.index] = beam.best()
+        alive = [i for i, beam in enumerate(beams) if not beam.done]
+        before, rows = scores.shape[1], max((len(beams[i].alive) for i in alive), default=0)
+        kept = None if len(alive) == len(beams) else torch.tensor(alive)
+        hypotheses = [(i, beams[i].alive[min(row, len(beams[i].alive) - 1)]) for i in alive for row in range(rows)]
+        beams = [beams[i] for i in alive]
+        if beams:
+            tokens = torch.tensor([h.tokens[-1] for _, h in hypotheses])
+            parents = torch.tensor([i * before + h.parent for i, h in hypotheses])
+            scores = step.advance(tokens, parents, kept).unflatten(0, (len(beams), rows))
     return results
 
 
-@dataclass(frozen=True)
-class _Partial:
-    """A hypothesis that goes on: its tokens, and the log-probability each of them gained."""
+class Rules(NamedTuple):
+    """What is the same for all sentences of a search."""
 
-    tokens: tuple[int, ...] = ()
-    gains: tuple[float, ...] = ()
+    end: int
+    width: int
+    penalty: Penalty
+    patience: float
+    best: int
 
 
 class Candidate(NamedTuple):
@@ -88,63 +89,96 @@ class Candidate(NamedTuple):
 
 Fate = Literal["alive", "found", "dropped"]
 Watch = Callable[[int, Sequence[Candidate], Sequence[Fate]], None]
-"""Told at each step, for each sentence by its number, the candidates, best first, and what became of each.
+"""Receives, at each step, the number of a sentence, its candidates, best first, and what became of each.
 
-The parent of a candidate is its place among those that were left alive one step before.
+The parent of a candidate is its place among those that were alive one step before.
 """
 
 
-class _Sentence:
-    """One sentence of a beam search: the hypotheses that live, and those found."""
+@dataclass(frozen=True)
+class Partial:
+    """A hypothesis that is alive: its tokens, the log-probability each gained, and its place one step before."""
 
-    def __init__(self, index: int, limit: int, enough: float) -> None:
-        self.index, self.limit, self.enough = index, limit, enough
-        self.alive = [_Partial()]
-        self.parents: list[int] = []  # of each hypothesis alive, its place among those before the last step
+    tokens: tuple[int, ...] = ()
+    gains: tuple[float, ...] = ()
+    parent: int = 0
+
+    @property
+    def total(self) -> float:
+        return sum(self.gains)
+
+
+class Beam:
+    """The hypotheses of one sentence: those that are alive, and the outputs that are found."""
+
+    def __init__(self, index: int, limit: int, rules: Rules) -> None:
+        self.index, self.limit, self.rules = index, limit, rules
+        self.alive: Sequence[Partial] = [Partial()]
         self.found: list[Hypothesis] = []
         self.done = False
 
-    def extend(self, candidates: Sequence[Candidate], end: int, width: int, penalty: Penalty) -> list[Fate]:
-        """Takes one step: `candidates` are the best continuations, best first; tells what became of each."""
-        before, self.alive, self.parents = self.alive, [], []
+    def extend(self, candidates: Sequence[Candidate]) -> list[Fate]:
+        """Takes one step: `candidates` are the best continuations, best first; returns what became of each."""
+        before, alive = self.alive, list[Partial]()
         fates: list[Fate] = []
         for rank, (total, parent, token, gain) in enumerate(candidates):
             old = before[parent]
             gains = (*old.gains, gain)
-            if token != end and len(self.alive) < width:
-                self.alive.append(_Partial((*old.tokens, token), gains))
-                self.parents.append(parent)
+            if token != self.rules.end and len(alive) < self.rules.width:
+                alive.append(Partial((*old.tokens, token), gains, parent))
                 fates.append("alive")
-            elif token == end and rank < width and total > -math.inf:
-                self.found.append(Hypothesis(old.tokens, gains, sum(gains) / penalty(len(gains)), finished=True))
+            elif token == self.rules.end and rank < self.rules.width and total > -math.inf:
+                self.found.append(self.output(old.tokens, gains, finished=True))
                 fates.append("found")
             else:
                 fates.append("dropped")
-        self.done = len(self.alive[0].gains) >= self.limit or self.settled(width, penalty)
+        self.alive = alive
+        self.done = len(alive[0].gains) >= self.limit or self.settled()
         return fates
 
-    def settled(self, width: int, penalty: Penalty) -> bool:
-        """Whether enough is found, or none alive can still score higher than the worst of the `width` best found."""
-        if len(self.found) >= self.enough:
+    def settled(self) -> bool:
+        """Tells whether enough is found, or nothing alive can still beat the worst of the `width` best found."""
+        rules = self.rules
+        if rules.patience and len(self.found) >= max(rules.best, round(rules.patience * rules.width)):
             return True
-        attainable = max(sum(h.gains) for h in self.alive) / penalty(self.limit)
-        scores = sorted((h.score for h in self.found), reverse=True)[:width]
-        return len(scores) == width and scores[-1] >= attainable
+        attainable = max(h.total for h in self.alive) / rules.penalty(self.limit)
+        scores = sorted((h.score for h in self.found), reverse=True)[: rules.width]
+        return len(scores) == rules.width and scores[-1] >= attainable
 
-    def best(self, penalty: Penalty) -> list[Hypothesis]:
-        """What was found, and what the length limit cut off, best first."""
+    def best(self) -> list[Hypothesis]:
+        """Returns what was found, and what the length limit cut off, best first."""
         cut = [
-            Hypothesis(h.tokens, h.gains, sum(h.gains) / penalty(len(h.gains)), finished=False)
+            self.output(h.tokens, h.gains, finished=False)
             for h in self.alive
-            if len(h.gains) >= self.limit and sum(h.gains) > -math.inf
+            if len(h.gains) >= self.limit and h.total > -math.inf
         ]
-        return sorted([*self.found, *cut], key=lambda h: -h.score)
+        return sorted([*self.found, *cut], key=lambda h: -h.score)[: self.rules.best]
+
+    def output(self, tokens: tuple[int, ...], gains: tuple[float, ...], *, finished: bool) -> Hypothesis:
+        return Hypothesis(tokens, gains, sum(gains) / self.rules.penalty(len(gains)), finished)
 
 
-def _best_continuations(totals: Tensor, scores: Tensor, count: int) -> list[list[Candidate]]:
-    """Totals [B, W], log-probabilities [B, W, V] -> the best continuations of each sentence, best first."""
+Expand = Callable[[Sequence[Any], Tensor], Iterable[Sequence[Candidate]]]
+"""Beams and log-probabilities [B, W, V] -> for each beam its best continuations, best first."""
+
+
+def start_beams(
+    limits: Sequence[int], rules: Rules, constraints: Sequence[Constraints]
+) -> tuple[Sequence[Beam], Expand]:
+    """Returns a beam for each sentence, and what finds their continuations."""
+    if not constraints:
+        return [Beam(i, limit, rules) for i, limit in enumerate(limits)], best_continuations
+    from regard.decoding.constrained import ConstrainedBeam, constrained_continuations
+
+    wanted = zip(limits, constraints, strict=True)
+    return [ConstrainedBeam(i, limit, rules, each) for i, (limit, each) in enumerate(wanted)], constrained_continuations
+
+
+def best_continuations(beams: Sequence[Beam], scores: Tensor) -> list[list[Candidate]]:
+    """Log-probabilities [B, W, V] -> the 2 * width best continuations of each sentence, best first."""
+    totals = torch.tensor([[h.total for h in beam.alive] for beam in beams], device=scores.device)  # [B, W]
     sums = (totals[..., None] + scores).flatten(1)  # [B, W * V]
-    values, places = sums.topk(min(count, sums.shape[1]))
+    values, places = sums.topk(min(2 * beams[0].rules.width, sums.shape[1]))
     vocabulary = scores.shape[-1]
     columns = (values, places // vocabulary, places % vocabulary, scores.flatten(1).gather(1, places))
     rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -183,7 +217,7 @@ def follow(
 
     `enough`, asked with the number of the sentence and the tokens so far, can end an output early.
     """
-    growing = [_Partial() for _ in limits for _ in range(rows)]
+    growing = [Partial() for _ in limits for _ in range(rows)]
     done: list[Hypothesis | None] = [None] * len(growing)
     for tokens, gains in generate(step, rows, choose):
         for i, (token, gain) in enumerate(zip(tokens, gains, strict=True)):
@@ -191,7 +225,7 @@ def follow(
                 old = growing[i]
                 total = (*old.gains, gain)
                 ended = token == end
-                growing[i] = _Partial(old.tokens if ended else (*old.tokens, token), total)
+                growing[i] = Partial(old.tokens if ended else (*old.tokens, token), total)
                 if ended or len(total) >= limits[i // rows] or (enough and enough(i // rows, growing[i].tokens)):
                     done[i] = Hypothesis(growing[i].tokens, total, sum(total) / penalty(len(total)), finished=ended)
         if all(done):
