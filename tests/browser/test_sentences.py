@@ -11,10 +11,12 @@ from urllib.parse import quote
 import pytest
 import torch
 from playwright.sync_api import Page
+from safetensors.torch import save_file
 
 from regard.explorer.ablation import ablate
 from regard.explorer.trace import Explorer, Run
 from regard.weights import parameters
+from tests.explorer.toys import explorer as toy
 
 from .conftest import Watched
 from .models import SENTENCE, arranged
@@ -234,3 +236,83 @@ def test_every_caption_of_a_shape_is_that_of_the_tensor(
                 assert caption == " × ".join(map(str, right[label])), (card, label)
                 captioned.add(label)
     assert {"X", "Q", "Kᵀ", "α", "z", "WO", "x W1", "out", "E"} <= captioned
+
+
+# Sentences that depend on the model
+
+
+def story(watched: Watched, address: str, title: str, **more: str) -> str:
+    """The words of the card of this title."""
+    page = watched.open(address + where("beam=1&max_tokens=4", None, **more))
+    titles = [each.strip() for each in page.locator(".outline .title").all_inner_texts()]
+    watched.open(address + where(f"beam=1&max_tokens=4&card={titles.index(title)}", None, **more))
+    return words(page, "#main .story")
+
+
+def test_stories_tell_how_this_model_works(watched: Watched, serve: Callable[[Explorer], str], address: str) -> None:
+    llama, bert, both = (serve(arranged(name)) for name in ("Llama", "BERT", "post-norm, tied"))
+    prompt, gap = SENTENCE["write"], SENTENCE["fill"]
+    assert "keys and values are made 1 times only and shared" in story(watched, llama, "All heads", text=prompt)
+    assert "each with matrices of its own" in story(watched, bert, "All heads", text=gap)
+    assert "States" in words(watched.page, ".outline")
+    assert "subtract the mean, divide by the spread" in story(watched, both, "Norm", text=TIRED)
+    assert "Memory" in words(watched.page, ".outline")
+    assert "one table, used 3 times" in story(watched, both, "Logits", text=TIRED)  # source, target and output
+    hidden = json.dumps([{"site": "source", "op": "hide", "position": 2}])
+    assert "may look at every other" in story(watched, both, "Mask", text=TIRED)
+    assert "was hidden by hand" in story(watched, both, "Mask", patch=hidden, text=TIRED)
+    page = watched.open(address + where("card=1&depth=2&checkpoint=step-00000800", text=TIRED))
+    assert "those of the final model, not of this step" in words(page)
+    assert page.query_selector(".receipt") is None
+
+
+def test_the_map_of_embeddings_says_which_pieces_it_shows(watched: Watched, address: str, glass: Explorer) -> None:
+    page = watched.open(address + where("view=space", text=TIRED))
+    assert f"Embeddings of all {glass.map('source', 400, [])['usual']} pieces" in words(page)
+    page.route("**/api/embeddings/map*", lambda route: route.fulfill(json=fewer(glass)))
+    page.reload()
+    watched.settle()
+    assert "Embeddings of the first 9 of " in words(page)
+    assert "usual" not in words(page)
+
+
+def fewer(explorer: Explorer) -> dict[str, object]:
+    return explorer.map("source", 9, [0])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("BERT", SENTENCE["fill"]), ("BERT", "The dog ran."), ("classifier", "Yes.")]
+)
+def test_training_of_an_encoder_has_no_chosen_token(
+    watched: Watched, serve: Callable[[Explorer], str], tmp_path: Path, name: str, text: str
+) -> None:
+    contents = arranged(name).contents
+    (tmp_path / "history").mkdir()
+    tensors = {each: tensor.contiguous().clone() for each, tensor in parameters(contents.model).items()}
+    save_file(tensors, tmp_path / "history" / "step-00000007.safetensors")
+    explorer = Explorer(contents, name, tmp_path)
+    page = watched.open(serve(explorer) + where("view=time&t=2", text=text))
+    page.wait_for_selector("#main figure")
+    said = words(page)
+    assert re.findall(NEVER[name], said, re.I) == []
+    run = explorer.run({"text": text})
+    if name == "classifier":
+        assert "by the lens" not in said
+        assert "best at" not in said
+    elif "[MASK]" in text:
+        assert "Rank of the token that each step fills in at position 2, by the lens" in said
+        assert run["encoder.lens.rank"][-1, 2] == 0
+    else:
+        assert "Rank of the token at position 2, by the lens" in said
+
+
+def test_what_if_names_the_label_of_the_followed_word(watched: Watched, serve: Callable[[Explorer], str]) -> None:
+    explorer = toy("classify", data={"carrier": "word"})
+    select = "view=whatif&layer=1&head=1&t=3&x=map%3Dheads%2Bmean"
+    page = watched.open(serve(explorer) + where(select, text="The old dog sings."))
+    run = shown(explorer, page)
+    at = next(i for i, each in enumerate(run.answer["labels"]) if each["position"] == 3)
+    delta = ablate(run.passed, "heads", "mean")["heads"]["encoder.self_attention"][1][1][at]
+    chances = run.answer["labels"][at]["probabilities"]
+    label = max(chances, key=lambda each: chances[each])
+    assert f"This head set to mean changes log p of {label} (t = 3) by {delta:.4f}." in words(page)
