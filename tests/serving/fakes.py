@@ -126,5 +126,11 @@ class FakeModels(Models):
 
     async def close(self, grace: float = 30.0) -> None:
         self.closed = True
-        for queue in self.queues.values():
+        for queue in (*self.writing.values(), *self.embedding.values()):
             await queue.close(grace)
+        self.reopen()
+
+    def reopen(self) -> None:
+        """An application may be started again, in another event loop."""
+        self.writing = {name: WriterQueue(queue.writer) for name, queue in self.writing.items()}
+        self.embedding = {name: EncoderQueue(queue.embedder) for name, queue in self.embedding.items()}

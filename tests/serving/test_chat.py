@@ -20,6 +20,7 @@ from regard.serving.completions import Piece
 from regard.serving.limits import Limits
 from regard.serving.models import Models
 from regard.serving.queues import WriterQueue
+from regard.serving.schema import Message
 
 from ..decoding.toys import toy
 from .fakes import FakeModels
@@ -59,7 +60,7 @@ def offline(**options: Any) -> list[str]:
 
 
 def test_the_conversation_is_a_text_that_the_model_goes_on_with(client: openai.OpenAI) -> None:
-    assert conversation([("user", " hi \n")]) == "User: hi\n\nAssistant:"
+    assert conversation([Message("user", " hi \n")]) == "User: hi\n\nAssistant:"
     made = client.chat.completions.create(**ASKED, temperature=0)
     assert made.object == "chat.completion"
     assert made.choices[0].message.role == "assistant"

@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
 from regard.serving import page
+from regard.serving.bodies import bearer
 from regard.serving.chat import Chat
 from regard.serving.guard import CLOSED, Guard, Note
 from regard.serving.libretranslate import LibreTranslate
@@ -28,7 +29,6 @@ from regard.serving.limits import Admission, Keys, Limits
 from regard.serving.metrics import Metrics
 from regard.serving.models import Models
 from regard.serving.openai import OpenAI
-from regard.serving.reading import bearer
 from regard.serving.refusals import RefusedError, refusal_of, response_of
 from regard.serving.translation import Translating
 

@@ -1,12 +1,12 @@
-"""Chat in OpenAI's interface: a model that writes goes on with the conversation, one that translates translates.
+"""Chat in OpenAI's interface: a model that writes continues the conversation, one that translates translates.
 
-A model that writes has learnt to go on with a text, and a conversation is one:
+A model that writes has learnt to continue a text, and a conversation is one:
 
     What the system says.
 
     User: What the user says.
 
-    Assistant: What was answered.
+    Assistant: What the assistant answered.
 
     User: What the user says then.
 
@@ -15,10 +15,7 @@ A model that writes has learnt to go on with a text, and a conversation is one:
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -27,34 +24,31 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from regard.errors import RegardError
+from regard.serving.bodies import read_object
 from regard.serving.completions import Piece
 from regard.serving.limits import Limits
 from regard.serving.openai import (
-    DONE,
-    Asked,
+    UNSUPPORTED,
+    Generation,
     OpenAI,
-    event,
-    number,
-    read_object,
-    streamed,
-    text_of,
+    event_stream,
+    head_of,
     unknown,
+    usage_of,
 )
-from regard.serving.refusals import RefusedError, openai_error, refusal_of
-from regard.serving.translation import Asked as AskedFor, Translating
+from regard.serving.refusals import RefusedError
+from regard.serving.schema import ChatRequest, CompletionRequest, Message, SamplingRequest
+from regard.serving.translation import Asked, Translating
 from regard.text.directions import Direction
-from regard.text.doctor import SURROGATE
 
 ROLES = {"system": "", "developer": "", "user": "User: ", "assistant": "Assistant: "}
 TURNS = ("\nUser:", "\nAssistant:")
-"""Where an answer ends: the model would go on with what others say."""
-MOST_LIKELIEST = 20
-UNKNOWN = ("tools", "functions", "audio", "web_search_options", "prediction")
+"""Texts that end an answer: the model would continue with what others say."""
+NOT_IN_CHAT = (*UNSUPPORTED, "tools", "functions", "audio", "web_search_options", "prediction")
 
 
 class Chat:
-    """The answers of one server."""
+    """Answers conversations."""
 
     def __init__(self, openai: OpenAI, translating: Translating, limits: Limits) -> None:
         self.openai, self.translating, self.limits = openai, translating, limits
@@ -63,182 +57,120 @@ class Chat:
         return [Route("/v1/chat/completions", self.completions, methods=["POST"])]
 
     async def completions(self, request: Request) -> Response:
-        self.openai.admit(request)
-        body = await read_object(request)
-        name, messages = text_of(body, "model"), messages_of(body)
-        for each in UNKNOWN:
-            if body.get(each):
-                raise RefusedError(400, f"{each}: is not supported by this server")
-        form = body.get("response_format")
-        if form and not (isinstance(form, dict) and form.get("type") == "text"):
-            raise RefusedError(400, "response_format: must be text")
-        direction = direction_of(name, self.translating)
-        head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": name}
-        if name in self.translating.models.writers:
-            return await self.go_on(name, body, messages, head, self.openai.who(request))
+        who = self.openai.admit(request)
+        asked = await read_object(request, ChatRequest, NOT_IN_CHAT)
+        head = head_of("chatcmpl", "chat.completion.chunk" if asked.stream else "chat.completion", asked.model)
+        models = self.translating.models
+        if asked.model in models.writers:
+            return await self.continue_conversation(asked, head, who)
+        direction = next((each for each in models.directions if asked.model == str(each)), None)
         if direction is None:
-            raise unknown(name)
-        return await self.translate(direction, body, messages, head, request.state.client)
+            raise unknown(asked.model)
+        return await self.translate(direction, asked, head, who)
 
     # Models that write
 
-    async def go_on(
-        self,
-        name: str,
-        body: Mapping[str, Any],
-        messages: list[tuple[str, str]],
-        head: dict[str, Any],
-        who: dict[str, Any],
-    ) -> Response:
-        """What the assistant says next."""
-        asked = self.asked(name, body, conversation(messages), who)
-        if body.get("stream"):
-            asked.queue.check_room(1)
-            return streamed(self.events(asked, head))
+    async def continue_conversation(self, asked: ChatRequest, head: dict[str, Any], who: dict[str, Any]) -> Response:
+        """Answers with what the assistant says next."""
+        task = self.generation(asked, who)
+        if asked.stream:
+            return task.stream_response(self.chunks(task, head))
         choices = [
-            said(index, each["text"].strip(), each["finish_reason"], likeliest(each["logprobs"]))
-            for index, each in enumerate(await asked.write())
+            answer(index, each["text"].strip(), each["finish_reason"], chat_logprobs(each["logprobs"]))
+            for index, each in enumerate(await task.write())
         ]
-        return JSONResponse({**head, "object": "chat.completion", "choices": choices, "usage": asked.usage()})
+        return JSONResponse({**head, "choices": choices, "usage": task.usage()})
 
-    def asked(self, name: str, body: Mapping[str, Any], prompt: str, who: dict[str, Any]) -> Asked:
-        """A request for a chat as one for a completion."""
-        queue = self.openai.writer(name)
-        writer = queue.writer
-        room = writer.settings.model.max_length - len(writer.prompt(prompt))
-        likely = number(body, "top_logprobs", 0, 0, MOST_LIKELIEST, whole=True)
-        named = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
-        most = number(body, named, max(1, room), 1, 100_000, whole=True)
-        same = {key: body.get(key) for key in SHARED}
-        try:
-            asked = Asked({**same, "prompt": prompt, "max_tokens": most}, queue, who)
-        except RefusedError as error:
-            raise RefusedError(error.status, error.message.replace("prompt: ", "messages: ", 1)) from None
-        if body.get("logprobs"):
-            if body.get("stream"):
-                raise RefusedError(400, "stream: works without logprobs only")
-            asked.logprobs = likely
-        asked.stop = [*asked.stop, *TURNS]
-        return asked
+    def generation(self, asked: ChatRequest, who: dict[str, Any]) -> Generation:
+        """Returns the conversation as a prompt to continue."""
+        queue, prompt = self.openai.writer(asked.model), conversation(asked.messages)
+        room = queue.writer.settings.model.max_length - len(queue.writer.prompt(prompt))
+        sampling = {name: getattr(asked, name) for name in SamplingRequest.__struct_fields__}
+        stop = [asked.stop] if isinstance(asked.stop, str) else asked.stop
+        completion = CompletionRequest(
+            **{**sampling, "stop": [*stop, *TURNS]},
+            model=asked.model,
+            prompt=prompt,
+            max_tokens=asked.max_completion_tokens or asked.max_tokens or max(1, room),
+            logprobs=asked.top_logprobs if asked.logprobs else None,
+        )
+        return Generation(completion, queue, who, "messages")
 
-    async def events(self, asked: Asked, head: dict[str, Any]) -> AsyncIterator[str]:
-        """The choices one after the other, each piece by piece."""
-        extra: dict[str, Any] = {"usage": None} if asked.tells_usage else {}
-        head = {**head, "object": "chat.completion.chunk"}
-        try:
-            for index in range(asked.count):
-                yield event({**head, "choices": [piece(index, {"role": "assistant", "content": ""})], **extra})
-                async with aclosing(asked.streamed(index)) as pieces:
-                    async for found in trimmed(pieces):
-                        if found.text:
-                            yield event({**head, "choices": [piece(index, {"content": found.text})], **extra})
-                        if found.reason:
-                            yield event({**head, "choices": [piece(index, {}, found.reason)], **extra})
-        except (RefusedError, RegardError) as error:
-            yield event(openai_error(refusal_of(error)))
-            return
-        if asked.tells_usage:
-            yield event({**head, "choices": [], "usage": asked.usage()})
-        yield DONE
+    async def chunks(self, task: Generation, head: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Yields the choices one after the other, each piece by piece."""
+        for index in range(task.asked.n):
+            yield {**head, "choices": [delta(index, {"role": "assistant", "content": ""})]}
+            async with aclosing(task.stream(index)) as pieces:
+                async for piece in trimmed(pieces):
+                    if piece.text:
+                        yield {**head, "choices": [delta(index, {"content": piece.text})]}
+                    if piece.reason:
+                        yield {**head, "choices": [delta(index, {}, piece.reason)]}
+        if task.asked.stream_options.include_usage:
+            yield {**head, "choices": [], "usage": task.usage()}
 
     # Models that translate
 
     async def translate(
-        self,
-        direction: Direction,
-        body: Mapping[str, Any],
-        messages: list[tuple[str, str]],
-        head: dict[str, Any],
-        client: str,
+        self, direction: Direction, asked: ChatRequest, head: dict[str, Any], who: dict[str, Any]
     ) -> Response:
-        """The last message of the user in the other language; how to draw tokens is no question here."""
-        texts = [text for role, text in messages if role == "user"]
+        """Answers with a translation of the user's last message; how to sample tokens makes no difference."""
+        texts = [text_of(message) for message in asked.messages if message.role == "user"]
         if not texts:
-            raise RefusedError(400, "messages: the last one of the user is translated, and there is none")
+            raise RefusedError(400, "messages: there is none of the user, whose last one is translated")
         if len(texts[-1]) > self.limits.characters >= 0:
             raise RefusedError(400, f"messages: at most {self.limits.characters} characters are translated")
-        if number(body, "n", 1, 1, 16, whole=True) > 1 or body.get("logprobs"):
-            raise RefusedError(400, "n: one translation is made, and without logprobs")
-        asked = AskedFor(client, time.monotonic() + self.limits.answering)
-        (answer,) = await self.translating.texts([texts[-1]], [direction], asked)
-        translator = self.translating.models.queue(direction).translator
-        parts = await asyncio.to_thread(translator.read, 1, texts[-1], direction.target)
-        read = sum(len(part.ids) for part in parts)
-        written = len(answer.translation.tokens) if answer.translation else 0
-        usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-        if not body.get("stream"):
-            choices = [said(0, answer.text, "stop")]
-            return JSONResponse({**head, "object": "chat.completion", "choices": choices, "usage": usage})
+        if asked.n > 1 or asked.logprobs:
+            raise RefusedError(400, "n: a model that translates gives one answer, without logprobs")
+        (found,) = await self.translating.texts(texts[-1:], [direction], Asked(**who))
+        queue = self.translating.models.queue(direction)
+        parts = await queue.in_thread(queue.translator.read, 1, texts[-1], direction.target)
+        written = len(found.translation.tokens) if found.translation else 0
+        usage = usage_of(sum(len(part.ids) for part in parts), written)
+        if not asked.stream:
+            return JSONResponse({**head, "choices": [answer(0, found.text, "stop")], "usage": usage})
 
-        async def events() -> AsyncIterator[str]:
-            told = {**head, "object": "chat.completion.chunk"}
-            yield event({**told, "choices": [piece(0, {"role": "assistant", "content": answer.text})]})
-            yield event({**told, "choices": [piece(0, {}, "stop")]})
-            if isinstance(body.get("stream_options"), dict) and body["stream_options"].get("include_usage"):
-                yield event({**told, "choices": [], "usage": usage})
-            yield DONE
+        async def chunks() -> AsyncIterator[dict[str, Any]]:
+            yield {**head, "choices": [delta(0, {"role": "assistant", "content": found.text})]}
+            yield {**head, "choices": [delta(0, {}, "stop")]}
+            if asked.stream_options.include_usage:
+                yield {**head, "choices": [], "usage": usage}
 
-        return streamed(events())
+        return event_stream(chunks(), usage=asked.stream_options.include_usage)
 
 
-SHARED = (
-    *("n", "stop", "seed", "temperature", "top_p", "stream", "stream_options"),
-    *("logit_bias", "presence_penalty", "frequency_penalty"),
-)
-"""What a request for a chat and one for a completion have in common."""
+def text_of(message: Message) -> str:
+    content = message.content
+    return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 
-def direction_of(name: str, translating: Translating) -> Direction | None:
-    """The direction that is called en-de."""
-    return next((each for each in translating.models.directions if name == str(each)), None)
-
-
-def messages_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Who says what."""
-    given = body.get("messages")
-    if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
-        raise RefusedError(400, "messages: must be a list of objects")
-    found = []
-    for each in given:
-        role, content = each.get("role"), each.get("content")
-        if role not in ROLES:
-            raise RefusedError(400, f"messages: a role is one of {', '.join(ROLES)}")
-        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        known = [part for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-        texts = [part["text"] for part in known if isinstance(part.get("text"), str)]
-        if len(texts) < len(parts):
-            raise RefusedError(400, "messages: the content of each must be a text")
-        found.append((role, SURROGATE.sub("\N{REPLACEMENT CHARACTER}", "\n".join(texts))))
-    return found
-
-
-def conversation(messages: list[tuple[str, str]]) -> str:
-    """The text that a model goes on with."""
-    return "\n\n".join([*(ROLES[role] + text.strip() for role, text in messages), "Assistant:"])
+def conversation(messages: list[Message]) -> str:
+    """Returns the text that a model continues."""
+    return "\n\n".join([*(ROLES[each.role] + text_of(each).strip() for each in messages), "Assistant:"])
 
 
 async def trimmed(pieces: AsyncGenerator[Piece, None]) -> AsyncIterator[Piece]:
-    """The same pieces without the white space before the first and after the last."""
+    """Yields the pieces without white space before the first and after the last."""
     begun, held = False, ""
-    async for found in pieces:
-        text = held + found.text if begun else found.text.lstrip()
+    async for piece in pieces:
+        text = held + piece.text if begun else piece.text.lstrip()
         begun = begun or bool(text)
         kept = text.rstrip()
         held = text[len(kept) :]
-        yield found._replace(text=kept)
+        yield piece._replace(text=kept)
 
 
-def said(index: int, text: str, reason: str, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+def answer(index: int, text: str, reason: str, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
     message = {"role": "assistant", "content": text, "refusal": None}
     return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
 
 
-def piece(index: int, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
-    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
+def delta(index: int, change: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+    return {"index": index, "delta": change, "logprobs": None, "finish_reason": reason}
 
 
-def likeliest(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Log-probabilities as a chat has them."""
+def chat_logprobs(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Returns log-probabilities in the form that chats have."""
     if found is None:
         return None
     tops = found["top_logprobs"] or [None] * len(found["tokens"])
@@ -250,6 +182,6 @@ def likeliest(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def token_of(token: str, value: float) -> dict[str, Any]:
-    """A token; one of a single byte is spelled ⟨E2⟩, as everywhere here."""
+    """Returns a token with its bytes; the vocabulary spells a single byte ⟨E2⟩."""
     byte = re.fullmatch("⟨([0-9A-F]{2})⟩", token)
     return {"token": token, "logprob": value, "bytes": [int(byte[1], 16)] if byte else list(token.encode())}

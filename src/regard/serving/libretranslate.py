@@ -6,35 +6,38 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import DataError
 from regard.serving import languages
+from regard.serving.bodies import Upload, bearer, convert_values, read_values
 from regard.serving.detection import detect
 from regard.serving.limits import Admission, Limits
-from regard.serving.reading import (
-    Upload,
-    bearer,
-    glossary_of,
-    is_true,
-    read_values,
-    required,
-    texts_of,
-    whole_number,
-)
+from regard.serving.openapi import document, page
 from regard.serving.refusals import RefusedError
-from regard.serving.specification import page, specification
+from regard.serving.schema import (
+    Detected,
+    DetectRequest,
+    HealthAnswer,
+    Language,
+    TranslateAnswer,
+    TranslateFileAnswer,
+    TranslateFileRequest,
+    TranslateRequest,
+)
 from regard.serving.translation import Answer, Asked, Translating
 from regard.serving.uploads import Shelf
 from regard.text.directions import Direction
 from regard.text.formats import files
+from regard.text.glossary import Glossary, Term
 
 STYLED = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 UNDETECTED = 0.0
@@ -78,81 +81,78 @@ class LibreTranslate:
     async def translate(self, request: Request) -> Response:
         values = await read_values(request, self.limits)
         client = self.admit(request, values)
-        texts, several = texts_of(values)
-        source, target = required(values, "source"), required(values, "target")
-        alternatives = whole_number(values.get("alternatives") or 0, "alternatives", self.limits.alternatives)
-        self.within(len(texts), self.limits.batch)
-        self.within(sum(map(len, texts)), self.limits.characters)
-        form = values.get("format") or "text"
-        if form not in ("text", "html"):
-            raise RefusedError(400, f"{str(form)[:100]} format is not supported")
-        if self.weblate_probe and self.is_probe(texts, source, target):
-            return JSONResponse({"translatedText": texts if several else texts[0]})
-        detected = self.detected(texts, target, html=form == "html") if source == "auto" else None
-        way, same = self.way(detected["language"] if detected else source, target)
-        options: dict[str, Any] = {"alternatives": alternatives} if alternatives and form == "text" else {}
-        if is_true(values.get("alignment")):
+        asked = convert_values(values, TranslateRequest)
+        texts = self.texts_of(asked)
+        if asked.alternatives > self.limits.alternatives:
+            raise RefusedError(400, f"Invalid request: alternatives parameter must be <= {self.limits.alternatives}")
+        if self.weblate_probe and self.is_probe(texts, asked.source, asked.target):
+            return respond(TranslateAnswer(asked.q))
+        html = asked.format == "html"
+        detected = self.detected(texts, asked.target, html=html) if asked.source == "auto" else None
+        way, same = self.way(detected.language if detected else asked.source, asked.target)
+        options: dict[str, Any] = {"alternatives": asked.alternatives} if asked.alternatives and not html else {}
+        if asked.alignment:
             options["alignment"] = True
-        if way and (glossary := glossary_of(values, way[-1].source, way[-1].target)):
-            options["glossary"] = glossary
-        asked = Asked(client, time.monotonic() + self.limits.answering, tuple(options.items()))
+        if way and asked.glossary:
+            terms = [Term(term, (meaning,)) for term, meaning in asked.glossary.items()]
+            options["glossary"] = Glossary(terms, way[-1].source, way[-1].target)
+        job = Asked(client, time.monotonic() + self.limits.answering, tuple(options.items()))
         if same:
             answers = [Answer(text) for text in texts]
         else:
-            work = self.translating.pages if form == "html" else self.translating.texts
-            answers = await work(texts, way, asked)
+            work = self.translating.pages if html else self.translating.texts
+            answers = await work(texts, way, job)
         request.state.details.update(texts=len(texts), characters=sum(map(len, texts)))
-        return JSONResponse(answered(answers, detected, alternatives, values, several=several))
+        return respond(answer_of(answers, detected, asked))
 
     async def detect(self, request: Request) -> Response:
         values = await read_values(request, self.limits)
         self.admit(request, values)
-        texts, _ = texts_of(values)
-        self.within(len(texts), self.limits.batch)
-        self.within(sum(map(len, texts)), self.limits.characters)
-        found = [each for text in texts for each in self.likeliest(text, self.translating.languages)[:3]]
-        return JSONResponse(found)
+        texts = self.texts_of(convert_values(values, DetectRequest))
+        return respond([each for text in texts for each in self.likeliest(text, self.translating.languages)[:3]])
 
     async def languages(self, _request: Request) -> Response:
         known = self.translating
-        told = [
-            {
-                "code": languages.public(code),
-                "name": languages.name(code),
-                "targets": sorted(map(languages.public, {*known.targets(code), code})),
-            }
+        found = [
+            Language(
+                languages.public(code),
+                languages.name(code),
+                sorted(map(languages.public, {*known.targets(code), code})),
+            )
             for code in known.languages
         ]
-        return JSONResponse(sorted(told, key=lambda each: (each["code"] != "en", str(each["name"]))))
+        return respond(sorted(found, key=lambda each: (each.code != "en", each.name)))
 
     async def translate_file(self, request: Request) -> Response:
         values = await read_values(request, self.limits)
         client = self.admit(request, values)
-        file = values.get("file")
+        asked = convert_values(values, TranslateFileRequest)
+        file = asked.file
         if not isinstance(file, Upload):
             raise RefusedError(400, "Invalid request: missing file parameter")
-        source, target = required(values, "source"), required(values, "target")
         suffix = PurePosixPath(file.name).suffix.lower()
         if suffix not in FORMATS:
             raise RefusedError(400, "Invalid request: file format not supported")
         path = self.shelf.fresh(suffix)
         try:
             await asyncio.to_thread(path.write_bytes, file.content)
-            made, target = await self.fill(path, source, target, client)
+            made, target = await self.fill(path, asked.source, asked.target, client)
         except DataError as error:
             raise RefusedError(400, f"Invalid request: {str(error).replace(str(path), file.name)}") from None
         finally:
             path.unlink(missing_ok=True)
         stem = re.sub(r"[^\w.-]+", "_", PurePosixPath(file.name).stem)[:100]
         token = self.shelf.put(made, f"{stem}_{target}{suffix}")
-        return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{quote(token)}"})
+        return respond(TranslateFileAnswer(f"{request.base_url}download_file/{quote(token)}"))
 
     async def fill(self, path: Path, source: str, target: str, client: str) -> tuple[bytes, str]:
         """A document with its translations, and the language of them."""
         if source == "auto":
             document = await asyncio.to_thread(files.open_document, path)
             sample = [unit.source for unit in document.units[:50]]
-            source = self.detected(sample, target)["language"] if sample else required({}, "source")
+            if not sample:
+                raise RefusedError(400, "Invalid request: missing source parameter")
+            source = self.detected(sample, target).language
         way, same = self.way(source, target)
         if same:
             return path.read_bytes(), languages.public(source)
@@ -191,14 +191,13 @@ class LibreTranslate:
         )
 
     async def health(self, _request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        return respond(HealthAnswer())
 
     async def spec(self, _request: Request) -> Response:
-        return JSONResponse(specification(list(map(languages.public, self.translating.languages))))
+        return JSONResponse(document())
 
     async def docs(self, _request: Request) -> Response:
-        text = page(specification(list(map(languages.public, self.translating.languages))))
-        return HTMLResponse(text, headers={"Content-Security-Policy": STYLED})
+        return HTMLResponse(page(), headers={"Content-Security-Policy": STYLED})
 
     # What is allowed
 
@@ -207,6 +206,13 @@ class LibreTranslate:
         client = self.admission.admit(request.state.client, values.get("api_key") or bearer(request))
         request.state.client = client
         return client
+
+    def texts_of(self, asked: TranslateRequest | DetectRequest) -> list[str]:
+        """Returns the texts of a request, if they are not too many or too long."""
+        texts = asked.q if isinstance(asked.q, list) else [asked.q]
+        self.within(len(texts), self.limits.batch)
+        self.within(sum(map(len, texts)), self.limits.characters)
+        return texts
 
     def within(self, amount: int, limit: int) -> None:
         if 0 <= limit < amount:
@@ -235,19 +241,19 @@ class LibreTranslate:
 
     # Which language
 
-    def detected(self, texts: Sequence[str], target: str, *, html: bool = False) -> dict[str, Any]:
+    def detected(self, texts: Sequence[str], target: str, *, html: bool = False) -> Detected:
         """The likeliest language of some texts together that can be translated into `target`."""
         known, text = self.translating, "\n".join(texts)
         end = languages.find(target, known.languages)
         fitting = [code for code in known.languages if end is not None and (code == end or known.way(code, end))]
         return self.likeliest(re.sub(r"<[^<>]*>", " ", text) if html else text, fitting or known.sources)[0]
 
-    def likeliest(self, text: str, among: Sequence[str]) -> list[dict[str, Any]]:
+    def likeliest(self, text: str, among: Sequence[str]) -> list[Detected]:
         found = [(code, trust) for code, trust in detect(text, among) if trust > 0]
         if not found:
             english = languages.find("en", among)
             found = [(english or (among[0] if among else "en"), UNDETECTED)]
-        return [{"confidence": trust, "language": languages.public(code)} for code, trust in found]
+        return [Detected(trust, languages.public(code)) for code, trust in found]
 
 
 UNFIT = (".mo", ".pot")  # compiled, and templates
@@ -255,32 +261,30 @@ FORMATS = tuple(sorted(suffix for suffix in {**files.PAIRED, **files.ALONE, ".tx
 """The files that can be translated, by how their names end."""
 
 
-def answered(
-    answers: Sequence[Answer],
-    detected: dict[str, Any] | None,
-    alternatives: int,
-    values: Mapping[str, Any],
-    *,
-    several: bool,
-) -> dict[str, Any]:
-    """What a translation is answered with: lists if a list was asked for."""
-    found: dict[str, list[Any]] = {"translatedText": [each.text for each in answers]}
-    if detected is not None:
-        found["detectedLanguage"] = [detected] * len(answers)
-    if alternatives:
-        found["alternatives"] = [list(each.alternatives[:alternatives]) for each in answers]
-    if is_true(values.get("scores")):
-        found["scores"] = [each.translation.score if each.translation else None for each in answers]
-        found["confidence"] = [each.translation.confidence if each.translation else None for each in answers]
-    if is_true(values.get("alignment")):
-        found["alignment"] = [alignment(each) for each in answers]
-    if values.get("glossary"):
-        found["glossary"] = [
-            [asdict(term) for term in each.translation.glossary] if each.translation else [] for each in answers
-        ]
-    if is_true(values.get("flags")):
-        found["flags"] = [list(each.flags) for each in answers]
-    return {name: value if several else value[0] for name, value in found.items()}
+def respond(answer: Any) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+def answer_of(answers: Sequence[Answer], detected: Detected | None, asked: TranslateRequest) -> TranslateAnswer:
+    """Returns the answer to a request: lists if a list was asked for."""
+    several = isinstance(asked.q, list)
+    made = [each.translation for each in answers]
+
+    def one_or_all(values: list[Any], wanted: object = True) -> Any:
+        return UNSET if not wanted else values if several else values[0]
+
+    return TranslateAnswer(
+        one_or_all([each.text for each in answers]),
+        detectedLanguage=one_or_all([detected] * len(answers), detected),
+        alternatives=one_or_all(
+            [list(each.alternatives[: asked.alternatives]) for each in answers], asked.alternatives
+        ),
+        scores=one_or_all([each.score if each else None for each in made], asked.scores),
+        confidence=one_or_all([each.confidence if each else None for each in made], asked.scores),
+        alignment=one_or_all(list(map(alignment, answers)), asked.alignment),
+        glossary=one_or_all([list(each.glossary) if each else [] for each in made], asked.glossary),
+        flags=one_or_all([list(each.flags) for each in answers], asked.flags),
+    )
 
 
 def alignment(answer: Answer) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""OpenAI's interface for models that write and models that embed: completions, embeddings, and what there is."""
+"""OpenAI's interface for models that write and models that embed: completions, embeddings, and the list of models."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
+from regard.serving.bodies import bearer, read_object
 from regard.serving.completions import Completion, Likeliest, Piece, complete, logprobs, stream
 from regard.serving.limits import Admission, Limits
 from regard.serving.models import Models
 from regard.serving.queues import WriterQueue
-from regard.serving.reading import bearer
 from regard.serving.refusals import RefusedError, openai_error, refusal_of
-from regard.text.doctor import SURROGATE
+from regard.serving.schema import CompletionRequest, EmbeddingRequest
 
-MOST_CHOICES, MOST_STOPS, MOST_LOGPROBS = 16, 4, 5
+UNSUPPORTED = ("suffix", "logit_bias", "presence_penalty", "frequency_penalty")
 
 
 class OpenAI:
-    """The answers of one server."""
+    """Answers requests in OpenAI's interface."""
 
     def __init__(self, models: Models, limits: Limits, admission: Admission) -> None:
         self.served, self.limits, self.admission = models, limits, admission
@@ -44,93 +44,69 @@ class OpenAI:
             Route("/v1/embeddings", self.embeddings, methods=["POST"]),
         ]
 
-    # What is asked
-
     async def models(self, request: Request) -> Response:
         self.admit(request)
-        return JSONResponse({"object": "list", "data": [self.described(name) for name in self.names]})
+        return JSONResponse({"object": "list", "data": [self.description(name) for name in self.names]})
 
     async def model(self, request: Request) -> Response:
         self.admit(request)
         name = request.path_params["name"]
         if name not in self.names:
             raise unknown(name)
-        return JSONResponse(self.described(name))
+        return JSONResponse(self.description(name))
 
     async def completions(self, request: Request) -> Response:
-        self.admit(request)
-        body = await read_object(request)
-        name = text_of(body, "model")
-        queue = self.writer(name)
-        asked = Asked(body, queue, self.who(request))
-        if len(asked.rows) * asked.best_of > self.limits.batch >= 0:
+        who = self.admit(request)
+        asked = await read_object(request, CompletionRequest, UNSUPPORTED)
+        task = Generation(asked, self.writer(asked.model), who)
+        if len(task.rows) * task.best_of > self.limits.batch >= 0:
             raise RefusedError(400, f"prompt: at most {self.limits.batch} completions of all prompts together")
-        head = {
-            "id": f"cmpl-{uuid.uuid4().hex}",
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": name,
-        }
-        if body.get("stream"):
-            queue.check_room(1)
-            return streamed(self.events(asked, head))
-        choices = [choice(index, each) for index, each in enumerate(await asked.write())]
-        return JSONResponse({**head, "choices": choices, "usage": asked.usage()})
+        head = head_of("cmpl", "text_completion", asked.model)
+        if asked.stream:
+            return task.stream_response(self.events(task, head))
+        choices = [{"index": index, **each} for index, each in enumerate(await task.write())]
+        return JSONResponse({**head, "choices": choices, "usage": task.usage()})
+
+    async def events(self, task: Generation, head: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Yields the choices one after the other, each piece by piece."""
+        for index in range(len(task.rows) * task.asked.n):
+            if task.asked.echo:
+                yield {**head, "choices": [choice(index, task.prompt(index), None)]}
+            async with aclosing(task.stream(index)) as pieces:
+                async for piece in pieces:
+                    yield {**head, "choices": [choice(index, piece.text, piece.reason)]}
+        if task.asked.stream_options.include_usage:
+            yield {**head, "choices": [], "usage": task.usage()}
 
     async def embeddings(self, request: Request) -> Response:
-        self.admit(request)
-        body = await read_object(request)
-        name = text_of(body, "model")
-        queue = self.served.embedders.get(name)
+        who = self.admit(request)
+        asked = await read_object(request, EmbeddingRequest)
+        queue = self.served.embedders.get(asked.model)
         if queue is None:
-            raise unknown(name)
-        embedder = queue.embedder
-        texts = [each if isinstance(each, str) else embedder.vocabulary.decode(each) for each in inputs(body, "input")]
-        size = sum(map(len, texts))
-        if len(texts) > self.limits.batch >= 0 or size > self.limits.characters >= 0:
+            raise unknown(asked.model)
+        vocabulary = queue.embedder.vocabulary
+        texts = [each if isinstance(each, str) else vocabulary.decode(each) for each in inputs(asked.input, "input")]
+        if len(texts) > self.limits.batch >= 0 or sum(map(len, texts)) > self.limits.characters >= 0:
             raise RefusedError(400, f"input: at most {self.limits.batch} texts and {self.limits.characters} characters")
-        form = body.get("encoding_format") or "float"
-        if form not in ("float", "base64"):
-            raise RefusedError(400, "encoding_format: must be float or base64")
-        width = embedder.settings.model.width
-        if body.get("dimensions") not in (None, width):
-            raise RefusedError(400, f"dimensions: this model's vectors have {width}, and cannot be cut")
-        vectors, tokens = await queue.embed(texts, **self.who(request))
+        width = queue.embedder.settings.model.width
+        if asked.dimensions not in (None, width):
+            raise RefusedError(400, f"dimensions: this model's vectors have {width}, and cannot be shortened")
+        vectors, tokens = await queue.embed(texts, **who)
         data = [
-            {"object": "embedding", "index": index, "embedding": packed(vector.tolist(), form)}
+            {"object": "embedding", "index": index, "embedding": encoded(vector.tolist(), asked.encoding_format)}
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return JSONResponse({"object": "list", "data": data, "model": name, "usage": usage})
-
-    async def events(self, asked: Asked, head: dict[str, Any]) -> AsyncIterator[str]:
-        """A completion piece by piece, the choices one after the other."""
-        usage = asked.usage() if asked.tells_usage else None
-        extra = {} if usage is None else {"usage": None}
-        try:
-            for index in range(len(asked.rows) * asked.count):
-                if asked.echo:
-                    piece = choice(
-                        index, {"text": asked.text(index // asked.count), "logprobs": None, "finish_reason": None}
-                    )
-                    yield event({**head, "choices": [piece], **extra})
-                async with aclosing(asked.streamed(index)) as pieces:
-                    async for found in pieces:
-                        told = {"text": found.text, "logprobs": None, "finish_reason": found.reason}
-                        yield event({**head, "choices": [choice(index, told)], **extra})
-        except (RefusedError, RegardError) as error:
-            yield event(openai_error(refusal_of(error)))
-            return
-        if usage is not None:
-            yield event({**head, "choices": [], "usage": asked.usage()})
-        yield DONE
-
-    # What is there
+        return JSONResponse({"object": "list", "data": data, "model": asked.model, "usage": usage})
 
     @property
     def names(self) -> list[str]:
+        """The names of all models; one that translates has a name for each direction."""
         found = self.served
         return list(dict.fromkeys([*found.writers, *found.embedders, *map(str, found.directions)]))
+
+    def description(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self.created, "owned_by": "local"}
 
     def writer(self, name: str) -> WriterQueue:
         queue = self.served.writers.get(name)
@@ -138,141 +114,134 @@ class OpenAI:
             raise unknown(name)
         return queue
 
-    def who(self, request: Request) -> dict[str, Any]:
-        """Returns the client, and when its answer must be ready."""
-        return {"client": request.state.client, "deadline": time.monotonic() + self.limits.answering}
-
-    def described(self, name: str) -> dict[str, Any]:
-        return {"id": name, "object": "model", "created": self.created, "owned_by": "local"}
-
-    def admit(self, request: Request) -> None:
+    def admit(self, request: Request) -> dict[str, Any]:
+        """Returns the client, and when its answer must be ready; refuses a client without a key or too often."""
         try:
-            request.state.client = self.admission.admit(request.state.client, bearer(request))
+            client = request.state.client = self.admission.admit(request.state.client, bearer(request))
         except RefusedError as error:
             raise RefusedError(429 if error.status == 429 else 401, error.message, error.retry_after) from None
+        return {"client": client, "deadline": time.monotonic() + self.limits.answering}
 
 
-class Asked:
-    """What a request for completions says, each value as it may be."""
+class Generation:
+    """Continues the prompts of one request."""
 
-    def __init__(self, body: Mapping[str, Any], queue: WriterQueue, who: dict[str, Any]) -> None:
-        self.queue, self.writer, self.who = queue, queue.writer, who
-        writer = self.writer
-        prompts = inputs(body, "prompt") if body.get("prompt") is not None else [""]
-        self.rows = [writer.prompt(each) if isinstance(each, str) else each for each in prompts]
-        self.written = 0
-        self.count = number(body, "n", 1, 1, MOST_CHOICES, whole=True)
-        self.best_of = max(self.count, number(body, "best_of", self.count, 1, MOST_CHOICES, whole=True))
-        self.echo, streaming = bool(body.get("echo")), body.get("stream_options") or {}
-        if not isinstance(streaming, dict):
-            raise RefusedError(400, "stream_options: must be an object")
-        self.tells_usage = bool(streaming.get("include_usage"))
-        self.logprobs = (
-            None if body.get("logprobs") is None else number(body, "logprobs", 0, 0, MOST_LOGPROBS, whole=True)
-        )
-        self.length = number(body, "max_tokens", 16, 0, 100_000, whole=True)
-        stop = body.get("stop") or []
-        self.stop = [stop] if isinstance(stop, str) else stop
+    def __init__(
+        self, asked: CompletionRequest, queue: WriterQueue, who: dict[str, Any], field: str = "prompt"
+    ) -> None:
+        """`field` is the part of the request that contains the prompts."""
+        self.asked, self.queue, self.writer, self.who = asked, queue, queue.writer, who
+        self.rows = [
+            self.writer.prompt(each) if isinstance(each, str) else each for each in inputs(asked.prompt, field)
+        ]
+        self.best_of = max(asked.n, asked.best_of)
+        self.stop = [asked.stop] if isinstance(asked.stop, str) else asked.stop
+        self.written = 0  # tokens
         self.options = {
-            "temperature": number(body, "temperature", 1.0, 0, 2),
-            "top_p": number(body, "top_p", 1.0, 0, 1) or 1e-6,
-            "seed": number(body, "seed", random.getrandbits(31), 0, 2**63, whole=True),
-            "max_tokens": max(1, self.length),
+            "temperature": asked.temperature,
+            "top_p": asked.top_p or 1e-6,
+            "seed": random.getrandbits(31) if asked.seed is None else asked.seed,
+            "max_tokens": max(1, asked.max_tokens),
             "beam": 1,
         }
-        self.refuse(body)
-
-    def refuse(self, body: Mapping[str, Any]) -> None:
-        """Refuses what this server cannot do, rather than leave it out."""
-        if (
-            not isinstance(self.stop, list)
-            or not all(isinstance(s, str) for s in self.stop)
-            or len(self.stop) > MOST_STOPS
-        ):
-            raise RefusedError(400, f"stop: must be a text or a list of at most {MOST_STOPS}")
-        for name in ("suffix", "logit_bias", "presence_penalty", "frequency_penalty"):
-            if body.get(name):
-                raise RefusedError(400, f"{name}: is not supported by this server")
-        if body.get("stream") and (self.best_of > self.count or self.logprobs is not None):
+        if asked.stream and (self.best_of > asked.n or asked.logprobs is not None):
             raise RefusedError(400, "stream: works without best_of and logprobs only")
         longest, size = self.writer.settings.model.max_length, self.writer.vocabulary.size
         for row in self.rows:
-            if not row or not all(isinstance(i, int) and 0 <= i < size for i in row):
-                raise RefusedError(400, f"prompt: tokens are numbers from 0 to {size - 1}")
-            if len(row) + self.length > longest:
-                told = f"has a context of {longest} tokens; you ask for {len(row)} and {self.length} of the answer"
-                raise RefusedError(400, f"prompt: this model {told}")
+            if not all(0 <= token < size for token in row):
+                raise RefusedError(400, f"{field}: tokens are numbers from 0 to {size - 1}")
+            if len(row) + asked.max_tokens > longest:
+                context = f"this model has a context of {longest} tokens"
+                raise RefusedError(400, f"{field}: {context}; you ask for {len(row)} and {asked.max_tokens} more")
 
     async def write(self) -> list[dict[str, Any]]:
         """Returns the choices for all prompts."""
-        found = [[Completion("", (), (), "length")] * self.count] * len(self.rows)
-        if self.length:
+        found = [[Completion("", (), (), "length")] * self.asked.n] * len(self.rows)
+        if self.asked.max_tokens:
             settings = self.writer.decoding({**self.options, "alternatives": self.best_of - 1})
             found = await complete(self.queue, self.rows, self.stop, settings, **self.who)
         chosen = [(row, each) for row, every in zip(self.rows, found, strict=True) for each in self.best(every)]
         self.written = sum(len(each.ids) for _, each in chosen)
         details = await self.details(chosen)
-        before = [self.writer.vocabulary.decode(row) if self.echo else "" for row, _ in chosen]
         return [
-            {"text": prompt + each.text, "logprobs": detail, "finish_reason": each.reason}
-            for prompt, (_, each), detail in zip(before, chosen, details, strict=True)
+            {"text": self.prompt(index) + each.text, "logprobs": detail, "finish_reason": each.reason}
+            for index, ((_, each), detail) in enumerate(zip(chosen, details, strict=True))
         ]
 
     def best(self, found: list[Completion]) -> list[Completion]:
-        """Returns as many as are asked for, the most probable first if there are more."""
-        if self.best_of > self.count:
+        """Returns as many completions as are asked for; of more, the most probable."""
+        if self.best_of > self.asked.n:
             found = sorted(found, key=lambda each: -sum(each.log_probabilities) / max(1, len(each.ids)))
-        return [*found, *[found[-1]] * self.count][: self.count]
+        return [*found, *[found[-1]] * self.asked.n][: self.asked.n]
 
     async def details(self, chosen: Sequence[tuple[Sequence[int], Completion]]) -> list[dict[str, Any] | None]:
         """Returns the log-probabilities of each choice, if they are asked for."""
-        count = self.logprobs
+        count = self.asked.logprobs
         if count is None:
             return [None] * len(chosen)
         read: list[Likeliest] = [[]] * len(chosen)
-        if count or self.echo:
+        if count or self.asked.echo:
             read = await self.queue.likeliest([[*row, *each.ids] for row, each in chosen], count, **self.who)
         return [
-            logprobs(self.writer, row, each, likeliest, count, echo=self.echo)
+            logprobs(self.writer, row, each, likeliest, count, echo=self.asked.echo)
             for (row, each), likeliest in zip(chosen, read, strict=True)
         ]
 
-    async def streamed(self, index: int) -> AsyncGenerator[Piece, None]:
+    async def stream(self, index: int) -> AsyncGenerator[Piece, None]:
         """Yields choice `index` piece by piece."""
-        row = self.rows[index // self.count]
-        settings = self.writer.decoding({**self.options, "seed": self.options["seed"] + index % self.count})
+        row = self.rows[index // self.asked.n]
+        settings = self.writer.decoding({**self.options, "seed": self.options["seed"] + index % self.asked.n})
         async with aclosing(stream(self.queue, row, self.stop, settings, **self.who)) as pieces:
             async for piece in pieces:
                 self.written += piece.tokens
                 yield piece
 
-    def text(self, prompt: int) -> str:
-        return self.writer.vocabulary.decode(self.rows[prompt])
+    def stream_response(self, chunks: AsyncIterator[dict[str, Any]]) -> Response:
+        """Returns the chunks as events, unless the queue is full."""
+        self.queue.check_room(1)
+        return event_stream(chunks, usage=self.asked.stream_options.include_usage)
+
+    def prompt(self, index: int) -> str:
+        """Returns the prompt of choice `index` if it is part of the answer."""
+        return self.writer.vocabulary.decode(self.rows[index // self.asked.n]) if self.asked.echo else ""
 
     def usage(self) -> dict[str, int]:
-        read = sum(map(len, self.rows))
-        return {"prompt_tokens": read, "completion_tokens": self.written, "total_tokens": read + self.written}
+        return usage_of(sum(map(len, self.rows)), self.written)
 
 
-def choice(index: int, found: Mapping[str, Any]) -> dict[str, Any]:
-    return {"index": index, **found}
+def usage_of(read: int, written: int) -> dict[str, int]:
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def event(told: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(told, ensure_ascii=False)}\n\n"
+def head_of(prefix: str, kind: str, model: str) -> dict[str, Any]:
+    """Returns what every answer and every chunk of a stream begins with."""
+    return {"id": f"{prefix}-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 
 
-def streamed(events: AsyncIterator[str]) -> Response:
-    """Events as they come, which no cache keeps."""
-    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
+    return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
 
 
-DONE = "data: [DONE]\n\n"
-"""What comes after the last event."""
+def event_stream(chunks: AsyncIterator[dict[str, Any]], *, usage: bool) -> Response:
+    """Returns chunks as server-sent events, which no cache keeps."""
+
+    def event(chunk: Mapping[str, Any]) -> str:
+        return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+
+    async def events() -> AsyncIterator[str]:
+        try:
+            async for chunk in chunks:
+                yield event({"usage": None, **chunk} if usage else chunk)
+        except (RefusedError, RegardError) as error:
+            yield event(openai_error(refusal_of(error)))
+            return
+        yield "data: [DONE]\n\n"
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-def packed(vector: Sequence[float], form: str) -> Any:
-    """A vector as a list, or as its bytes: 32 bits each, the lowest first."""
+def encoded(vector: Sequence[float], form: str) -> Any:
+    """Returns a vector as a list, or as base64 of little-endian 32-bit numbers."""
     if form == "float":
         return list(vector)
     numbers = array("f", vector)
@@ -281,47 +250,13 @@ def packed(vector: Sequence[float], form: str) -> Any:
     return base64.b64encode(numbers.tobytes()).decode()
 
 
-def inputs(body: Mapping[str, Any], name: str) -> list[Any]:
-    """Texts, or rows of tokens: one or several of them."""
-    given = body.get(name)
-    if isinstance(given, str):
-        given = [given]
-    if isinstance(given, list) and given and all(type(each) is int for each in given):
-        given = [given]
-    if not isinstance(given, list) or not given:
+def inputs(given: str | list[Any], name: str) -> list[Any]:
+    """Returns texts or rows of tokens, one or several of which are given."""
+    if isinstance(given, str) or all(isinstance(each, int) for each in given):
+        return [given]
+    if any(isinstance(each, int) for each in given):
         raise RefusedError(400, f"{name}: must be a text, a list of texts, or tokens")
-    for each in given:
-        if not isinstance(each, str) and not (isinstance(each, list) and each and all(type(i) is int for i in each)):
-            raise RefusedError(400, f"{name}: must be a text, a list of texts, or tokens")
-    return [SURROGATE.sub("\N{REPLACEMENT CHARACTER}", each) if isinstance(each, str) else each for each in given]
-
-
-def number(body: Mapping[str, Any], name: str, default: Any, least: float, most: float, *, whole: bool = False) -> Any:
-    """A number of a request within its bounds."""
-    value = body.get(name)
-    if value is None:
-        return default
-    right = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not right or not least <= value <= most:
-        raise RefusedError(400, f"{name}: must be a {'whole ' if whole else ''}number from {least:g} to {most:g}")
-    return value
-
-
-def text_of(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str) or not value:
-        raise RefusedError(400, f"{name}: is missing")
-    return value
-
-
-async def read_object(request: Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise RefusedError(400, "the body must be a JSON object")
-    return body
+    return given
 
 
 def unknown(name: str) -> RefusedError:

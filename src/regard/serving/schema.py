@@ -1,0 +1,184 @@
+"""What requests and answers contain: these types check the requests, and are in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+MOST_TERMS = 100
+MOST_CHOICES = 16
+
+Term = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"\S")]
+Texts = Annotated[str | list[str], Meta(description="a text or several")]
+Source = Annotated[str, Meta(description="auto, or a code of /languages")]
+Target = Annotated[str, Meta(description="a code of /languages")]
+Key = Annotated[str, Meta(description="a key, where the server needs one")]
+
+# LibreTranslate's interface
+
+
+class TranslateRequest(Struct):
+    """Texts to translate."""
+
+    q: Texts
+    source: Source
+    target: Target
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Meta(ge=0, description="other translations of each text")] = 0
+    scores: Annotated[bool, Meta(description="answer with scores and confidence")] = False
+    flags: Annotated[bool, Meta(description="answer with what a person should check")] = False
+    alignment: Annotated[bool, Meta(description="answer with what each token attended to")] = False
+    glossary: Annotated[dict[Term, Term], Meta(max_length=MOST_TERMS, description="terms, in JSON only")] = {}
+    api_key: Key = ""
+
+
+class DetectRequest(Struct):
+    """Texts whose language is detected."""
+
+    q: Texts
+    api_key: Key = ""
+
+
+class TranslateFileRequest(Struct):
+    """A file to translate."""
+
+    file: Annotated[Any, Meta(extra_json_schema={"type": "string", "format": "binary"})]
+    source: Source
+    target: Target
+    api_key: Key = ""
+
+
+class SuggestRequest(Struct):
+    """A better translation."""
+
+    q: str
+    s: str
+    source: str
+    target: str
+    api_key: Key = ""
+
+
+class Detected(Struct):
+    """A language of a text."""
+
+    confidence: Annotated[float, Meta(ge=0, le=100)]
+    language: str
+
+
+class TranslateAnswer(Struct):
+    """Translations; lists if a list was asked for."""
+
+    translatedText: str | list[str]  # noqa: N815 - these are names of LibreTranslate's
+    detectedLanguage: Detected | list[Detected] | UnsetType = UNSET  # noqa: N815
+    alternatives: list[str | list[str]] | UnsetType = UNSET
+    scores: Any | UnsetType = UNSET
+    confidence: Any | UnsetType = UNSET
+    alignment: Any | UnsetType = UNSET
+    glossary: Any | UnsetType = UNSET
+    flags: list[str | list[str]] | UnsetType = UNSET
+
+
+class TranslateFileAnswer(Struct):
+    """Where the translated file can be fetched for some minutes."""
+
+    translatedFileUrl: str  # noqa: N815
+
+
+class Language(Struct):
+    """A language, and those that it is translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class HealthAnswer(Struct):
+    """Whether the server is ready."""
+
+    status: str = "ok"
+
+
+class ErrorAnswer(Struct):
+    """Why a request was refused."""
+
+    error: str
+
+
+# OpenAI's interface
+
+Model = Annotated[str, Meta(min_length=1, description="the name of a model's folder")]
+Inputs = Annotated[
+    str | Annotated[list[str | int | Annotated[list[int], Meta(min_length=1)]], Meta(min_length=1)],
+    Meta(description="a text, a list of texts, tokens, or a list of tokens of several texts"),
+]
+
+
+class StreamOptions(Struct, frozen=True):
+    """What a stream contains besides the text."""
+
+    include_usage: bool = False
+
+
+class ResponseFormat(Struct, frozen=True):
+    """The form of an answer."""
+
+    type: Literal["text"] = "text"
+
+
+class SamplingRequest(Struct):
+    """How tokens are sampled."""
+
+    temperature: Annotated[float, Meta(ge=0, le=2)] = 1.0
+    top_p: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES, description="answers to each prompt")] = 1
+    stop: str | Annotated[list[str], Meta(max_length=4)] = []
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+
+
+class CompletionRequest(SamplingRequest, kw_only=True):
+    """Texts to continue."""
+
+    model: Model
+    prompt: Inputs = ""
+    max_tokens: Annotated[int, Meta(ge=0, le=100_000)] = 16
+    best_of: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] = 1
+    logprobs: Annotated[int, Meta(ge=0, le=5)] | None = None
+    echo: bool = False
+
+
+class Part(Struct):
+    """A part of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(Struct):
+    """What somebody says."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Part]
+
+
+class ChatRequest(SamplingRequest, kw_only=True):
+    """A conversation to continue, or whose last message of the user is translated."""
+
+    model: Annotated[str, Meta(min_length=1, description="the name of a model's folder, or a direction such as en-de")]
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    max_completion_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    logprobs: bool = False
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] = 0
+    response_format: ResponseFormat = ResponseFormat()
+
+
+class EmbeddingRequest(Struct):
+    """Texts to turn into vectors."""
+
+    model: Model
+    input: Inputs
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
