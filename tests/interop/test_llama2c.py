@@ -102,6 +102,25 @@ def test_both_forms_of_the_vocabulary_are_the_same(tmp_path: Path) -> None:
         assert one(text, temperature=0, max_tokens=10) == other(text, temperature=0, max_tokens=10)
 
 
+def test_the_vocabulary_may_be_a_folder_or_a_tokenizer_json(tmp_path: Path) -> None:
+    """As llama2.c keeps it, or as Llama does."""
+    model, tokenizer, _ = save(tmp_path)
+    import_model(model, tokenizer, tmp_path / "whole")
+    for name, content in (("bin", as_bin(tokenizer).read_bytes()), ("model", tokenizer.read_bytes())):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"tokenizer.{name}").write_bytes(content)
+    (tmp_path / "json").mkdir()
+    kept = read_folder(tmp_path / "whole").vocabularies.target
+    kept.model.save(str(tmp_path / "json" / "tokenizer.json"))
+    for place in (tmp_path / "bin", tmp_path / "model", tmp_path / "json", tmp_path / "json" / "tokenizer.json"):
+        import_model(model, place, tmp_path / "ours", overwrite=True)
+        found = read_folder(tmp_path / "ours").vocabularies.target
+        assert (found.specials.begin, found.specials.end, found.specials.prompt) == (1, 2, True)
+        assert found.encode_batch(LINES) == kept.encode_batch(LINES)
+    with pytest.raises(InputError, match="nowhere: no such file or folder"):
+        import_model(model, tmp_path / "nowhere", tmp_path / "new")
+
+
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     model, tokenizer, _ = save(tmp_path)
     whole, output = model.read_bytes(), tmp_path / "ours"
