@@ -64,7 +64,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("published")
     for name, save in FAMILIES.items():
         save(folder / name)
-    words = {"[UNK]": 0, "[PAD]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "a": 5, "dog": 6}
+    words = {"[UNK]": 0, "[PAD]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "a": 5, "b": 6, "dog": 7}
     for name, unknown in (("json", "[UNK]"), ("no unknown", "[OTHER]")):
         tokenizer = tokenizers.Tokenizer(models.WordPiece(words, unk_token=unknown))
         tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
