@@ -47,7 +47,6 @@ class DataError(RegardError):
     ...     events = list(regard.train(["missing.en", "missing.de"], "runs/new"))
     ... except regard.DataError as error:
     ...     print(error.path, error.line)
-    missing.en None
     """
 
     page = "formats.md"

@@ -22,8 +22,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -91,9 +92,10 @@ class Runner:
             (tools / name).chmod(0o755)
         self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(self.folder)}
 
-    def page(self, path: Path) -> int:
-        """Runs a page; says how many blocks it had."""
-        found = [block for block in blocks(path.read_text(encoding="utf-8")) if not block.skipped]
+    def page(self, path: Path, kinds: Sequence[Kind] = ("sh", "python", "check")) -> int:
+        """Runs the blocks of these kinds on a page; returns how many it ran."""
+        written = blocks(path.read_text(encoding="utf-8"))
+        found = [block for block in written if block.kind in kinds and not block.skipped]
         with chdir(self.folder), quick_training() if self.quick else contextlib.nullcontext():
             try:
                 for block in found:
@@ -207,15 +209,19 @@ def quickly(words: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def quick_training() -> Iterator[None]:
-    """While this is open, `regard.train` makes toys too, and replaces what is there."""
+    """While this is open, calls from Python train toys too, and replace what is there; resuming adds one update."""
     import regard
-    from regard.training.trainer import train
 
     flags = dict(zip([*QUICK, *QUICK_MODEL][::2], [*QUICK, *QUICK_MODEL][1::2], strict=True))
     toy = {flag.removeprefix("--"): value for flag, value in flags.items()}
 
-    def quick(*files: Any, overrides: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        return train(*files, overrides={**(overrides or {}), **toy}, overwrite=True, **options)
+    def quick(train: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*files: Any, overrides: Mapping[str, Any] | None = None, **options: Any) -> Any:
+            return train(*files, overrides={**(overrides or {}), **toy}, overwrite=True, **options)
 
-    with patch.object(regard, "train", quick, create=True):
+        return call
+
+    calls = {"train": quick(regard.train), "distill": quick(regard.distill)}
+    again = partial(regard.resume, overrides={"training.steps": int(toy["training.steps"]) + 1})
+    with patch.multiple(regard, create=True, resume=lambda folder, **_: again(folder), **calls):
         yield
