@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -52,8 +54,10 @@ def check_folder(path: Path) -> None:
     if not (path / WEIGHTS).is_file() and not (path / TRAINING).is_dir():
         raise ModelError(f"{path}: has no {WEIGHTS}: copy the whole folder again")
     if not (path / WEIGHTS).is_file():
+        if not any((path / name).exists() for name in (TRAINING, f"{TRAINING}.new")):
+            raise ModelError(f"{path}: has no {WEIGHTS}: copy the whole folder again")
         raise ModelError(
-            f"{path}: has no {WEIGHTS} yet: is it still training, or go on with regard train --resume {path}"
+            f"{path}: has no {WEIGHTS} yet: wait until it is trained, or go on with regard train --resume {path}"
         )
 
 
@@ -79,6 +83,21 @@ def read_settings(path: Path) -> Settings:
         return recorded(path / SETTINGS)
     except RegardError as error:
         raise ModelError(f"{path}: damaged, or written by another version of Regard: {error}") from None
+
+
+def last_event(path: Path) -> dict[str, Any]:
+    """Returns the last event in the log of a model folder; empty if there is none, or a kill cut it off."""
+    try:
+        text = (path / LOG).read_text(encoding="utf-8", errors="replace")
+        event: dict[str, Any] = json.loads(text.rstrip("\n").split("\n")[-1])
+    except (OSError, ValueError):
+        return {}
+    return event
+
+
+def has_finished(path: Path) -> bool:
+    """Says whether the run in a folder came to its end, and was not gone on with."""
+    return last_event(path).get("event") == "Finished"
 
 
 @contextlib.contextmanager

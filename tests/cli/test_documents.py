@@ -213,6 +213,13 @@ def test_a_model_keeps_what_it_was_trained_on_as_memory(capsys: pytest.CaptureFi
     assert "1 from memory" in done.err
 
 
+def stop_before_its_end(model: Path) -> None:
+    """Leaves the model as a run does that is stopped: with its training, and without the last line of its log."""
+    (model / "training").mkdir(exist_ok=True)
+    lines = (model / "log.jsonl").read_text().splitlines(keepends=True)
+    (model / "log.jsonl").write_text("".join(lines[:-1]))
+
+
 def test_a_model_without_a_memory_or_confidence_says_so(
     capsys: pytest.CaptureFixture[str], model: str, catalogue: Path, tmp_path: Path
 ) -> None:
@@ -223,8 +230,13 @@ def test_a_model_without_a_memory_or_confidence_says_so(
     assert "keeps no memory" in done.err
     (copy / CONFIDENCE).unlink()
     done = call(capsys, "translate", str(copy), str(catalogue), "--dry-run", "--json")
-    assert "so none is told" in done.err.splitlines()[0]
+    assert "has no confidence.json, which regard train writes at the end" in done.err.splitlines()[0]
     assert all(json.loads(line)["confidence"] is None for line in done.out.splitlines())
+    stop_before_its_end(copy)
+    done = call(capsys, "translate", str(copy), str(catalogue), "--dry-run", "--json")
+    assert (
+        f"its training was stopped, and confidence is calibrated at the end (regard train --resume {copy})" in done.err
+    )
 
 
 def test_training_calibrates_the_confidence(model: str) -> None:

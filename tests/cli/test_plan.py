@@ -50,7 +50,7 @@ def test_text_to_write_is_planned_too(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--pairs", "10", "--speed", "fast"], "fast is not a number above 0"),
         (["--pairs", "10", "--task", "write"], "a corpus to write has no pairs"),
         (["--pairs", "10", "--task", "classify"], "for the tasks translate, write and fill"),
-        (["--pairs", "10", "--directions", "en-de,de-en"], "unknown option --directions"),
+        (["--pairs", "10", "--directions", "en-de,de-en"], "measures one direction"),
         (["--pairs", "10", "--data.directions", "en-de,de-en"], "measures one direction"),
         (["nothing.tsv"], "nothing.tsv"),
         (["--pairs", "10", "--model.widht", "8"], "did you mean --model.width"),
@@ -60,3 +60,13 @@ def test_what_cannot_be_is_said_in_a_line(flags: list[str], told: str, capsys: p
     done = call(capsys, "plan", *flags)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert told in done.err
+
+
+def test_the_languages_that_its_own_error_asks_for_can_be_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text("a,b,c\n" + "".join(f"one {i},eins {i},un {i}\n" for i in range(200)))
+    refused = call(capsys, "plan", str(tmp_path / "t.csv"))
+    assert (refused.code, "--source NAME --target NAME" in refused.err) == (2, True)
+    flags = ["--source", "a", "--target", "c", "--seconds", "0.01", *TINY, "--json"]
+    assert call(capsys, "plan", *flags, str(tmp_path / "t.csv")).err == ""

@@ -150,6 +150,55 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path: Path, name: str, text: str,
     assert "\n" not in str(error.value)
 
 
+PROSE = """When the cat had eaten all of it, it went away and slept.
+Nobody saw it, though all of them had looked for it.
+
+It came back in the evening, as if nothing at all had happened.
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("t.csv", PROSE, 1),
+        ("t.txt", PROSE, 1),
+        ("t.txt", "\n" + PROSE.replace(", ", " "), 2),
+        ("t.tsv", PROSE.replace(", ", "\t"), 1),
+        ("t.txt", "It was the best of times,\nit was the worst of times,\nit was the age of wisdom,\n", 1),
+        ("t.txt", "dog,Hund\n" + PROSE, 2),
+        ("t.md", PROSE, None),
+        ("t.json", '{"dog": "Hund"}', None),
+    ],
+)
+def test_running_text_is_no_glossary(name: str, text: str, line: int | None, tmp_path: Path) -> None:
+    path = written(tmp_path, name, text)
+    with pytest.raises(DataError) as caught:
+        Glossary.read(path, "en", "de")
+    if line is None:
+        assert str(caught.value).startswith(f"{path}: .{name[2:]} is not a format of glossaries: give a .csv")
+    else:
+        form = "a glossary has one term a line, as source,target,forbidden,note (for example dog,Hund)"
+        assert str(caught.value) == f"{path}:{line}: is running text, not a term: {form}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dog\ncat\nOpen Document Foundation\n",  # not translated
+        "dog, Hund\nthe whole of the file, die ganze Datei\n",
+        "Do you want to delete it?,Wollen Sie sie löschen?\nYes.,Ja.\n",
+        "open the file in a new window,die Datei in einem neuen Fenster öffnen\n",
+        "number,Nr.\napproximately,ca.|etwa\n",
+        "dog,Hund,Köter,This is the word for the animal, \n".replace(", \n", "\n"),
+        f"source,target,forbidden,note\ndog,Hund,,{PROSE.splitlines()[0].replace(',', '')}\n",
+        "source,target\nWhen the cat had eaten it,wenn sie gefressen hat.\n",  # a header says what it is
+        "dog;Hund\nWhen the cat had eaten all of it;it went away and slept.\nfile;Datei\n",  # one of three
+    ],
+)
+def test_what_may_be_a_glossary_is_one(text: str, tmp_path: Path) -> None:
+    assert Glossary.read(written(tmp_path, "t.csv", text), "en", "de").terms
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for name in ("no.csv", "no.tbx"):
         with pytest.raises(DataError, match=r"cannot be read \(No such file or directory\)"):

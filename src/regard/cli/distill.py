@@ -6,7 +6,7 @@ import argparse
 import threading
 from pathlib import Path
 
-from regard.cli.flags import Verbs, overrides_of
+from regard.cli.flags import Verbs, add_languages, overrides_of
 from regard.cli.processes import follow
 from regard.cli.train import add_run, with_interrupts
 from regard.errors import InputError
@@ -30,6 +30,7 @@ def add(verbs: Verbs) -> None:
     )
     parser.add_argument("teacher", metavar="TEACHER", help="the folder of a model that translates")
     parser.add_argument("files", nargs="*", metavar="FILES", help="text in the source language, or pairs; see above")
+    add_languages(parser)
     add_run(parser, "where the student goes")
     parser.set_defaults(run=run)
 

@@ -59,6 +59,15 @@ def refuse_flags(arguments: argparse.Namespace) -> None:
         raise InputError(f"{flag} is for documents, such as .po and .xlf files, and not for lines of text")
 
 
+def why_unsure(model: Path) -> str:
+    """Says why a model has no calibrated confidence, and what would give it one."""
+    from regard.folder import CONFIDENCE, TRAINING, has_finished
+
+    if (model / TRAINING).exists() and not has_finished(model):
+        return f"its training was stopped, and confidence is calibrated at the end (regard train --resume {model})"
+    return f"has no {CONFIDENCE}, which regard train writes at the end"
+
+
 def run(arguments: argparse.Namespace) -> int:
     if arguments.stream or arguments.scores:
         raise InputError("--stream and --scores are for lines of text: documents have --json, --dry-run and --report")
@@ -74,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     options |= terms.glossary_option(arguments, direction)
     memory = open_memory(arguments, translator) if arguments.memory else None
     if translator.confidence is None and (arguments.dry_run or arguments.report or arguments.json):
-        say(f"{arguments.model}: was trained before confidence was calibrated, so none is told")
+        say(f"{arguments.model}: {why_unsure(Path(arguments.model))}: translations have no confidence")
     translate = faithful(translator, options)
     for path, _ in plan:  # what is wrong with any of them is said before the first is translated
         require_languages(files.open_document(path, *named(direction)), path, direction)
@@ -166,7 +175,9 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
     if arguments.memory == "auto":
         path = Path(arguments.model) / MEMORY
         if not path.exists():
-            raise InputError(f"{arguments.model}: keeps no memory: train it with --data.memory on, or name a file")
+            raise InputError(
+                f"{arguments.model}: keeps no memory: train it with regard train --data.memory on, or name a file"
+            )
         return memory.Memory(memory.read(path, direction))
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())

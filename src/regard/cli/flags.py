@@ -36,6 +36,24 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
 
 
+def add_languages(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that name the two languages of a corpus, for every verb that trains or plans."""
+    parser.add_argument(
+        "--source",
+        dest="data.source",
+        default=argparse.SUPPRESS,
+        metavar="LANGUAGE",
+        help="language of the source (from the file or its name)",
+    )
+    parser.add_argument(
+        "--target",
+        dest="data.target",
+        default=argparse.SUPPRESS,
+        metavar="LANGUAGE",
+        help="language of the target (from the file or its name)",
+    )
+
+
 def add_check(parser: argparse.ArgumentParser) -> None:
     """The flags that say what is looked for in a corpus, and which corpus it is."""
     group = parser.add_argument_group("thresholds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -16,6 +16,7 @@ class Parser(argparse.ArgumentParser):
     """A parser of a verb, or of the verb itself, that raises `RegardError` instead of printing its usage."""
 
     flags_only = False
+    refused: Mapping[str, str] = {}  # flags of other verbs, and why this one does not have them
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}: see {self.prog} --help")
@@ -44,6 +45,8 @@ class Parser(argparse.ArgumentParser):
     def unknown_flag(self, word: str) -> SettingsError:
         """An error that names the flags of this parser that look or end like the unknown one."""
         name = word.split("=")[0]
+        if name in self.refused:
+            return SettingsError(self.refused[name])
         close = self.similar_flags(name)
         hint = f"; did you mean {' or '.join(close)}?" if close else f": see {self.prog} --help"
         kind = "setting" if "." in name and name.startswith("--") else "option"

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_shape, overrides_of
+from regard.cli.flags import Verbs, add_languages, add_shape, overrides_of
 from regard.configuration import gather, resolve
 from regard.errors import InputError
 from regard.settings import Settings
@@ -53,8 +53,13 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--task", default=argparse.SUPPRESS, metavar="TASK", help="translate, write or fill (translate)"
     )
+    parser.refused = {"--directions": ONE_DIRECTION}
+    add_languages(parser)
     add_shape(parser)
     parser.set_defaults(run=run)
+
+
+ONE_DIRECTION = "regard plan measures one direction: leave data.directions out, and give all pairs together"
 
 
 def whole(text: str) -> int:
@@ -118,7 +123,7 @@ def require_corpus(arguments: argparse.Namespace, settings: Settings) -> None:
     if arguments.pairs and settings.task != "translate":
         raise InputError(f"a corpus to {settings.task} has no pairs: give --tokens alone")
     if settings.data.directions:
-        raise InputError("regard plan measures one direction: leave data.directions out, and give all pairs together")
+        raise InputError(ONE_DIRECTION)
 
 
 def sample_of(arguments: argparse.Namespace, settings: Settings, folder: Path) -> Sample:

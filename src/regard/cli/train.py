@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_shape, overrides_of, threads
+from regard.cli.flags import Verbs, add_languages, add_shape, overrides_of, threads
 from regard.cli.processes import follow, is_started, train_together
 from regard.configuration import gather, resolve
 from regard.errors import InputError
@@ -50,20 +50,7 @@ def add(verbs: Verbs) -> None:
         "--task", default=argparse.SUPPRESS, metavar="TASK", help="translate, write, fill or classify (translate)"
     )
     parser.add_argument("--from", dest="start", metavar="MODEL", help="start from this model's weights and vocabulary")
-    parser.add_argument(
-        "--source",
-        dest="data.source",
-        default=argparse.SUPPRESS,
-        metavar="LANGUAGE",
-        help="language of the source (from the file or its name)",
-    )
-    parser.add_argument(
-        "--target",
-        dest="data.target",
-        default=argparse.SUPPRESS,
-        metavar="LANGUAGE",
-        help="language of the target (from the file or its name)",
-    )
+    add_languages(parser)
     parser.add_argument(
         "--directions",
         dest="data.directions",

@@ -38,7 +38,11 @@ def _read_files(names: Sequence[Path], data: DataSettings, report: Report) -> It
             f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: give two plain text files, of which "
             "line n of the one translates line n of the other, or files with both languages in each: "
             f"{', '.join(files.PAIRED)} (all may end in .gz)"
-            + (f"; or name the directions to learn, of these: --directions {several}" if several and paths[2:] else "")
+            + (
+                f"; or learn several directions at once: regard train --directions {several}"
+                if several and paths[2:]
+                else ""
+            )
         )
     readers = (_read(path, data, report) for path in both)  # each file is opened when its turn comes
     last = (files.read_two(*pair, data, report) for pair in pairwise(one_each))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from regard.folder import LOG, TRAINING, read_settings
+from regard.folder import TRAINING, last_event, read_settings
 from regard.settings import Settings, TrainingSettings
 from regard.training.checkpoint import State, newest_state
 from regard.training.events import Finished, Note
@@ -31,9 +30,10 @@ def evaluations_in_vain(training: TrainingSettings, state: State) -> int:
 
 def finished_run(folder: Path, changed: Settings | None = None) -> Finished | None:
     """Returns how the run in a folder ended, if it did and its settings, or `changed` ones, leave nothing to do."""
-    finished, state = _last_event(folder), newest_state(folder / TRAINING)
-    if finished is None or state is None or state.step != finished.step:
+    event, state = last_event(folder), newest_state(folder / TRAINING)
+    if event.pop("event", "") != "Finished" or state is None or state.step != event["step"]:
         return None
+    finished = Finished(**event)
     training = (changed or read_settings(folder)).training
     return finished if reason_to_end(training, state) else None
 
@@ -49,21 +49,3 @@ def how_to_train_on(folder: Path, finished: Finished) -> Note:
         f"{folder}: training is finished: {finished.reason}. Nothing was changed. "
         f"To train on, {resumed}start a new run from this model: regard train FILES --from {folder}."
     )
-
-
-def has_finished(folder: Path) -> bool:
-    """Says whether the run in a folder came to its end, and was not gone on with."""
-    return _last_event(folder) is not None
-
-
-def _last_event(folder: Path) -> Finished | None:
-    """Returns the last event of a folder's log if a finished run wrote it."""
-    path = folder / LOG
-    if not path.exists():
-        return None
-    try:
-        event = json.loads(path.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")[-1])
-    except ValueError:  # it is empty, or a kill cut its last line off
-        return None
-    kind = event.pop("event", "")
-    return Finished(**event) if kind == "Finished" else None

@@ -28,6 +28,7 @@ from regard.folder import (
     TOKENIZER,
     TRAINING,
     WEIGHTS,
+    has_finished,
     read_settings,
     reason,
     sync_folder,
@@ -38,7 +39,6 @@ from regard.settings import Settings
 from regard.text.remote import located
 from regard.text.tokenizer import Vocabularies
 from regard.training.distributed import Group, require_shardable
-from regard.training.ending import has_finished
 from regard.training.events import Event
 from regard.training.filling import Filling
 from regard.training.labels import Classifying, LabelPreparation

@@ -15,7 +15,7 @@ from regard.text.formats import Document, Pair, Place, State, plain
 from regard.text.formats.spliced import Spliced
 from regard.text.formats.strings import Value, values
 
-MEND = "mend the file, or leave such lines out with --data.undecodable drop"
+MEND = "mend the file, or leave such lines out with regard train --data.undecodable drop"
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
@@ -99,8 +99,8 @@ def _texts(line: str, data: DataSettings, where: Place) -> tuple[str, str]:
     keys = [*found, *(f"translation.{key}" for key in nested)] if isinstance(nested, dict) else [*found]
     raise DataError(
         f"no texts under source and target, {data.source} and {data.target}, or translation.{data.source} and "
-        f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'} (say which two "
-        "with --source and --target, or more with --directions)",
+        f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'} (say which two, "
+        "as in regard train --source NAME --target NAME, or more with regard train --directions LIST)",
         where.path,
         where.line,
     )

@@ -167,7 +167,9 @@ def _labelled(first: Any, second: Any, label: Any, data: DataSettings, where: Pl
             raise DataError('needs "tokens" and "labels", two lists of one length', where.path, where.line)
         return Labelled(tuple(map(str, words)), tuple(map(_name, label)), where)
     if isinstance(first, list) or isinstance(label, list):
-        raise DataError("a list of labels: for labels of words, set --data.carrier word", where.path, where.line)
+        raise DataError(
+            "a list of labels: for labels of words, regard train --data.carrier word", where.path, where.line
+        )
     texts = (first,) if second is None else (first, second)
     if label is None or isinstance(label, dict) or not all(isinstance(text, str) for text in texts):
         raise DataError(

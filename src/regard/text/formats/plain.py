@@ -144,7 +144,7 @@ def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Rep
             return None
         raise DataError(
             f"byte {error.start + 1} of the line (0x{line[error.start]:02X}) is not UTF-8: convert the file, e.g. "
-            "with iconv -f latin1 -t utf-8, or leave such lines out with --data.undecodable drop",
+            "with iconv -f latin1 -t utf-8, or leave such lines out with regard train --data.undecodable drop",
             path,
             number,
         ) from None

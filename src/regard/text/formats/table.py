@@ -125,8 +125,8 @@ def _form(head: Sequence[str], source: str, target: str, path: Path) -> Form:
             return Form(delimiter, ["source", "target"], (0, 1), has_header=False)
     wanted = f" or {source} and {target}" if {source, target} - {"", "source", "target"} else ""
     raise DataError(
-        f"the first line of a CSV has to name its columns, two of them source and target{wanted} (say which with "
-        f"--source and --target); not {line[:60]!r}",
+        f"the first line of a CSV has to name its columns, two of them source and target{wanted} (say which, as "
+        f"in regard train --source NAME --target NAME); not {line[:60]!r}",
         path,
         1,
     )

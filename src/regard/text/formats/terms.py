@@ -10,10 +10,14 @@ from typing import NamedTuple
 
 from regard.errors import DataError
 from regard.text.formats import Place, plain
-from regard.text.formats.files import suffix
+from regard.text.formats.files import ALONE, MARKED, PAIRED, suffix
 from regard.text.formats.languages import normal, primary
 from regard.text.formats.markup import Element, Tree, load
 
+FORM = "a glossary has one term a line, as source,target,forbidden,note (for example dog,Hund)"
+FEW_WORDS, MANY_WORDS = 6, 9
+"""Words of a row from which on it may be running text, and is if there are spaces after its commas."""
+MARKS = (*".!?;:…。！？", ',"', '."')
 COLUMNS = ("source", "target", "forbidden", "note")
 ENTRIES, LANGUAGES, TERMS = ("termEntry", "conceptEntry"), ("langSet", "langSec"), ("tig", "ntig", "termSec")
 ROOTS = ("martif", "tbx", "TBX")
@@ -33,7 +37,11 @@ class Row(NamedTuple):
 
 def read(path: Path, source: str, target: str) -> Iterator[Row]:
     """The terms of a file, from one language into another."""
-    return _read_tbx(path, source, target) if suffix(path) == ".tbx" else _read_table(path, source, target)
+    if suffix(path) == ".tbx":
+        return _read_tbx(path, source, target)
+    if suffix(path) in {*PAIRED, *ALONE, *MARKED} - {".csv", ".tsv"}:
+        raise DataError(f"{suffix(path)} is not a format of glossaries: give a .csv, .tsv or .tbx file", path)
+    return _read_table(path, source, target)
 
 
 def _read_table(path: Path, source: str, target: str) -> Iterator[Row]:
@@ -47,17 +55,35 @@ def _read_table(path: Path, source: str, target: str) -> Iterator[Row]:
         strict=True,
     )
     names: Sequence[str] | None = None
+    found, prose = list[Row](), list[Row]()
     try:
         for cells in rows:
+            spaced = any(cell[:1] == " " for cell in cells)
             cells = [cell.strip() for cell in cells]
             if names is None:
                 names = _header(cells, source, target)
                 if names:
                     continue
             if any(cells):
-                yield _row(cells, names or COLUMNS, Place(str(path), rows.line_num))
+                row = _row(cells, names or COLUMNS, Place(str(path), rows.line_num))
+                found.append(row)
+                prose += [row] if not names and _is_prose(cells[:3], spaced=spaced) else []
     except csv.Error as error:
-        raise DataError(f"is not a table ({error})", path, rows.line_num) from None
+        raise DataError(f"is not a table ({error}): {FORM}", path, rows.line_num) from None
+    if len(prose) * 2 >= len(found) > 0:
+        raise DataError(f"is running text, not a term: {FORM}", path, prose[0].where.line)
+    yield from found
+
+
+def _is_prose(cells: Sequence[str], *, spaced: bool) -> bool:
+    """Whether a row is a line of running text that was cut at its commas or tabs, rather than a term and what it is
+    called; `spaced` rows have spaces after their commas."""
+    filled = [cell for cell in cells if cell]
+    words = sum(len(cell.split()) for cell in filled)
+    if words < FEW_WORDS:
+        return False
+    ends = [cell.endswith(MARKS) for cell in (filled[0], filled[-1])]
+    return len(filled) == 1 or ends[0] != ends[1] or (spaced and words >= MANY_WORDS)
 
 
 def _header(cells: Sequence[str], source: str, target: str) -> list[str]:
@@ -69,7 +95,7 @@ def _header(cells: Sequence[str], source: str, target: str) -> list[str]:
 
 def _row(cells: Sequence[str], names: Sequence[str], where: Place) -> Row:
     if len(cells) > len(names):
-        raise DataError(f"{len(cells)} columns, where there are {', '.join(names)}", where.path, where.line)
+        raise DataError(f"{len(cells)} columns, where there are {', '.join(names)}: {FORM}", where.path, where.line)
     values = dict(zip(names, cells, strict=False))
     term, targets, forbidden = (values.get(name, "") for name in COLUMNS[:3])
     if not term:

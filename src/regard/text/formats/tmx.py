@@ -81,7 +81,7 @@ def choose(codes: Collection[str], source: str, path: Path) -> tuple[str, str]:
     if first is not None and len({normal(code) for code in others}) == 1:
         return first, others[0]
     why = f"which two of its languages are meant? It has {_list(codes)}" if len(codes) > 1 else _alone(codes)
-    example = f": say so with --source {first or 'LANGUAGE'} --target LANGUAGE" if len(codes) > 1 else ""
+    example = f": say so, as in regard train --source {first or 'LANGUAGE'} --target LANGUAGE" if len(codes) > 1 else ""
     raise DataError(why + example, path)
 
 

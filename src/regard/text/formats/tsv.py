@@ -13,7 +13,7 @@ from regard.text.formats import Document, Pair, State, plain
 from regard.text.formats.spliced import Spliced, one_line
 from regard.text.formats.table import columns
 
-SEVERAL = "; for more languages, name those of the columns in this line and give --directions, such as en-de,de-en"
+SEVERAL = "; for more languages, name those of the columns in this line: regard train --directions en-de,de-en"
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:

@@ -210,8 +210,8 @@ def _turned(entry: Entry, data: DataSettings) -> bool:
         return True
     told = " to ".join(_language(entry.holder, side) for side in ("source", "target"))
     raise DataError(
-        f"translates from {told}, not from {source} to {target}: leave it out, or say other languages with --source "
-        "and --target",
+        f"translates from {told}, not from {source} to {target}: leave it out, or say other languages, as in "
+        "regard train --source LANGUAGE --target LANGUAGE",
         entry.unit.where.path,
         entry.unit.where.line,
     )
