@@ -213,7 +213,7 @@ MISTAKES = {
     "translate model nothing": "nothing: no documents are in it",
     "translate model latin.de": "latin.de:2: not UTF-8 (invalid start byte): convert it with iconv",
     "translate model long.en": "too long for this model and has no place to cut it",
-    "translate model two.en -o nothing": "nothing: cannot be written",
+    "translate model two.en -o nothing": "nothing: is a folder: name a file",
     "translate model two.en --beam 0": "decoding.beam must be at least 1, not 0",
     "translate model two.en --device nonsense": "the device nonsense is not there",
     "translate model two.en --stream --json": "--stream prints plain text as it comes",
@@ -262,7 +262,7 @@ def test_ctrl_c_is_no_traceback(capsys: pytest.CaptureFixture[str], monkeypatch:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("regard.cli.info.describe_system", interrupted)
-    assert call(capsys, "info", "--system") == (130, "", "")
+    assert call(capsys, "info", "--system") == (130, "", "regard: stopped\n")
 
 
 def test_folders_made_on_the_way_to_the_output_are_taken_back(capsys: pytest.CaptureFixture[str], place: Path) -> None:
