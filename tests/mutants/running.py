@@ -24,7 +24,7 @@ OUTCOMES = {int(pytest.ExitCode.OK): "survived", LATE: "timed out"}
 
 
 CUT = (signal.SIGXCPU, signal.SIGKILL)
-WAITING = 5
+WAITING = 2
 """Who waits may do so for longer: others use the machine, too."""
 
 
