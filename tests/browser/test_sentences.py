@@ -156,15 +156,19 @@ def test_labels_of_a_difference_name_the_tokens_of_both(watched: Watched, addres
         assert "looks most at" not in words(page)
 
 
+TITLES = "all => all.map(each => each.title)"
+
+
 def test_views_without_a_difference_show_a(watched: Watched, address: str) -> None:
     for view in ("decoding", "space", "microscope", "positions"):
         for at in ("", "&x=space%3Ddecoder%2B1"):
             page = watched.open(address + where(f"view={view}{at}", None, text=TIRED))
-            plain = words(page)
+            plain, code = words(page), page.eval_on_selector_all("#main [title^='import regard']", TITLES)
             watched.open(address + where(f"view={view}&ab=diff{at}", {"text": WIDE}, text=TIRED))
             note = "B - A This view has no difference to show: this is A."
             assert words(page).startswith(note)
             assert words(page).removeprefix(note).strip() == plain
+            assert page.eval_on_selector_all("#main [title^='import regard']", TITLES) == code
 
 
 def test_python_for_a_difference_makes_the_difference(watched: Watched, address: str, glass: Explorer) -> None:
