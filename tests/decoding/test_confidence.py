@@ -26,6 +26,14 @@ def test_the_curve_that_made_the_data_is_found() -> None:
     assert made.pairs == 4000
 
 
+@pytest.mark.parametrize(("good", "bad", "share"), [(3, 0, 4 / 5), (0, 3, 1 / 5), (1, 1, 1 / 2), (2, 1, 0.6111)])
+def test_of_few_pairs_one_more_of_each_kind_is_imagined(good: int, bad: int, share: float) -> None:
+    """Where all are equally probable: the mean of Platt's aims, (good + 1) / (good + 2) and 1 / (bad + 2)."""
+    made = fit([-1.0] * (good + bad), [100.0] * good + [59.9] * bad)
+    assert made.of([-1.0]) == pytest.approx(share, abs=0.005)
+    assert fit([-1.0, -1.0], [GOOD, GOOD]).of([-1.0]) == pytest.approx(3 / 4, abs=0.005)
+
+
 def test_it_means_what_it_says() -> None:
     means, qualities = draw(4000, 2.0, 1.0)
     made = fit(means, qualities)

@@ -196,6 +196,13 @@ SCRIPTS_OF_ONE = {
 }  # fmt: skip
 
 
+def test_what_has_no_words_is_in_english_or_in_the_first_language() -> None:
+    for directions, language in ((("de-fr",), "de"), (("de-fr", "fr-de"), "de"), (("de-fr", "en-fr"), "en")):
+        with client_of(FakeModels(*directions)) as client:
+            (found,) = client.post("/detect", json={"q": "123"}).json()
+        assert found == {"language": language, "confidence": 0.0}
+
+
 def test_a_script_of_one_language_is_certain() -> None:
     among = [*SCRIPTS_OF_ONE, "en", "ru", "zh"]
     for language, text in SCRIPTS_OF_ONE.items():

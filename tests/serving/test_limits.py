@@ -258,6 +258,18 @@ def test_long_requests_are_refused_before_they_are_read() -> None:
     assert declared.status_code == 413
 
 
+def test_a_connection_is_closed_only_where_the_rest_of_a_request_is_not_read() -> None:
+    with served(Limits(bytes=1_000)) as client:
+        answers = [
+            client.get("/health"),
+            client.post("/translate", json=QUESTION),
+            client.post("/translate", json={**QUESTION, "target": "zz"}),
+            client.post("/translate", data={"q": "x" * 2_000}),
+        ]
+    assert [answer.status_code for answer in answers] == [200, 200, 400, 413]
+    assert [answer.headers.get("connection") for answer in answers] == [None, None, None, "close"]
+
+
 Script = Callable[["Wire"], Awaitable[None]]
 
 

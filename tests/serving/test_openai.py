@@ -131,6 +131,8 @@ def test_embeddings(client: openai.OpenAI, address: str) -> None:
     assert found.usage.prompt_tokens == sum(len(row.ids) for row in EMBEDDER.rows(texts))
     plain = httpx.post(f"{address}/embeddings", json={"model": "bert", "input": "a dog"}, timeout=60).json()
     assert np.allclose(plain["data"][0]["embedding"], offline[0], atol=1e-5)
+    assert (plain["object"], plain["data"][0]["object"], plain["data"][0]["index"]) == ("list", "embedding", 0)
+    assert [each.index for each in found.data] == [0, 1]
     with pytest.raises(openai.BadRequestError, match="dimensions"):
         client.embeddings.create(model="bert", input=texts, dimensions=3)
 

@@ -137,6 +137,15 @@ def test_bytes_that_are_not_in_the_encoding_have_their_line(reader: str, tmp_pat
         READERS[reader](path)
 
 
+def test_lines_are_counted_through_all_pieces_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.text.formats.markup.PIECE", 8)
+    path = tmp_path / "a.tmx"
+    path.write_bytes(b"<tmx>\n" + b"x\n" * 20 + b"\xe4</tmx>")
+    with pytest.raises(DataError, match=r"a.tmx:\d+: cannot be read") as error:
+        list(markup._texts(path))
+    assert 18 <= int(str(error.value).split(":")[1]) <= 22
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx.gz"
     unit = f"<tu>{SEG.format('en', 'one ' * 100)}{SEG.format('de', 'eins ' * 100)}</tu>\n"
