@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from regard.demo.glass import GLASS
 from regard.serving.app import create_app
-from regard.serving.limits import Keys, Limits, make_key
+from regard.serving.limits import KeyFile, ServingLimits, make_key
 from regard.serving.models import Models
 from regard.serving.refusals import BusyError
 from regard.text.directions import Direction
@@ -44,7 +44,7 @@ def models() -> FakeModels:
 
 @pytest.fixture(scope="module")
 def server(models: FakeModels) -> Iterator[str]:
-    with running(create_app(models, Limits(characters=2000))) as address:
+    with running(create_app(models, ServingLimits(characters=2000))) as address:
         yield address
 
 
@@ -191,7 +191,7 @@ def test_a_server_without_translators_or_without_connection_says_so(watched: Wat
 def test_a_key_is_asked_for_where_one_is_needed(watched: Watched, tmp_path: Path) -> None:
     watched.refusals = True
     key = make_key(tmp_path / "keys.txt", "me")
-    with running(create_app(FakeModels("en-de"), keys=Keys(tmp_path / "keys.txt"))) as address:
+    with running(create_app(FakeModels("en-de"), keys=KeyFile(tmp_path / "keys.txt"))) as address:
         page = watched.open(address)
         assert page.input_value("#source") == "en"  # the only one
         expect(page.locator("#key-value")).to_be_focused()

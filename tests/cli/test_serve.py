@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from regard.demo.glass import GLASS
-from regard.serving.limits import Keys
+from regard.serving.limits import KeyFile
 
 from .running import call
 from .serving import Process
@@ -60,7 +60,7 @@ def test_a_key_is_made_and_printed_once(capsys: pytest.CaptureFixture[str], tmp_
     path = tmp_path / "keys.txt"
     done = call(capsys, "serve", "--make-key", "weblate", "--keys", str(path))
     assert done.code == 0
-    found = Keys(path).find(done.out.strip())
+    found = KeyFile(path).find(done.out.strip())
     assert found is not None
     assert found.name == "weblate"
 

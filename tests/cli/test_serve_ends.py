@@ -14,7 +14,7 @@ from regard.cli.bench import made_up
 from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
 from regard.demo.glass import GLASS
-from regard.serving.load import Seen, load, question
+from regard.serving.load_generator import LoadReport, load, question
 
 from .running import tree
 from .serving import Process
@@ -28,7 +28,7 @@ def answers() -> list[str]:
     return [each.text for each in load_as(Translator, GLASS).translate(TEXTS)]
 
 
-def under_load(server: Process, answers: list[str], how: signal.Signals) -> tuple[Seen, int]:
+def under_load(server: Process, answers: list[str], how: signal.Signals) -> tuple[LoadReport, int]:
     """What clients see of a server that is sent a signal in the middle, and its exit code."""
     bodies = [{"q": text, "source": "en", "target": "fr"} for text in TEXTS]
     questions = [question(server.address, *each) for each in zip(bodies, answers, strict=True)]

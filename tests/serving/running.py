@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from regard.serving.server import Server, configure
+from regard.serving.uvicorn_server import Server, configure
 
 
 @contextmanager

@@ -16,11 +16,11 @@ from regard.decoding.reference import writer_of
 from regard.demo.glass import GLASS
 from regard.serving.app import create_app
 from regard.serving.chat import TURNS, conversation, trimmed
-from regard.serving.completions import Piece
-from regard.serving.limits import Limits
+from regard.serving.completions import StreamedPiece
+from regard.serving.limits import ServingLimits
 from regard.serving.models import Models
 from regard.serving.queues import WriterQueue
-from regard.serving.schema import Message
+from regard.serving.schema import ChatMessage
 
 from ..decoding.toys import toy
 from .fakes import FakeModels
@@ -60,7 +60,7 @@ def offline(**options: Any) -> list[str]:
 
 
 def test_the_conversation_is_a_text_that_the_model_goes_on_with(client: openai.OpenAI) -> None:
-    assert conversation([Message("user", " hi \n")]) == "User: hi\n\nAssistant:"
+    assert conversation([ChatMessage("user", " hi \n")]) == "User: hi\n\nAssistant:"
     made = client.chat.completions.create(**ASKED, temperature=0)
     assert made.object == "chat.completion"
     assert made.choices[0].message.role == "assistant"
@@ -112,7 +112,7 @@ def test_white_space_around_a_streamed_answer_is_left_out(texts: list[str]) -> N
     async def script() -> str:
         async def pieces() -> Any:
             for text in texts:
-                yield Piece(text, 1)
+                yield StreamedPiece(text, 1)
 
         return "".join([each.text async for each in trimmed(pieces())])
 
@@ -160,7 +160,7 @@ def test_a_direction_translates_what_the_user_said_last(client: openai.OpenAI) -
 @pytest.mark.parametrize(("most", "length", "status"), [(5, 5, 200), (5, 6, 400), (0, 1, 400), (-1, 60_000, 200)])
 def test_a_message_is_translated_up_to_the_limit(most: int, length: int, status: int) -> None:
     models = FakeModels("en-fr")
-    with TestClient(create_app(models, Limits(characters=most)), base_url="http://localhost") as client:
+    with TestClient(create_app(models, ServingLimits(characters=most)), base_url="http://localhost") as client:
         asked = {"model": "en-fr", "messages": [{"role": "user", "content": "a" * length}]}
         assert client.post("/v1/chat/completions", json=asked).status_code == status
 

@@ -20,9 +20,9 @@ from deep_translator import LibreTranslator
 from deep_translator.exceptions import AuthorizationException
 from libretranslatepy import LibreTranslateAPI
 
-from regard.serving import server
+from regard.serving import uvicorn_server
 from regard.serving.app import create_app
-from regard.serving.limits import Keys, Limits, make_key
+from regard.serving.limits import KeyFile, ServingLimits, make_key
 
 from .fakes import FakeModels
 from .running import running
@@ -30,7 +30,7 @@ from .running import running
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with running(create_app(FakeModels("en-de", "de-en", "en-fr"), Limits(reading=2.0), hosts=[])) as address:
+    with running(create_app(FakeModels("en-de", "de-en", "en-fr"), ServingLimits(reading=2.0), hosts=[])) as address:
         yield address
 
 
@@ -46,7 +46,7 @@ def test_deep_translator(address: str, tmp_path: Path) -> None:
     assert client.translate("hello") == "HELLO@de"
     assert client.translate_batch(["one", "two"]) == ["ONE@de", "TWO@de"]
     key = make_key(tmp_path / "keys")
-    with running(create_app(FakeModels("en-de"), keys=Keys(tmp_path / "keys"))) as closed:
+    with running(create_app(FakeModels("en-de"), keys=KeyFile(tmp_path / "keys"))) as closed:
         assert LibreTranslator(source="en", target="de", api_key=key, custom_url=closed).translate("a") == "A@de"
         with pytest.raises(AuthorizationException):
             LibreTranslator(source="en", target="de", api_key="wrong", custom_url=closed).translate("a")
@@ -90,13 +90,13 @@ def test_a_get_with_a_body_leaves_the_connection_in_order(address: str) -> None:
 
 
 def test_answers_are_not_held_back(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, watch = [], server.Protocol.watch
+    seen, watch = [], uvicorn_server.Protocol.watch
 
-    def look(self: server.Protocol) -> None:
+    def look(self: uvicorn_server.Protocol) -> None:
         seen.append(self.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         watch(self)
 
-    monkeypatch.setattr(server.Protocol, "watch", look)
+    monkeypatch.setattr(uvicorn_server.Protocol, "watch", look)
     assert httpx.get(f"{address}health", timeout=60).status_code == 200
     assert all(seen)
     assert seen
@@ -184,7 +184,7 @@ def test_requests_that_come_all_at_once_are_answered_in_order(address: str) -> N
 
 
 def test_a_client_that_never_ends_its_head_is_left(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEADERS", 0.3)
+    monkeypatch.setattr(uvicorn_server, "HEADERS", 0.3)
     started = time.monotonic()
     assert raw(address, b"GET / HT", b"TP/1.1\r\n", pause=0.05) == b""
     assert raw(address) == b""

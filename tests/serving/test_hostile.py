@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from regard.demo.glass import GLASS
-from regard.serving import server
+from regard.serving import uvicorn_server
 from regard.serving.app import create_app
-from regard.serving.limits import Limits
+from regard.serving.limits import ServingLimits
 from regard.serving.models import Models
 
 from .running import running
@@ -73,7 +73,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     if not Path("/proc/self/fd").exists():
         pytest.skip("counts descriptors as Linux tells them")
     models, files = Models.load([GLASS], threads=1), tmp_path_factory.mktemp("files")
-    limits = Limits(reading=1.5, bytes=100_000, upload=50_000)
+    limits = ServingLimits(reading=1.5, bytes=100_000, upload=50_000)
     with running(create_app(models, limits, files=files, hosts=[])) as address:
         place = Place(address, models, files)
         yield place
@@ -178,7 +178,7 @@ def files(place: Place) -> list[socket.socket]:
 def test_others_are_served_and_nothing_is_left(
     place: Place, attack: Callable[[Place], list[socket.socket]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "HEADERS", 1.0)
+    monkeypatch.setattr(uvicorn_server, "HEADERS", 1.0)
     with ExitStack() as stack:  # what is left open would be a warning in another test
         held = [stack.enter_context(each) for each in attack(place)]
         assert max(place.right() for _ in range(5)) < 60
@@ -193,7 +193,7 @@ def test_others_are_served_and_nothing_is_left(
 
 def test_a_flood_is_refused_and_ends(place: Place) -> None:
     """More at once than one client has places for: the others are told when to come again."""
-    limits = Limits(concurrent=16, concurrent_each=8)
+    limits = ServingLimits(concurrent=16, concurrent_each=8)
     models = Models.load([GLASS], threads=1)
     with running(create_app(models, limits, files=place.files)) as address, ExitStack() as stack:
         flooded = Place(address, models, place.files)

@@ -12,16 +12,16 @@ from starlette.testclient import TestClient
 from translate.lang import data
 
 from regard.serving.app import create_app
-from regard.serving.detection import WORDS, detect
-from regard.serving.languages import NAMES
-from regard.serving.limits import Limits
+from regard.serving.language_codes import NAMES
+from regard.serving.language_detection import WORDS, detect
+from regard.serving.limits import ServingLimits
 from regard.serving.refusals import BusyError, LateError
 from regard.text.directions import Direction
 from tests.examples import examples
 
 from .fakes import FakeModels
 
-LIMITS = Limits(characters=200, batch=20, alternatives=3, bytes=20_000, upload=5_000)
+LIMITS = ServingLimits(characters=200, batch=20, alternatives=3, bytes=20_000, upload=5_000)
 
 
 def client_of(models: FakeModels, **options: Any) -> TestClient:
@@ -275,7 +275,7 @@ PAGE = (
 
 @pytest.mark.parametrize("clumsy", [False, True])
 def test_html_keeps_its_markup(clumsy: bool) -> None:
-    with client_of(FakeModels("en-de", clumsy=clumsy), limits=Limits()) as client:
+    with client_of(FakeModels("en-de", clumsy=clumsy), limits=ServingLimits()) as client:
         body = {"q": [PAGE, "<p>one</p>"], "source": "auto", "target": "de", "format": "html", "alternatives": 1}
         answer = client.post("/translate", json=body).json()
     first, second = answer["translatedText"]
@@ -350,7 +350,7 @@ def test_names_of_files_reach_no_file_system(client: TestClient, name: str) -> N
 
 
 def test_files_are_deleted_after_a_time(models: FakeModels) -> None:
-    with client_of(models, limits=Limits(kept=0.0)) as client:
+    with client_of(models, limits=ServingLimits(kept=0.0)) as client:
         address = translated(client, "a.txt", b"word\n").json()["translatedFileUrl"]
         assert client.get(address).status_code == 404
 

@@ -17,9 +17,9 @@ from starlette.testclient import TestClient
 
 from regard.errors import DataError, InputError
 from regard.serving.app import create_app
-from regard.serving.limits import Admission, Keys, Limits, Rates, client_of, digest_of, make_key
+from regard.serving.file_shelf import FileShelf
+from regard.serving.limits import Admission, KeyFile, Rates, ServingLimits, client_of, digest_of, make_key
 from regard.serving.refusals import RefusedError
-from regard.serving.uploads import Shelf
 from regard.text.directions import Direction
 
 from .fakes import FakeModels
@@ -28,9 +28,9 @@ QUESTION = {"q": "hello", "source": "en", "target": "de"}
 EN_DE = Direction("en", "de")
 
 
-def served(limits: Limits | None = None, keys: Keys | None = None, **options: Any) -> TestClient:
+def served(limits: ServingLimits | None = None, keys: KeyFile | None = None, **options: Any) -> TestClient:
     models = options.pop("models", None) or FakeModels("en-de")
-    return TestClient(create_app(models, limits or Limits(), keys, **options), base_url="http://localhost")
+    return TestClient(create_app(models, limits or ServingLimits(), keys, **options), base_url="http://localhost")
 
 
 # Keys
@@ -43,7 +43,7 @@ def test_a_key_is_told_once_and_only_its_digest_is_kept(tmp_path: Path) -> None:
     assert first not in kept
     assert digest_of(first) in kept
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    keys = Keys(path)
+    keys = KeyFile(path)
     found = keys.find(second)
     assert found is not None
     assert found.name == "bob"
@@ -58,9 +58,9 @@ def test_a_file_of_keys_that_is_wrong_is_told(tmp_path: Path, line: str) -> None
     path = tmp_path / "keys"
     path.write_text(f"# who may\n\n{line}\n")
     with pytest.raises(DataError, match=":3: "):
-        Keys(path)
+        KeyFile(path)
     with pytest.raises(DataError, match="--make-key"):
-        Keys(tmp_path / "none")
+        KeyFile(tmp_path / "none")
     with pytest.raises(InputError, match="name of a key"):
         make_key(path, "a b")
 
@@ -68,7 +68,7 @@ def test_a_file_of_keys_that_is_wrong_is_told(tmp_path: Path, line: str) -> None
 def test_a_key_is_asked_for_in_the_body_or_the_header(tmp_path: Path) -> None:
     key = make_key(tmp_path / "keys", "weblate")
     seen: list[dict[str, Any]] = []
-    with served(keys=Keys(tmp_path / "keys"), note=seen.append) as client:
+    with served(keys=KeyFile(tmp_path / "keys"), note=seen.append) as client:
         assert client.get("/frontend/settings").json()["keyRequired"]
         assert client.get("/languages").status_code == 200
         without = client.post("/translate", json=QUESTION)
@@ -87,7 +87,7 @@ def test_a_key_is_asked_for_in_the_body_or_the_header(tmp_path: Path) -> None:
 
 def test_keys_cannot_be_tried_out_quickly(tmp_path: Path) -> None:
     make_key(tmp_path / "keys")
-    admission = Admission(Limits(), Keys(tmp_path / "keys"))
+    admission = Admission(ServingLimits(), KeyFile(tmp_path / "keys"))
     admission.rates.clock = lambda: 0.0
     for number, status in enumerate([*[403] * 60, 429, 429]):
         with pytest.raises(RefusedError) as refused:
@@ -117,14 +117,14 @@ def test_a_bucket_empties_and_fills_up_again() -> None:
 def test_clients_that_are_too_fast_are_told_when_to_come_again(tmp_path: Path) -> None:
     key = make_key(tmp_path / "keys", "fast")
     (tmp_path / "keys").write_text((tmp_path / "keys").read_text().strip() + " 100\n")
-    with served(Limits(rate=2)) as client:
+    with served(ServingLimits(rate=2)) as client:
         codes = [client.post("/translate", json=QUESTION).status_code for _ in range(3)]
         last = client.post("/translate", json=QUESTION)
         assert client.get("/health").status_code == 200
     assert codes == [200, 200, 429]
     assert last.json() == {"error": "Slowdown: 2 per 1 minute"}
     assert 25 <= int(last.headers["retry-after"]) <= 30
-    with served(Limits(rate=2), Keys(tmp_path / "keys")) as client:
+    with served(ServingLimits(rate=2), KeyFile(tmp_path / "keys")) as client:
         codes = [client.post("/translate", json={**QUESTION, "api_key": key}).status_code for _ in range(5)]
     assert codes == [200] * 5  # the key has a rate of its own
 
@@ -148,7 +148,7 @@ def test_a_network_counts_as_one_client() -> None:
 def test_the_shelf_is_private_and_bounded_and_empties(tmp_path: Path) -> None:
     now = [0.0]
     folder = tmp_path / "files"
-    shelf = Shelf(10, 60, folder, lambda: now[0])
+    shelf = FileShelf(10, 60, folder, lambda: now[0])
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     token = shelf.put(b"12345678", "../../a.txt")
     assert shelf.get(token) == ("../../a.txt", b"12345678")
@@ -164,7 +164,7 @@ def test_the_shelf_is_private_and_bounded_and_empties(tmp_path: Path) -> None:
 
 def test_files_of_one_server_are_given_out_and_deleted_by_another(tmp_path: Path) -> None:
     now = [0.0]
-    first, second = (Shelf(100, 60, tmp_path / "files", lambda: now[0]) for _ in range(2))
+    first, second = (FileShelf(100, 60, tmp_path / "files", lambda: now[0]) for _ in range(2))
     token = first.put(b"text", "a.txt")
     other = tmp_path / "files" / "of the operator.txt"
     other.write_text("mine")
@@ -179,23 +179,23 @@ def test_without_a_folder_files_go_when_the_server_ends_or_the_next_one_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    shelf = Shelf(100, 60)
+    shelf = FileShelf(100, 60)
     assert list(tmp_path.iterdir()) == []  # made when it is needed
     shelf.put(b"text", "a.txt")
     shelf.fresh(".po").write_bytes(b"sent, and then the server was killed")
     folder = shelf.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    killed = Shelf(100, 60)
+    killed = FileShelf(100, 60)
     killed.put(b"text", "b.txt")
     shelf.close()
     assert len(list(folder.iterdir())) == 2
-    later = Shelf(100, 60, clock=lambda: time.time() + 100_000)
+    later = FileShelf(100, 60, clock=lambda: time.time() + 100_000)
     assert later.folder == folder
     later.sweep()
     assert list(folder.iterdir()) == []
     folder.rmdir()
     folder.symlink_to(tmp_path)  # by somebody who wants to read along
-    assert Shelf(100, 60).folder != folder
+    assert FileShelf(100, 60).folder != folder
 
 
 # What stands before every answer
@@ -218,7 +218,7 @@ def test_only_known_names_are_answered_to_on_this_machine() -> None:
 
 
 def test_every_answer_forbids_frames_scripts_and_guesses() -> None:
-    with served(Limits(rate=3), hosts=["translate.example"]) as client:
+    with served(ServingLimits(rate=3), hosts=["translate.example"]) as client:
         answers = [
             client.get("/health"),
             client.get("/nothing"),
@@ -248,7 +248,7 @@ def test_requests_have_names() -> None:
 
 
 def test_long_requests_are_refused_before_they_are_read() -> None:
-    with served(Limits(bytes=1_000)) as client:
+    with served(ServingLimits(bytes=1_000)) as client:
         declared = client.post("/translate", data={"q": "x" * 2_000})
         streamed = client.post(
             "/translate", content=iter([b"x" * 600] * 4), headers={"Content-Type": "application/json"}
@@ -259,7 +259,7 @@ def test_long_requests_are_refused_before_they_are_read() -> None:
 
 
 def test_a_connection_is_closed_only_where_the_rest_of_a_request_is_not_read() -> None:
-    with served(Limits(bytes=1_000)) as client:
+    with served(ServingLimits(bytes=1_000)) as client:
         answers = [
             client.get("/health"),
             client.post("/translate", json=QUESTION),
@@ -336,7 +336,7 @@ def test_a_client_that_leaves_is_not_worked_for(text: str) -> None:
 
 def test_a_client_that_is_slow_is_not_waited_for() -> None:
     async def script() -> None:
-        wire = Wire(create_app(FakeModels("en-de"), Limits(reading=0.05)))
+        wire = Wire(create_app(FakeModels("en-de"), ServingLimits(reading=0.05)))
         wire.say(b'{"q"', more=True)
         await asyncio.wait_for(wire.task, 60)
         assert wire.status == 408
@@ -360,7 +360,7 @@ def test_more_at_the_same_time_than_there_are_places_is_refused() -> None:
     async def script() -> None:
         models = FakeModels("en-de")
         models.queue(EN_DE).hold = hold = asyncio.Event()
-        limits = replace(Limits(), concurrent=3, concurrent_each=2)
+        limits = replace(ServingLimits(), concurrent=3, concurrent_each=2)
         app = create_app(models, limits)
         wires = [Wire(app) for _ in range(3)]
         for wire in wires:

@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.testclient import TestClient
 
 from regard.serving.app import create_app
-from regard.serving.limits import Keys, make_key
+from regard.serving.limits import KeyFile, make_key
 
 from .fakes import FakeModels
 
@@ -40,7 +40,7 @@ def test_metrics_are_told_only_where_that_is_wanted_and_to_who_may(tmp_path: Pat
     with TestClient(create_app(FakeModels("en-de")), base_url="http://localhost") as client:
         assert client.get("/metrics").status_code == 404
     key = make_key(tmp_path / "keys")
-    app = create_app(FakeModels("en-de"), keys=Keys(tmp_path / "keys"), metrics=True)
+    app = create_app(FakeModels("en-de"), keys=KeyFile(tmp_path / "keys"), metrics=True)
     with TestClient(app, base_url="http://localhost") as client:
         assert client.get("/metrics").status_code == 400
         assert client.get("/metrics", headers={"Authorization": f"Bearer {key}"}).status_code == 200

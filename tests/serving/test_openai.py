@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from regard.decoding.reader import Embedder
 from regard.decoding.reference import writer_of
 from regard.serving.app import create_app
-from regard.serving.limits import Keys, make_key
+from regard.serving.limits import KeyFile, make_key
 
 from ..decoding.toys import toy
 from .fakes import FakeModels
@@ -27,7 +27,7 @@ EMBEDDER = Embedder(toy("embed", tie="none"))
 PROMPT = "A dog reads"
 
 
-def create(keys: Keys | None = None) -> Any:
+def create(keys: KeyFile | None = None) -> Any:
     return create_app(FakeModels(writers={"gpt": WRITER}, embedders={"bert": EMBEDDER}), keys=keys)
 
 
@@ -190,7 +190,7 @@ def test_what_is_not_there_is_told_in_json() -> None:
 
 def test_keys(tmp_path: Path) -> None:
     key = make_key(tmp_path / "keys")
-    with running(create(Keys(tmp_path / "keys"))) as address:
+    with running(create(KeyFile(tmp_path / "keys"))) as address:
         wrong = openai.OpenAI(base_url=f"{address}v1", api_key="wrong", max_retries=0)
         with wrong, pytest.raises(openai.AuthenticationError):
             wrong.models.list()

@@ -24,7 +24,7 @@ from regard.folder import WEIGHTS
 from regard.serving import models as module
 from regard.serving.app import create_app
 from regard.serving.completions import complete, stream
-from regard.serving.limits import Limits
+from regard.serving.limits import ServingLimits
 from regard.serving.models import Models
 from regard.serving.queues import EncoderQueue, WriterQueue
 from regard.serving.refusals import BusyError, LateError
@@ -287,7 +287,7 @@ def test_a_full_queue_refuses_embeddings_and_completions(writers: dict[str, Writ
 
 
 def test_a_deadline_ends_completions_and_streams(writers: dict[str, Writer]) -> None:
-    app = create_app(FakeModels(writers={"gpt": writers[ENGINES[0]]}), Limits(answering=-1.0))
+    app = create_app(FakeModels(writers={"gpt": writers[ENGINES[0]]}), ServingLimits(answering=-1.0))
     with TestClient(app, base_url="http://localhost") as client:
         body = {"model": "gpt", "prompt": "A", "max_tokens": 3}
         assert client.post("/v1/completions", json=body).status_code == 504

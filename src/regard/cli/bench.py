@@ -20,7 +20,7 @@ from regard.text.formats.files import require_plain
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
-    from regard.serving.load import Seen
+    from regard.serving.load_generator import LoadReport
 
 MIB = 2**20
 WARM_UP = 3.0
@@ -62,7 +62,7 @@ class Offline:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from regard.serving.load import load, question
+    from regard.serving.load_generator import load, question
 
     if arguments.clients < 1 or arguments.seconds <= 0 or arguments.lines < 1:
         raise InputError("--clients, --seconds and --lines: must be more than 0")
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     return int(any(seen.wrong or seen.errors or seen.refused for seen in (alone, many)))
 
 
-def figures(every: Mapping[str, Seen], offline: float, start: int, end: int) -> dict[str, Any]:
+def figures(every: Mapping[str, LoadReport], offline: float, start: int, end: int) -> dict[str, Any]:
     """The same as an object for programs: rates are sentences a second, times milliseconds, memory bytes."""
     found: dict[str, Any] = {"offline": offline, "memory_before": start, "memory_after": end}
     for name, (title, seen) in zip(("one", "many"), every.items(), strict=True):
@@ -107,7 +107,7 @@ def figures(every: Mapping[str, Seen], offline: float, start: int, end: int) -> 
     return found
 
 
-def report(every: Mapping[str, Seen], offline: float) -> None:
+def report(every: Mapping[str, LoadReport], offline: float) -> None:
     """Prints the figures, the last ones as ratios, which a busy machine changes less."""
     if offline:
         print(f"offline      {offline:.1f} sentences/s, all at once")

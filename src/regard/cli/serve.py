@@ -17,7 +17,7 @@ from regard.cli.look import listen
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.serving.limits import Keys, Limits
+    from regard.serving.limits import KeyFile, ServingLimits
     from regard.serving.models import Models
 
 PORT = 5000
@@ -71,9 +71,9 @@ def add_access(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    from regard.serving.limits import Limits
+    from regard.serving.limits import ServingLimits
 
-    standard = Limits()
+    standard = ServingLimits()
     group = parser.add_argument_group("limits")
     for flag, name, text in (
         ("--rate", "rate", "requests a minute of one key or address; 0: any number"),
@@ -118,22 +118,24 @@ def make_key(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def limits_of(arguments: argparse.Namespace) -> Limits:
-    from regard.serving.limits import Limits
+def limits_of(arguments: argparse.Namespace) -> ServingLimits:
+    from regard.serving.limits import ServingLimits
 
     given = {name.removeprefix("limit_"): value for name, value in vars(arguments).items() if name.startswith("limit_")}
-    return Limits(**given, concurrent_each=max(1, given["concurrent"] // 4))
+    return ServingLimits(**given, concurrent_each=max(1, given["concurrent"] // 4))
 
 
-def keys_of(arguments: argparse.Namespace) -> Keys | None:
-    from regard.serving.limits import Keys
+def keys_of(arguments: argparse.Namespace) -> KeyFile | None:
+    from regard.serving.limits import KeyFile
 
-    return None if arguments.keys is None else Keys(arguments.keys)
+    return None if arguments.keys is None else KeyFile(arguments.keys)
 
 
-def serve(models: Models, limits: Limits, keys: Keys | None, waiting: Any, arguments: argparse.Namespace) -> int:
+def serve(
+    models: Models, limits: ServingLimits, keys: KeyFile | None, waiting: Any, arguments: argparse.Namespace
+) -> int:
     from regard.serving.app import create_app
-    from regard.serving.server import Server, configure
+    from regard.serving.uvicorn_server import Server, configure
 
     hosts = arguments.hosts
     if hosts is None and arguments.host in LOOPBACK:

@@ -23,14 +23,14 @@ from regard.errors import RegardError
 from regard.serving import page
 from regard.serving.bodies import bearer
 from regard.serving.chat import Chat
-from regard.serving.guard import CLOSED, Guard, Note
 from regard.serving.libretranslate import LibreTranslate
-from regard.serving.limits import Admission, Keys, Limits
+from regard.serving.limits import Admission, KeyFile, ServingLimits
 from regard.serving.metrics import Metrics
+from regard.serving.middleware import CLOSED, GuardMiddleware, LogRequest
 from regard.serving.models import Models
 from regard.serving.openai import OpenAI
 from regard.serving.refusals import RefusedError, refusal_of, response_of
-from regard.serving.translation import Translating
+from regard.serving.translation import TranslationService
 
 SWEEP = 30.0
 """Seconds between two looks at the files that are to be deleted."""
@@ -38,8 +38,8 @@ SWEEP = 30.0
 
 def create_app(
     models: Models,
-    limits: Limits | None = None,
-    keys: Keys | None = None,
+    limits: ServingLimits | None = None,
+    keys: KeyFile | None = None,
     *,
     pivot: str | None = None,
     hosts: Sequence[str] | None = None,
@@ -47,14 +47,14 @@ def create_app(
     weblate_probe: bool = False,
     files: Path | None = None,
     metrics: bool = False,
-    note: Note | None = None,
+    note: LogRequest | None = None,
 ) -> Starlette:
     """All that is served; `hosts` are the names to answer to (none: any), `note` is told of each request.
 
     Servers that share a folder for `files` give out each other's translated files.
     """
-    limits = limits or Limits()
-    translating = Translating(models, pivot)
+    limits = limits or ServingLimits()
+    translating = TranslationService(models, pivot)
     admission = Admission(limits, keys)
     libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files)
 
@@ -88,7 +88,7 @@ def create_app(
         if note is not None:
             note(record)
 
-    guard = Middleware(Guard, limits=limits, hosts=hosts, origin=origin, note=noted)
+    guard = Middleware(GuardMiddleware, limits=limits, hosts=hosts, origin=origin, note=noted)
     return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
 
 
@@ -102,7 +102,7 @@ async def sweep(libre: LibreTranslate) -> None:
 class Front:
     """What is told about the server itself."""
 
-    def __init__(self, translating: Translating, counted: Metrics, admission: Admission) -> None:
+    def __init__(self, translating: TranslationService, counted: Metrics, admission: Admission) -> None:
         self.translating, self.counted, self.admission = translating, counted, admission
 
     async def metrics(self, request: Request) -> Response:

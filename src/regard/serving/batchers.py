@@ -20,7 +20,7 @@ BATCH = 16
 
 @dataclass(eq=False)
 class Item:
-    """A sentence, prompt or text that waits or runs for a job."""
+    """A sentence, prompt or text that waits or runs for a request."""
 
     kind: Kind
     source: Any  # what the model reads: tokens, a row or a text
@@ -29,13 +29,13 @@ class Item:
     settings: DecodingSettings | None = None
     follow: Follow | None = None  # called after each token of the output; True ends it
     shape: Hashable = None  # small batches contain items of one shape
-    job: Any = None
-    place: int = 0  # among the items of the job
+    request: Any = None  # the QueuedRequest that it belongs to
+    place: int = 0  # among the items of the request
     batcher: Batcher | None = None  # in which it runs; None: it waits, or is done
     number: int = -1  # in its batcher
 
 
-Report = Callable[[list[tuple[Item, Any]]], None]
+ReportResults = Callable[[list[tuple[Item, Any]]], None]
 """Called from any thread with items and their results; an exception as a result means that the item failed."""
 
 
@@ -44,7 +44,7 @@ class Kind:
     """What items must have in common to share batches."""
 
     key: Hashable
-    open: Callable[[Report], Batcher] = field(compare=False)
+    open: Callable[[ReportResults], Batcher] = field(compare=False)
     continuous: bool = False  # items join a running search
 
 
@@ -72,7 +72,7 @@ class ContinuousBatcher:
     """A search of the native engine that items join between two steps."""
 
     def __init__(
-        self, engine: NativeSearch, settings: DecodingSettings, report: Report, *, followed: bool = False
+        self, engine: NativeSearch, settings: DecodingSettings, report: ReportResults, *, followed: bool = False
     ) -> None:
         self.live = LiveSearch(engine, settings, report, followed=followed)  # type: ignore[arg-type]  # its keys are items
         self.room = self.live.at_once * 3 // 2  # so that somebody waits when one leaves, but nobody waits long
@@ -103,7 +103,7 @@ class SmallBatcher:
     def __init__(
         self,
         run: Callable[[list[Item]], Sequence[Any]],
-        report: Report,
+        report: ReportResults,
         slots: threading.Semaphore,
         *,
         size: int = BATCH,

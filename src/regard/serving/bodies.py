@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from regard.serving.limits import Limits
+from regard.serving.limits import ServingLimits
 from regard.serving.refusals import RefusedError
 from regard.text.doctor import SURROGATE
 
@@ -41,7 +41,7 @@ def bearer(request: Request) -> str:
 # LibreTranslate's interface
 
 
-async def read_values(request: Request, limits: Limits) -> dict[str, Any]:
+async def read_values(request: Request, limits: ServingLimits) -> dict[str, Any]:
     """Returns JSON, a form, or the query string; of several values with one name the first, but all texts."""
     query = first_of(request.query_params.multi_items())
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -62,7 +62,7 @@ async def read_values(request: Request, limits: Limits) -> dict[str, Any]:
     return {**values, "q": list(map(with_line_feeds, texts))} if len(texts) > 1 else values
 
 
-async def received(value: str | UploadFile, limits: Limits) -> str | Upload:
+async def received(value: str | UploadFile, limits: ServingLimits) -> str | Upload:
     """Returns a value of a form, or a file in it."""
     if isinstance(value, str):
         return value

@@ -25,8 +25,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.serving.bodies import read_object
-from regard.serving.completions import Piece
-from regard.serving.limits import Limits
+from regard.serving.completions import StreamedPiece
+from regard.serving.limits import ServingLimits
 from regard.serving.openai import (
     UNSUPPORTED,
     Generation,
@@ -37,8 +37,8 @@ from regard.serving.openai import (
     usage_of,
 )
 from regard.serving.refusals import RefusedError
-from regard.serving.schema import ChatRequest, CompletionRequest, Message, SamplingRequest
-from regard.serving.translation import Asked, Translating
+from regard.serving.schema import ChatMessage, ChatRequest, CompletionRequest, SamplingRequest
+from regard.serving.translation import TranslationCall, TranslationService
 from regard.text.directions import Direction
 
 ROLES = {"system": "", "developer": "", "user": "User: ", "assistant": "Assistant: "}
@@ -50,7 +50,7 @@ NOT_IN_CHAT = (*UNSUPPORTED, "tools", "functions", "audio", "web_search_options"
 class Chat:
     """Answers conversations."""
 
-    def __init__(self, openai: OpenAI, translating: Translating, limits: Limits) -> None:
+    def __init__(self, openai: OpenAI, translating: TranslationService, limits: ServingLimits) -> None:
         self.openai, self.translating, self.limits = openai, translating, limits
 
     def routes(self) -> list[BaseRoute]:
@@ -122,7 +122,7 @@ class Chat:
             raise RefusedError(400, f"messages: at most {self.limits.characters} characters are translated")
         if asked.n > 1 or asked.logprobs:
             raise RefusedError(400, "n: a model that translates gives one answer, without logprobs")
-        (found,) = await self.translating.texts(texts[-1:], [direction], Asked(**who))
+        (found,) = await self.translating.texts(texts[-1:], [direction], TranslationCall(**who))
         queue = self.translating.models.queue(direction)
         parts = await queue.in_thread(queue.translator.read, 1, texts[-1], direction.target)
         written = len(found.translation.tokens) if found.translation else 0
@@ -139,17 +139,17 @@ class Chat:
         return event_stream(chunks(), usage=asked.stream_options.include_usage)
 
 
-def text_of(message: Message) -> str:
+def text_of(message: ChatMessage) -> str:
     content = message.content
     return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 
-def conversation(messages: list[Message]) -> str:
+def conversation(messages: list[ChatMessage]) -> str:
     """Returns the text that a model continues."""
     return "\n\n".join([*(ROLES[each.role] + text_of(each).strip() for each in messages), "Assistant:"])
 
 
-async def trimmed(pieces: AsyncGenerator[Piece, None]) -> AsyncIterator[Piece]:
+async def trimmed(pieces: AsyncGenerator[StreamedPiece, None]) -> AsyncIterator[StreamedPiece]:
     """Yields the pieces without white space before the first and after the last."""
     begun, held = False, ""
     async for piece in pieces:

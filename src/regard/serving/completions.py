@@ -23,7 +23,7 @@ class Completion:
     reason: str  # why it ended: "stop" or "length"
 
 
-class Piece(NamedTuple):
+class StreamedPiece(NamedTuple):
     """A part of a completion that is streamed."""
 
     text: str
@@ -77,7 +77,7 @@ async def complete(
 
 async def stream(
     queue: WriterQueue, row: Sequence[int], stop: Sequence[str], settings: DecodingSettings, **who: Any
-) -> AsyncGenerator[Piece, None]:
+) -> AsyncGenerator[StreamedPiece, None]:
     """Yields one continuation piece by piece."""
     one = Continuation(queue.writer, row, stop)
     sent, counted = 0, 0
@@ -85,12 +85,12 @@ async def stream(
         async for piece in pieces:
             if isinstance(piece, Hypothesis):
                 whole = one.completion(piece)
-                yield Piece(whole.text[sent:], max(0, len(whole.ids) - counted), whole.reason)
+                yield StreamedPiece(whole.text[sent:], max(0, len(whole.ids) - counted), whole.reason)
                 return
             text, tokens = piece
             safe = len(text) - held_back(text, stop)
             if safe > sent and not text.endswith("\N{REPLACEMENT CHARACTER}") and first_stop(text, stop) is None:
-                yield Piece(text[sent:safe], tokens - counted)
+                yield StreamedPiece(text[sent:safe], tokens - counted)
                 sent, counted = safe, tokens
 
 

@@ -17,10 +17,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import DataError
-from regard.serving import languages
+from regard.serving import language_codes
 from regard.serving.bodies import Upload, bearer, convert_values, read_values
-from regard.serving.detection import detect
-from regard.serving.limits import Admission, Limits
+from regard.serving.file_shelf import FileShelf
+from regard.serving.language_detection import detect
+from regard.serving.limits import Admission, ServingLimits
 from regard.serving.openapi import document, page
 from regard.serving.refusals import RefusedError
 from regard.serving.schema import (
@@ -33,8 +34,7 @@ from regard.serving.schema import (
     TranslateFileRequest,
     TranslateRequest,
 )
-from regard.serving.translation import Answer, Asked, Translating
-from regard.serving.uploads import Shelf
+from regard.serving.translation import Answer, TranslationCall, TranslationService
 from regard.text.directions import Direction
 from regard.text.formats import files
 from regard.text.glossary import Glossary, Term
@@ -50,8 +50,8 @@ class LibreTranslate:
 
     def __init__(
         self,
-        translating: Translating,
-        limits: Limits,
+        translating: TranslationService,
+        limits: ServingLimits,
         admission: Admission,
         *,
         weblate_probe: bool = False,
@@ -60,7 +60,7 @@ class LibreTranslate:
         """`files` is a folder for translated files that servers share."""
         self.translating, self.limits, self.weblate_probe = translating, limits, weblate_probe
         self.admission = admission
-        self.shelf = Shelf(limits.uploads, limits.kept, files)
+        self.shelf = FileShelf(limits.uploads, limits.kept, files)
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -96,7 +96,7 @@ class LibreTranslate:
         if way and asked.glossary:
             terms = [Term(term, (meaning,)) for term, meaning in asked.glossary.items()]
             options["glossary"] = Glossary(terms, way[-1].source, way[-1].target)
-        job = Asked(client, time.monotonic() + self.limits.answering, tuple(options.items()))
+        job = TranslationCall(client, time.monotonic() + self.limits.answering, tuple(options.items()))
         if same:
             answers = [Answer(text) for text in texts]
         else:
@@ -115,9 +115,9 @@ class LibreTranslate:
         known = self.translating
         found = [
             Language(
-                languages.public(code),
-                languages.name(code),
-                sorted(map(languages.public, {*known.targets(code), code})),
+                language_codes.public(code),
+                language_codes.name(code),
+                sorted(map(language_codes.public, {*known.targets(code), code})),
             )
             for code in known.languages
         ]
@@ -155,8 +155,10 @@ class LibreTranslate:
             source = self.detected(sample, target).language
         way, same = self.way(source, target)
         if same:
-            return path.read_bytes(), languages.public(source)
-        return await self.translating.document(path, way, Asked(client)), languages.public(way[-1].target)
+            return path.read_bytes(), language_codes.public(source)
+        return await self.translating.document(path, way, TranslationCall(client)), language_codes.public(
+            way[-1].target
+        )
 
     async def download_file(self, request: Request) -> Response:
         found = self.shelf.get(request.path_params["name"])
@@ -172,7 +174,7 @@ class LibreTranslate:
 
     async def settings(self, _request: Request) -> Response:
         targets = [each.target for each in self.translating.models.directions]
-        first = languages.public(targets[0]) if targets else "en"
+        first = language_codes.public(targets[0]) if targets else "en"
         return JSONResponse(
             {
                 "charLimit": self.limits.characters,
@@ -185,7 +187,7 @@ class LibreTranslate:
                 "uploadLimit": self.limits.upload,  # for our page alone
                 "language": {
                     "source": {"code": "auto", "name": "Auto Detect"},
-                    "target": {"code": first, "name": languages.name(first)},
+                    "target": {"code": first, "name": language_codes.name(first)},
                 },
             }
         )
@@ -221,21 +223,21 @@ class LibreTranslate:
     def way(self, source: str, target: str) -> tuple[list[Direction], bool]:
         """The steps from one language to another, and whether they are the same."""
         known = self.translating
-        found = [languages.find(code, known.languages) for code in (source, target)]
+        found = [language_codes.find(code, known.languages) for code in (source, target)]
         for code, each in zip((source, target), found, strict=True):
             if each is None:
                 raise RefusedError(400, f"{code[:100]} is not supported")
         start, end = map(str, found)
         way = known.way(start, end)
         if not way and start != end:
-            names = [f"{languages.name(code)} ({languages.public(code)})" for code in (end, start)]
+            names = [f"{language_codes.name(code)} ({language_codes.public(code)})" for code in (end, start)]
             raise RefusedError(400, f"{names[0]} is not available as a target language from {names[1]}")
         return way, start == end
 
     def is_probe(self, texts: Sequence[str], source: str, target: str) -> bool:
         """Whether Weblate asks if there is anybody, in a direction that is not served."""
         known = self.translating.languages
-        ends = [languages.find(code, known) for code in ("en", "de")]
+        ends = [language_codes.find(code, known) for code in ("en", "de")]
         served = None not in ends and self.translating.way(*map(str, ends))
         return list(texts) == [PROBE] and (source, target) == ("en", "de") and not served
 
@@ -244,16 +246,16 @@ class LibreTranslate:
     def detected(self, texts: Sequence[str], target: str, *, html: bool = False) -> Detected:
         """The likeliest language of some texts together that can be translated into `target`."""
         known, text = self.translating, "\n".join(texts)
-        end = languages.find(target, known.languages)
+        end = language_codes.find(target, known.languages)
         fitting = [code for code in known.languages if end is not None and (code == end or known.way(code, end))]
         return self.likeliest(re.sub(r"<[^<>]*>", " ", text) if html else text, fitting or known.sources)[0]
 
     def likeliest(self, text: str, among: Sequence[str]) -> list[Detected]:
         found = [(code, trust) for code, trust in detect(text, among) if trust > 0]
         if not found:
-            english = languages.find("en", among)
+            english = language_codes.find("en", among)
             found = [(english or (among[0] if among else "en"), UNDETECTED)]
-        return [Detected(trust, languages.public(code)) for code, trust in found]
+        return [Detected(trust, language_codes.public(code)) for code, trust in found]
 
 
 UNFIT = (".mo", ".pot")  # compiled, and templates

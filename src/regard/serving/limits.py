@@ -20,7 +20,7 @@ from regard.serving.refusals import RefusedError
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServingLimits:
     """What is too much."""
 
     characters: int = 50_000  # of all texts of a request; -1: any number
@@ -38,7 +38,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Key:
+class ApiKey:
     """Who may use the server; the key itself is nowhere kept."""
 
     digest: str  # SHA-256: enough for what has 256 random bits, which nobody can guess
@@ -46,22 +46,22 @@ class Key:
     rate: float | None = None  # requests a minute, instead of the server's
 
 
-class Keys:
+class KeyFile:
     """The keys of a file, a line each: the digest, a name and, if it has one of its own, the requests a minute."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._changed: tuple[int, int] | None = None
-        self._keys: tuple[Key, ...] = ()
+        self._keys: tuple[ApiKey, ...] = ()
         self.all()
 
-    def find(self, key: str) -> Key | None:
+    def find(self, key: str) -> ApiKey | None:
         """The key that a client gives, if it is one; it takes as long for all that are wrong."""
         digest = digest_of(key)
         found = [each for each in self.all() if hmac.compare_digest(each.digest, digest)]
         return found[0] if found else None
 
-    def all(self) -> tuple[Key, ...]:
+    def all(self) -> tuple[ApiKey, ...]:
         """The keys of the file as it is now: one that is deleted there opens nothing any more."""
         try:
             state = self.path.stat()
@@ -75,7 +75,7 @@ class Keys:
         return self._keys
 
 
-def read_keys(path: Path) -> Iterator[Key]:
+def read_keys(path: Path) -> Iterator[ApiKey]:
     """The keys of a file; lines that begin with # say nothing."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         digest, *rest = line.split() or [""]
@@ -85,7 +85,7 @@ def read_keys(path: Path) -> Iterator[Key]:
             raise DataError("is no key: a line is a SHA-256, a name and, if wanted, requests a minute", path, number)
         if len(rest) == 2 and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", rest[1]):
             raise DataError(f"{rest[1]} is no number of requests a minute", path, number)
-        yield Key(digest, rest[0], float(rest[1]) if len(rest) == 2 else None)
+        yield ApiKey(digest, rest[0], float(rest[1]) if len(rest) == 2 else None)
 
 
 def make_key(path: Path, name: str = "key") -> str:
@@ -132,7 +132,7 @@ class Rates:
 class Admission:
     """Lets clients in: by their keys, where keys are needed, and not too often."""
 
-    def __init__(self, limits: Limits, keys: Keys | None = None) -> None:
+    def __init__(self, limits: ServingLimits, keys: KeyFile | None = None) -> None:
         self.limits, self.keys, self.rates = limits, keys, Rates()
 
     def admit(self, address: str, given: object) -> str:

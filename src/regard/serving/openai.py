@@ -19,8 +19,8 @@ from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
 from regard.serving.bodies import bearer, read_object
-from regard.serving.completions import Completion, Likeliest, Piece, complete, logprobs, stream
-from regard.serving.limits import Admission, Limits
+from regard.serving.completions import Completion, Likeliest, StreamedPiece, complete, logprobs, stream
+from regard.serving.limits import Admission, ServingLimits
 from regard.serving.models import Models
 from regard.serving.queues import WriterQueue
 from regard.serving.refusals import RefusedError, openai_error, refusal_of
@@ -32,7 +32,7 @@ UNSUPPORTED = ("suffix", "logit_bias", "presence_penalty", "frequency_penalty")
 class OpenAI:
     """Answers requests in OpenAI's interface."""
 
-    def __init__(self, models: Models, limits: Limits, admission: Admission) -> None:
+    def __init__(self, models: Models, limits: ServingLimits, admission: Admission) -> None:
         self.served, self.limits, self.admission = models, limits, admission
         self.created = int(time.time())
 
@@ -187,7 +187,7 @@ class Generation:
             for (row, each), likeliest in zip(chosen, read, strict=True)
         ]
 
-    async def stream(self, index: int) -> AsyncGenerator[Piece, None]:
+    async def stream(self, index: int) -> AsyncGenerator[StreamedPiece, None]:
         """Yields choice `index` piece by piece."""
         row = self.rows[index // self.asked.n]
         settings = self.writer.decoding({**self.options, "seed": self.options["seed"] + index % self.asked.n})

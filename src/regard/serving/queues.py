@@ -13,8 +13,8 @@ from regard.decoding.native.library import can_join
 from regard.decoding.native.live import Follow
 from regard.decoding.native.search import NativeSearch
 from regard.decoding.translator import Found, Part, Translation, Translator
-from regard.serving.batchers import Batcher, ContinuousBatcher, Item, Kind, Report, SmallBatcher
-from regard.serving.scheduler import MOST_WAITING, Job, Scheduler, until
+from regard.serving.batchers import Batcher, ContinuousBatcher, Item, Kind, ReportResults, SmallBatcher
+from regard.serving.scheduler import MOST_WAITING, QueuedRequest, Scheduler, until
 from regard.settings import DecodingSettings
 from regard.text.slots import Cut
 
@@ -37,7 +37,7 @@ ROWS = 64
 T = TypeVar("T")
 
 
-class Plan(NamedTuple):
+class TranslationPlan(NamedTuple):
     """How the texts of a request are translated."""
 
     settings: DecodingSettings
@@ -64,10 +64,10 @@ class TranslatorQueue(Scheduler):
         given = tuple(options.items())
         common = options.get("constrain") is None and not options.get("glossary")
         plan = self._plan_of_common(given) if common else self._plan(given)
-        async with self.admit(len(texts), client) as job, until(deadline):
-            return await (self._sentences if plan.kind.continuous else self._texts)(job, texts, plan)
+        async with self.admit(len(texts), client) as request, until(deadline):
+            return await (self._sentences if plan.kind.continuous else self._texts)(request, texts, plan)
 
-    def _plan(self, given: tuple[tuple[str, Any], ...]) -> Plan:
+    def _plan(self, given: tuple[tuple[str, Any], ...]) -> TranslationPlan:
         """Checks the options and chooses the batches."""
         options = dict(given)
         direction = {name: options.pop(name) for name in ("source", "target", "zero_shot") if name in options}
@@ -75,13 +75,13 @@ class TranslatorQueue(Scheduler):
         settings, into = self.translator.decoding(options), self.translator.direction(**direction).target
         engine = live_engine(self.translator.searcher)
         if engine is not None and constrain is None and not glossary and not settings.consensus:
-            return Plan(settings, into, continuous(engine, settings))
+            return TranslationPlan(settings, into, continuous(engine, settings))
         every = {**direction, **options, "constrain": constrain, "glossary": glossary}
 
         def translate(items: list[Item]) -> list[Translation]:
             return self.translator.translate([item.source for item in items], **every)
 
-        def open_batcher(report: Report) -> Batcher:
+        def open_batcher(report: ReportResults) -> Batcher:
             return SmallBatcher(translate, report, self.slots)
 
         alike = (
@@ -89,22 +89,26 @@ class TranslatorQueue(Scheduler):
             id(constrain),
             id(glossary),
         )  # both live as long as the batcher
-        return Plan(settings, into, Kind(alike, open_batcher))
+        return TranslationPlan(settings, into, Kind(alike, open_batcher))
 
-    async def _texts(self, job: Job, texts: Sequence[str | Cut], plan: Plan) -> list[Translation]:
+    async def _texts(
+        self, request: QueuedRequest, texts: Sequence[str | Cut], plan: TranslationPlan
+    ) -> list[Translation]:
         """Translates whole texts in small batches."""
-        job.add([Item(plan.kind, text) for text in texts], len(texts))
-        return await job.results()
+        request.add([Item(plan.kind, text) for text in texts], len(texts))
+        return await request.results()
 
-    async def _sentences(self, job: Job, texts: Sequence[str | Cut], plan: Plan) -> list[Translation]:
+    async def _sentences(
+        self, request: QueuedRequest, texts: Sequence[str | Cut], plan: TranslationPlan
+    ) -> list[Translation]:
         """Translates the sentences of texts in a search that they join."""
         small = sum(len(text if isinstance(text, str) else text.text) for text in texts) <= SMALL
         parts: list[list[Part]] = []
         for start in range(0, len(texts), SLICE):
             some = await self._done(small, self._read, texts[start : start + SLICE], start, plan.into)
-            job.add([self._item(part, plan) for row in some for part in row if part.ids], len(some))
+            request.add([self._item(part, plan) for row in some for part in row if part.ids], len(some))
             parts += some
-        found = iter(await job.results())
+        found = iter(await request.results())
         rows = [[(part, next(found) if part.ids else None) for part in row] for row in parts]
         joined: list[Translation] = []
         for start in range(0, len(rows), SLICE):
@@ -121,7 +125,7 @@ class TranslatorQueue(Scheduler):
     def _join(self, rows: Sequence[Found]) -> list[Translation]:
         return [self.translator.join(row) for row in rows]
 
-    def _item(self, part: Part, plan: Plan) -> Item:
+    def _item(self, part: Part, plan: TranslationPlan) -> Item:
         limit = self.translator.limit(part.ids, plan.settings)
         return Item(plan.kind, part.ids, len(part.ids), limit, plan.settings)
 
@@ -150,9 +154,9 @@ class WriterQueue(Scheduler):
         """Returns the best outputs for each prompt; `follow` is called for each token of it, and can end an output."""
         kind = self._kind(settings)
         items = [self._item(kind, *each, settings) for each in zip(prompts, follow, strict=True)]
-        async with self.admit(len(items), client) as job, until(deadline):
-            job.add(items, len(items))
-            return await job.results()
+        async with self.admit(len(items), client) as request, until(deadline):
+            request.add(items, len(items))
+            return await request.results()
 
     async def stream(
         self,
@@ -171,9 +175,9 @@ class WriterQueue(Scheduler):
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
             return ends
 
-        async with self.admit(1, client) as job:
-            job.add([self._item(self._kind(settings), prompt, told, settings)], 1)
-            results = asyncio.ensure_future(job.results())
+        async with self.admit(1, client) as request:
+            request.add([self._item(self._kind(settings), prompt, told, settings)], 1)
+            results = asyncio.ensure_future(request.results())
             results.add_done_callback(lambda _: pieces.put_nowait(None))
             try:
                 while True:
@@ -197,9 +201,9 @@ class WriterQueue(Scheduler):
             return [search.likeliest(item.source, count) if len(item.source) > 1 else [] for item in items]
 
         kind = Kind(("likeliest", count), lambda report: SmallBatcher(read, report, self.slots))
-        async with self.admit(len(texts), client) as job, until(deadline):
-            job.add([Item(kind, ids, len(ids)) for ids in texts], len(texts))
-            return await job.results()
+        async with self.admit(len(texts), client) as request, until(deadline):
+            request.add([Item(kind, ids, len(ids)) for ids in texts], len(texts))
+            return await request.results()
 
     def _kind(self, settings: DecodingSettings) -> Kind:
         engine = live_engine(self.writer.searcher)
@@ -241,13 +245,13 @@ class EncoderQueue(Scheduler):
         self, texts: Sequence[str], *, client: str = "", deadline: float | None = None
     ) -> tuple[list[NDArray[np.float32]], int]:
         """Returns a vector for each text, and the number of tokens read."""
-        async with self.admit(len(texts), client) as job, until(deadline):
+        async with self.admit(len(texts), client) as request, until(deadline):
             rows: list[Row] = []
             for start in range(0, len(texts), SLICE):
                 some = await self.in_thread(self.embedder.rows, texts[start : start + SLICE])
-                job.add([Item(self._kind, row, len(row.ids)) for row in some], len(some))
+                request.add([Item(self._kind, row, len(row.ids)) for row in some], len(some))
                 rows += some
-            return await job.results(), sum(len(row.ids) for row in rows)
+            return await request.results(), sum(len(row.ids) for row in rows)
 
     def _embed(self, items: list[Item]) -> Sequence[NDArray[np.float32]]:
         return list(self.embedder.embed_rows([item.source for item in items]))
@@ -262,7 +266,7 @@ def continuous(engine: NativeSearch, settings: DecodingSettings, *, followed: bo
     """Returns the kind of items that share a running search with these settings."""
     shared = shared_settings(settings)
 
-    def open_batcher(report: Report) -> Batcher:
+    def open_batcher(report: ReportResults) -> Batcher:
         return ContinuousBatcher(engine, shared, report, followed=followed)
 
     return Kind(shared, open_batcher, continuous=True)

@@ -60,7 +60,7 @@ class Scheduler:
         self.slots = threading.Semaphore(parallel)
         self._queue: FairQueue[Item] = FairQueue()
         self._batchers: dict[Kind, Batcher] = {}
-        self._jobs: set[Job] = set()
+        self._requests: set[QueuedRequest] = set()
         self._threads = ThreadPoolExecutor(2, "regard-prepare")
         self._recent: deque[float] = deque(maxlen=RECENT)  # when items were finished
         self._closing = self._closed = False
@@ -69,7 +69,7 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         """Texts and items that have not been started."""
-        return len(self._queue) + sum(job.unread for job in self._jobs)
+        return len(self._queue) + sum(request.unread for request in self._requests)
 
     @property
     def running(self) -> int:
@@ -79,20 +79,20 @@ class Scheduler:
     @property
     def open_requests(self) -> int:
         """Requests that were accepted and are not answered yet."""
-        return len(self._jobs)
+        return len(self._requests)
 
     @contextlib.asynccontextmanager
-    async def admit(self, texts: int, client: str = "") -> AsyncIterator[Job]:
-        """Accepts a request and yields its job; whatever is unfinished at the end is cancelled.
+    async def admit(self, texts: int, client: str = "") -> AsyncIterator[QueuedRequest]:
+        """Accepts a request and yields its request; whatever is unfinished at the end is cancelled.
 
         Raises BusyError if the queue is full, and LateError for a TimeoutError.
         """
         self.check_room(texts, count=True)
-        job = Job(self, client, texts)
-        self._jobs.add(job)
+        request = QueuedRequest(self, client, texts)
+        self._requests.add(request)
         self.counts.requests += 1
         try:
-            yield job
+            yield request
         except TimeoutError:
             self.counts.late += 1
             raise LateError("the answer was not ready in time: ask for less at once, or later") from None
@@ -103,7 +103,7 @@ class Scheduler:
             self.counts.failed += 1
             raise
         finally:
-            self._leave(job)
+            self._leave(request)
         self.counts.texts += texts
 
     def check_room(self, texts: int, *, count: bool = False) -> None:
@@ -123,8 +123,8 @@ class Scheduler:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._all_answered(), grace)
         self._closed = True
-        for job in list(self._jobs):
-            job.fail(BusyError("the server is stopping: ask again in a moment", 5.0))
+        for request in list(self._requests):
+            request.fail(BusyError("the server is stopping: ask again in a moment", 5.0))
         batchers = list(self._batchers.values())
         self._batchers.clear()
         for batcher in batchers:
@@ -140,7 +140,7 @@ class Scheduler:
         return 0
 
     async def _all_answered(self) -> None:
-        while self._jobs:
+        while self._requests:
             self._change.clear()
             await self._change.wait()
 
@@ -150,16 +150,16 @@ class Scheduler:
         seconds = now - self._recent[0] if self._recent else 1.0
         return float(min(60, max(1, math.ceil(self.waiting / 2 * seconds / max(1, len(self._recent))))))
 
-    def enqueue(self, job: Job, items: Sequence[Item]) -> None:
-        """Lets items of a job wait for their turn."""
-        if job in self._jobs:
-            self._queue.add(job.client, job, items)
+    def enqueue(self, request: QueuedRequest, items: Sequence[Item]) -> None:
+        """Lets items of a request wait for their turn."""
+        if request in self._requests:
+            self._queue.add(request.client, request, items)
             self._start()
 
-    def _leave(self, job: Job) -> None:
-        self._jobs.discard(job)
-        self._queue.drop(job.client, job)
-        for item in list(job.running):
+    def _leave(self, request: QueuedRequest) -> None:
+        self._requests.discard(request)
+        self._queue.drop(request.client, request)
+        for item in list(request.running):
             if item.batcher is not None:
                 item.batcher.cancel(item)
                 self._free(item)
@@ -176,11 +176,11 @@ class Scheduler:
             try:
                 batcher = self._batcher(item.kind)
             except ModelError as error:  # too many threads, or no memory
-                item.job.fail(error)
+                item.request.fail(error)
                 continue
             item.batcher = batcher
             batcher.running += 1
-            item.job.running.add(item)
+            item.request.running.add(item)
             joining[batcher].append(item)
         for batcher, items in joining.items():
             try:
@@ -219,14 +219,14 @@ class Scheduler:
         return kind.open(report)
 
     def _settle(self, results: list[tuple[Item, Any]]) -> None:
-        """Hands results to their jobs, and starts other items in the places that are free now."""
+        """Hands results to their requests, and starts other items in the places that are free now."""
         for item, result in results:
             batcher = item.batcher
             if batcher is None:
-                continue  # its job has left
+                continue  # its request has left
             self._free(item)
             if isinstance(result, BaseException):
-                item.job.fail(result)
+                item.request.fail(result)
                 if item.kind.continuous and isinstance(result, ModelError):  # the whole search has failed
                     self._retire(item.kind, batcher)
                 continue
@@ -234,12 +234,12 @@ class Scheduler:
             self.counts.sentences += 1
             self.counts.tokens_read += item.tokens_read
             self.counts.tokens_written += self.tokens_written(result)
-            item.job.succeed(item, result)
+            item.request.succeed(item, result)
         self._start()
 
     def _free(self, item: Item) -> None:
         batcher, item.batcher = item.batcher, None
-        item.job.running.discard(item)
+        item.request.running.discard(item)
         if batcher is not None:
             batcher.running -= 1
             batcher.used = time.monotonic()
@@ -258,7 +258,7 @@ class Scheduler:
             batcher.close()
 
 
-class Job:
+class QueuedRequest:
     """The items of one request, and their results."""
 
     def __init__(self, scheduler: Scheduler, client: str, texts: int) -> None:
@@ -272,7 +272,7 @@ class Job:
     def add(self, items: Sequence[Item], texts: int) -> None:
         """Lets items wait for their turn, which are all that there is to do for this many texts."""
         for place, item in enumerate(items, self._items):
-            item.job, item.place = self, place
+            item.request, item.place = self, place
         self._items += len(items)
         self.unread -= texts
         self.scheduler.enqueue(self, items)

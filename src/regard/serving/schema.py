@@ -9,11 +9,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 MOST_TERMS = 100
 MOST_CHOICES = 16
 
-Term = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"\S")]
+TermText = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"\S")]
 Texts = Annotated[str | list[str], Meta(description="a text or several")]
 Source = Annotated[str, Meta(description="auto, or a code of /languages")]
 Target = Annotated[str, Meta(description="a code of /languages")]
-Key = Annotated[str, Meta(description="a key, where the server needs one")]
+KeyField = Annotated[str, Meta(description="a key, where the server needs one")]
 
 # LibreTranslate's interface
 
@@ -29,15 +29,15 @@ class TranslateRequest(Struct):
     scores: Annotated[bool, Meta(description="answer with scores and confidence")] = False
     flags: Annotated[bool, Meta(description="answer with what a person should check")] = False
     alignment: Annotated[bool, Meta(description="answer with what each token attended to")] = False
-    glossary: Annotated[dict[Term, Term], Meta(max_length=MOST_TERMS, description="terms, in JSON only")] = {}
-    api_key: Key = ""
+    glossary: Annotated[dict[TermText, TermText], Meta(max_length=MOST_TERMS, description="terms, in JSON only")] = {}
+    api_key: KeyField = ""
 
 
 class DetectRequest(Struct):
     """Texts whose language is detected."""
 
     q: Texts
-    api_key: Key = ""
+    api_key: KeyField = ""
 
 
 class TranslateFileRequest(Struct):
@@ -46,7 +46,7 @@ class TranslateFileRequest(Struct):
     file: Annotated[Any, Meta(extra_json_schema={"type": "string", "format": "binary"})]
     source: Source
     target: Target
-    api_key: Key = ""
+    api_key: KeyField = ""
 
 
 class SuggestRequest(Struct):
@@ -56,7 +56,7 @@ class SuggestRequest(Struct):
     s: str
     source: str
     target: str
-    api_key: Key = ""
+    api_key: KeyField = ""
 
 
 class Detected(Struct):
@@ -107,8 +107,8 @@ class ErrorAnswer(Struct):
 
 # OpenAI's interface
 
-Model = Annotated[str, Meta(min_length=1, description="the name of a model's folder")]
-Inputs = Annotated[
+ModelName = Annotated[str, Meta(min_length=1, description="the name of a model's folder")]
+TextInputs = Annotated[
     str | Annotated[list[str | int | Annotated[list[int], Meta(min_length=1)]], Meta(min_length=1)],
     Meta(description="a text, a list of texts, tokens, or a list of tokens of several texts"),
 ]
@@ -141,33 +141,33 @@ class SamplingRequest(Struct):
 class CompletionRequest(SamplingRequest, kw_only=True):
     """Texts to continue."""
 
-    model: Model
-    prompt: Inputs = ""
+    model: ModelName
+    prompt: TextInputs = ""
     max_tokens: Annotated[int, Meta(ge=0, le=100_000)] = 16
     best_of: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] = 1
     logprobs: Annotated[int, Meta(ge=0, le=5)] | None = None
     echo: bool = False
 
 
-class Part(Struct):
+class ContentPart(Struct):
     """A part of a message."""
 
     type: Literal["text"]
     text: str
 
 
-class Message(Struct):
+class ChatMessage(Struct):
     """What somebody says."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    content: str | list[ContentPart]
 
 
 class ChatRequest(SamplingRequest, kw_only=True):
     """A conversation to continue, or whose last message of the user is translated."""
 
     model: Annotated[str, Meta(min_length=1, description="the name of a model's folder, or a direction such as en-de")]
-    messages: Annotated[list[Message], Meta(min_length=1)]
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     max_completion_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     logprobs: bool = False
@@ -178,7 +178,7 @@ class ChatRequest(SamplingRequest, kw_only=True):
 class EmbeddingRequest(Struct):
     """Texts to turn into vectors."""
 
-    model: Model
-    input: Inputs
+    model: ModelName
+    input: TextInputs
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None

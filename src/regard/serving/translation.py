@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from regard.decoding.documents import Made, fill
 from regard.decoding.faithful import Faithful, Job, Result
 from regard.errors import DataError, InputError
-from regard.serving import languages, markup
+from regard.serving import html_text, language_codes
 from regard.text import protect
 from regard.text.directions import Direction
 from regard.text.formats import Unit, files
@@ -31,7 +31,7 @@ THREADS = 64
 
 
 @dataclass(frozen=True)
-class Asked:
+class TranslationCall:
     """Who asks for a translation, by when, and how it shall be made."""
 
     client: str = ""
@@ -49,12 +49,12 @@ class Answer:
     flags: tuple[str, ...] = ()  # what a person has to look at
 
 
-class Translating:
+class TranslationService:
     """Translates with the models that are there, through a language in between if that is allowed."""
 
     def __init__(self, models: Models, pivot: str | None = None) -> None:
         self.models = models
-        self.pivot = None if pivot is None else languages.find(pivot, self.languages)
+        self.pivot = None if pivot is None else language_codes.find(pivot, self.languages)
         if pivot is not None and self.pivot is None:
             raise InputError(f"no model knows the language {pivot}, through which to translate")
         self.threads = ThreadPoolExecutor(THREADS, "regard-texts")
@@ -88,24 +88,26 @@ class Translating:
 
     # What is translated
 
-    async def texts(self, texts: Sequence[str], way: Sequence[Direction], asked: Asked) -> list[Answer]:
+    async def texts(self, texts: Sequence[str], way: Sequence[Direction], asked: TranslationCall) -> list[Answer]:
         """The translations of plain texts; of several steps, the alternatives are those of the last one."""
         return await self._jobs([Job(text) for text in texts], way, asked)
 
-    async def pages(self, pages: Sequence[str], way: Sequence[Direction], asked: Asked) -> list[Answer]:
+    async def pages(self, pages: Sequence[str], way: Sequence[Direction], asked: TranslationCall) -> list[Answer]:
         """The translations of HTML, with all of its markup."""
-        cut = [markup.cut(page) for page in pages]
+        cut = [html_text.cut(page) for page in pages]
         jobs = [Job(run.text, run.marks) for runs in cut for run in runs if run.words]
         made = iter(await self._jobs(jobs, way, asked))
         answers = []
         for runs in cut:
             found = [(run, next(made) if run.words else None) for run in runs]
-            text = "".join(run.text if answer is None else markup.safe(answer.text, run.marks) for run, answer in found)
+            text = "".join(
+                run.text if answer is None else html_text.safe(answer.text, run.marks) for run, answer in found
+            )
             flags = dict.fromkeys(flag for _, answer in found if answer for flag in answer.flags)
             answers.append(Answer(text, flags=tuple(flags)))
         return answers
 
-    async def document(self, path: Path, way: Sequence[Direction], asked: Asked) -> bytes:
+    async def document(self, path: Path, way: Sequence[Direction], asked: TranslationCall) -> bytes:
         """A file with translations of all that it has no finished ones for."""
         bridges = [self._bridge(step, asked) for step in way]
 
@@ -121,7 +123,7 @@ class Translating:
 
         return await self._in_thread(bridges, work)
 
-    async def _jobs(self, jobs: Sequence[Job], way: Sequence[Direction], asked: Asked) -> list[Answer]:
+    async def _jobs(self, jobs: Sequence[Job], way: Sequence[Direction], asked: TranslationCall) -> list[Answer]:
         """Each job through each step; those with pieces that must be kept take a way of their own."""
         answers = [Answer(job.text) for job in jobs]
         for number, step in enumerate(way):
@@ -145,14 +147,14 @@ class Translating:
             ]
         return answers
 
-    async def _plain(self, texts: Sequence[str], step: Direction, asked: Asked) -> list[Answer]:
+    async def _plain(self, texts: Sequence[str], step: Direction, asked: TranslationCall) -> list[Answer]:
         """Translations of texts without protected pieces; white space around them stays, and what has no words."""
         worth = [text for text in texts if any(map(str.isalpha, text))]
         bridge = self._bridge(step, asked)
         made = iter(await bridge.wait_for(worth, **bridge.options) if worth else [])
         return [_answer(text, next(made)) if any(map(str.isalpha, text)) else Answer(text) for text in texts]
 
-    async def _kept(self, jobs: Sequence[Job], step: Direction, asked: Asked) -> list[Answer]:
+    async def _kept(self, jobs: Sequence[Job], step: Direction, asked: TranslationCall) -> list[Answer]:
         """Translations that have exactly the protected pieces of their sources."""
         if not jobs:
             return []
@@ -166,7 +168,7 @@ class Translating:
             answers.append(Answer(result.text, _distinct(fitting, result.text), result.translation, result.flags))
         return answers
 
-    def _bridge(self, step: Direction, asked: Asked) -> Bridge:
+    def _bridge(self, step: Direction, asked: TranslationCall) -> Bridge:
         return Bridge(self.models.queue(step), step, asked)
 
     async def _in_thread(self, bridges: Sequence[Bridge], work: Callable[[], T]) -> T:
@@ -181,7 +183,7 @@ class Translating:
 class Bridge:
     """A translator as threads use it: its texts wait with those of all clients."""
 
-    def __init__(self, queue: TranslatorQueue, step: Direction, asked: Asked) -> None:
+    def __init__(self, queue: TranslatorQueue, step: Direction, asked: TranslationCall) -> None:
         self.queue, self.step, self.asked = queue, step, asked
         self.loop = asyncio.get_running_loop()
         self.waiting: Future[list[Translation]] | None = None

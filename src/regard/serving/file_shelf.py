@@ -26,7 +26,7 @@ LEFT_OVER = 86_400.0
 """Seconds after which a file that was sent is deleted, if the server that was given it has not done so."""
 
 
-class Shelf:
+class FileShelf:
     """Files by names that nobody can guess; what clients call them never becomes a path."""
 
     def __init__(

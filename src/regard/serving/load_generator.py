@@ -29,7 +29,7 @@ class Question:
 
 
 @dataclass
-class Seen:
+class LoadReport:
     """What the clients have seen."""
 
     elapsed: float = 0.0
@@ -59,9 +59,9 @@ def question(address: str, body: Mapping[str, Any], answer: str | None = None) -
     return Question((head + kind).encode() + content, answer)
 
 
-def load(address: str, questions: Sequence[Question], *, clients: int, seconds: float, seed: int = 0) -> Seen:
+def load(address: str, questions: Sequence[Question], *, clients: int, seconds: float, seed: int = 0) -> LoadReport:
     """What some clients see that each ask one question after the other; where none can connect any more it ends."""
-    place, seen, known = urlsplit(address), Seen(), dict[int, bytes]()
+    place, seen, known = urlsplit(address), LoadReport(), dict[int, bytes]()
     target = place.hostname or "127.0.0.1", place.port or 80
     with selectors.DefaultSelector() as selector:
         every = [_Client(target, questions, known, seen, random.Random(seed + number)) for number in range(clients)]
@@ -90,7 +90,7 @@ class _Client:
         target: tuple[str, int],
         questions: Sequence[Question],
         known: dict[int, bytes],
-        seen: Seen,
+        seen: LoadReport,
         dice: random.Random,
     ) -> None:
         self.target, self.questions, self.known, self.seen, self.dice = target, questions, known, seen, dice

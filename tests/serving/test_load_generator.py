@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from regard.serving.app import create_app
-from regard.serving.load import load, question
+from regard.serving.load_generator import load, question
 
 from .fakes import FakeModels
 from .running import running

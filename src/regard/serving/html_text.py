@@ -31,7 +31,7 @@ SPELLED = re.compile(rf"&(?!(?:{MARKUP});)[\w\#]+;")
 
 
 @dataclass(frozen=True)
-class Run:
+class HtmlRun:
     """A part of a page: markup, which stays, or a text with inline markup in it."""
 
     text: str
@@ -39,9 +39,9 @@ class Run:
     words: bool = False  # whether there is anything to translate
 
 
-def cut(page: str) -> list[Run]:
+def cut(page: str) -> list[HtmlRun]:
     """The page in runs: joined, they are the page, but that letters written as entities are letters."""
-    runs: list[Run] = []
+    runs: list[HtmlRun] = []
     text, at = "", 0
     for piece in PIECE.finditer(page):
         text += _letters(page[at : piece.start()])
@@ -49,7 +49,7 @@ def cut(page: str) -> list[Run]:
         if _inline(piece[0]):
             text += piece[0]
             continue
-        runs += [*_text(text), Run(piece[0])]
+        runs += [*_text(text), HtmlRun(piece[0])]
         text = ""
     return [*runs, *_text(text + _letters(page[at:]))]
 
@@ -69,7 +69,7 @@ def _letter(entity: str) -> str:
     return letter if len(letter) == 1 and letter.isprintable() else entity
 
 
-def _text(text: str) -> list[Run]:
+def _text(text: str) -> list[HtmlRun]:
     """A text between blocks; white space and tags around all of it are no part of it."""
     before, core, after = _stripped(text)
     for _ in range(MOST_AROUND):
@@ -79,7 +79,7 @@ def _text(text: str) -> list[Run]:
         start, core, end = _stripped(outer[1])
         before, after = before + outer[0] + start, end + outer[2] + after
     marks = tuple(dict.fromkeys(found[0] for found in MARK.finditer(core)))
-    runs = [Run(before), Run(core, marks, words=_has_words(core, marks)), Run(after)]
+    runs = [HtmlRun(before), HtmlRun(core, marks, words=_has_words(core, marks)), HtmlRun(after)]
     return [run for run in runs if run.text]
 
 

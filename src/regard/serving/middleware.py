@@ -13,12 +13,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.explorer.hosts import LOCAL, is_address
-from regard.serving.limits import Limits, Places, client_of
+from regard.serving.limits import Places, ServingLimits, client_of
 from regard.serving.refusals import RefusedError, response_of
 
-Note = Callable[[dict[str, Any]], None]
+LogRequest = Callable[[dict[str, Any]], None]
 """Told of each request when it is over."""
-Pairs = list[tuple[bytes, bytes]]
+Headers = list[tuple[bytes, bytes]]
 
 SENDING = 60.0
 """Seconds in which a client has to take a part of its answer."""
@@ -32,17 +32,17 @@ SECURITY = {
 }
 
 
-class Guard:
+class GuardMiddleware:
     """The outermost part of the application."""
 
     def __init__(
         self,
         app: ASGIApp,
-        limits: Limits,
+        limits: ServingLimits,
         *,
         hosts: Sequence[str] | None = None,
         origin: str = "*",
-        note: Note | None = None,
+        note: LogRequest | None = None,
     ) -> None:
         """`hosts` are the names that the server answers to beside addresses; without them it answers to any."""
         self.app, self.limits, self.note = app, limits, note or (lambda _record: None)
@@ -80,7 +80,7 @@ class Guard:
 class Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits, headers: Pairs) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: ServingLimits, headers: Headers) -> None:
         self.scope, self._receive, self._send = scope, receive, send
         self.limits, self.headers = limits, headers
         name = self.asked(b"x-request-id")

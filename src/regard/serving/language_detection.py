@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from regard.serving.languages import public
+from regard.serving.language_codes import public
 
 WORDS = Path(__file__).with_name("common_words.txt")
 MOST_READ = 2_000
