@@ -21,7 +21,7 @@ from regard.errors import InputError, ModelError
 from regard.settings import TokenizerSettings
 from regard.text.corpus import Pair, Place
 from regard.text.tokenizer import Tokenizer, Vocabularies
-from regard.text.vocabulary import BOS, EOS, MASK, PAD, RESERVED, SPECIALS, UNK
+from regard.text.vocabulary import BOS, EOS, MASK, PAD, RESERVED, SPECIALS, UNK, _alphabet
 from tests.examples import examples
 
 Kind = Literal["bpe", "unigram"]
@@ -169,6 +169,18 @@ def test_a_lone_surrogate_is_refused(kind: Kind) -> None:
         TOKENIZERS[kind].encode("ab\ud800")
     with pytest.raises(InputError, match=r"character 1 is a lone surrogate \(U\+DFFF\)"):
         TOKENIZERS[kind].encode_batch(["fine", "\udfff"])
+    with pytest.raises(InputError, match=r"character 2 is a lone surrogate"):
+        trained(kind, 340).encode_rest("a\ud800")
+
+
+def test_the_alphabet_covers_the_characters_that_are_not_spaces() -> None:
+    """Of 10,000, five may be left out: with spaces counted, it would be more or fewer."""
+    texts = ["a" * 9_000, "b" * 990, "c" * 6, "d" * 4, " " * 50_000]
+    assert _alphabet(texts, 40) == [" ", "a", "b", "c"]
+    assert _alphabet(["a" * 9_000, "b" * 994, "c" * 6, " " * 50_000], 40) == [" ", "a", "b", "c"]
+    assert _alphabet(["a" * 9_000, "b" * 995, "c" * 5, " " * 50_000], 40) == [" ", "a", "b"]
+    assert _alphabet(["abcdef" * 100], 6) == [" ", "a", "b", "c"], "at most half of the room"
+    assert len(_alphabet([chr(97 + i) * 10 ** (4 - i // 4) for i in range(20)], 640)) == 21, "a small one is whole"
 
 
 @both
