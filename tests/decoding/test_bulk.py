@@ -98,6 +98,8 @@ def test_another_model_or_other_options_are_refused(order: Order, tmp_path: Path
         list(Bulk(output, order, 4).run(LINES, Here(order)))
     elsewhere = Order("/elsewhere", order.digest, {**ENGINE, "threads": 2}, OPTIONS)
     assert elsewhere.key == order.key  # the same model by the same options
+    turned = Order(order.model, order.digest, dict(reversed(ENGINE.items())), dict(reversed(OPTIONS.items())))
+    assert turned.key == order.key  # in whatever order they are given
 
 
 def test_two_commands_do_not_share_an_output(order: Order, tmp_path: Path) -> None:
