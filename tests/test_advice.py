@@ -11,6 +11,7 @@ import pytest
 
 import regard
 from regard.cli import build_parser
+from regard.configuration import REMOVED
 from regard.options import options
 from regard.settings import Settings
 
@@ -131,7 +132,7 @@ def test_the_help_of_a_verb_names_flags_that_are_there() -> None:
 
 
 def test_every_setting_that_is_named_is_there() -> None:
-    known = {option.path for option in options(Settings)}
+    known = {option.path for option in options(Settings)} | {*REMOVED}
     tables = {name.partition(".")[0] for name in known if "." in name}
     setting = re.compile(rf"(?<![\w./-])(?:--)?((?:{'|'.join(tables)})\.[a-z_]+)(?![\w./(])")
     seen = 0
@@ -145,7 +146,15 @@ def test_every_setting_that_is_named_is_there() -> None:
     assert seen > 100
 
 
-FILES = {"model.toml", "model.safetensors", "model.bin", "training.new", "tokenizer.json", "embedding.tokens"}
+FILES = {
+    "data.pkl",
+    "model.toml",
+    "model.safetensors",
+    "model.bin",
+    "training.new",
+    "tokenizer.json",
+    "embedding.tokens",
+}
 
 
 def test_every_page_that_an_error_names_is_there() -> None:
