@@ -18,6 +18,7 @@ from regard.decoding.reference import translator_of
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
 from regard.settings import DataSettings, DecodingSettings, Settings, TokenizerSettings
+from regard.text.glossary import Glossary, Term
 from regard.text.protect import arguments, counts, find
 from regard.text.slots import SLOTS
 from regard.text.tokenizer import Tokenizer, Vocabularies
@@ -188,6 +189,21 @@ def say(text: str, said: str, constrained: str = "", slots: bool = False, marks:
 def test_what_is_made_of_an_output(text: str, said: str, expected: str, how: str) -> None:
     result = say(text, said)
     assert (result.text, result.how) == (expected, how)
+
+
+def test_terms_that_are_not_used_are_told() -> None:
+    search = Saying(TOKENIZERS[False], "Öffne die Datei %s", "Öffne die Datei %s")
+    translator = Translator(Settings(), Vocabularies(search.tokenizer, search.tokenizer), search)  # type: ignore[arg-type]
+    glossary = Glossary([Term("file", ("Datei",)), Term("dog", ("Hund",))], "en", "de")
+    (result,) = Faithful(translator).translate([Job("Open the file %s, dog")], glossary=glossary)
+    assert result.translation is not None
+    assert result.text == result.translation.text == "Öffne die Datei %s"
+    assert [(each.source, each.state) for each in result.translation.glossary] == [
+        ("file", "placed"),
+        ("dog", "missing"),
+    ]
+    assert len([flag for flag in result.flags if "dog" in flag]) == 1
+    assert not any("file" in flag for flag in result.flags)
 
 
 def test_what_is_missing_is_searched_for() -> None:

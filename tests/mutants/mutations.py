@@ -117,6 +117,10 @@ class Mutations(ast.NodeVisitor):
         if name_of(node.func) not in TYPES and not name_of(node.func).endswith("Error"):
             self.generic_visit(node)
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg not in HARMLESS:
+            self.generic_visit(node)
+
     def visit_Subscript(self, node: ast.Subscript) -> None:
         if not name_of(node.value)[:1].isupper():  # else a type
             self.generic_visit(node)
@@ -144,7 +148,7 @@ class Mutations(ast.NodeVisitor):
                 yield self.replace(value, self.other_result(value))
             case ast.AugAssign(target=target, op=ast.Add() | ast.Sub() as op, value=value):
                 yield self.swap(target, value, op)
-            case ast.keyword(arg=str(name)) if name not in HARMLESS:
+            case ast.keyword(arg=str()):
                 rest = re.match(rb"\s*,?", self.source[self.end(node) :])
                 yield Edit(self.path, self.start(node), self.end(node) + len(rest[0] if rest else b""), "")
             case ast.Constant(value=value) if (other := other_value(value)) is not None:
