@@ -294,8 +294,9 @@ def texts(tmp_path: Path) -> str:
 def test_vectors_go_to_a_file(capsys: Capture, folder_of: Folders, texts: str, tmp_path: Path) -> None:
     model = folder_of("fill")
     expected = load_as(Embedder, model)(TEXTS)
-    for name in ("x.npy", "deep/er/x.jsonl"):
-        assert good(call(capsys, "embed", model, texts, "-o", str(tmp_path / name))) == ""
+    assert good(call(capsys, "embed", model, texts, "-o", str(tmp_path / "x.npy"))) == ""
+    done = call(capsys, "embed", model, texts, "-o", str(tmp_path / "deep/er/x.jsonl"))
+    assert done == (0, "", f"regard: made the folder {tmp_path / 'deep/er'}\n")
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected, atol=1e-6)
     written = (tmp_path / "deep/er/x.jsonl").read_text()
     records = [json.loads(line) for line in written.splitlines()]
