@@ -19,7 +19,17 @@ SECTIONS: dict[str, list[str]] = {
         "tutorials/classifier.md",
         "tutorials/look-inside.md",
     ],
-    "How-to": ["train.md", "translate.md", "howto-*.md", "check.md", "write.md", "read.md", "evaluate.md", "serve.md"],
+    "How-to": [
+        "tour.md",
+        "train.md",
+        "translate.md",
+        "howto-*.md",
+        "check.md",
+        "write.md",
+        "read.md",
+        "evaluate.md",
+        "serve.md",
+    ],
     "Reference": [
         "commands.md",
         "settings.md",

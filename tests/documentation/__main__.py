@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.documentation.pages import ROOT, Runner, chdir
 from tests.documentation.stage import names, set_stage
 
-HOW_TO = "README train translate howto-tmx howto-po howto-terminology check write read evaluate look"
+HOW_TO = "README tour train translate howto-tmx howto-po howto-terminology check write read evaluate look"
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in HOW_TO.split()[1:])]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 
