@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--settings", nargs="*", metavar="SECTION", help="instead: each setting (of a section) ignored")
     parser.add_argument("--sample", type=int, default=40, help="mutants of each of them")
     parser.add_argument("--seed", type=int, default=1, help="another seed draws others")
-    parser.add_argument("--tests", nargs="+", help="folders or files of tests; without it, tests/FOLDER")
+    parser.add_argument("--tests", nargs="+", help="folders or files of tests; without it, those of the package")
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="of tests that are tried on a mutant, fastest first"
     )
@@ -51,12 +51,20 @@ def chosen(arguments: argparse.Namespace) -> dict[str, tuple[list[Mutant], list[
     """What is asked for: the mutants of each place, and the folders of tests that are tried on them."""
     known = equivalent()
     if arguments.settings is None:
-        how = (arguments.sample, arguments.seed, known)
-        return {place: (drawn(place, *how), [f"tests/{place.partition('/')[0]}"]) for place in arguments.only}
+        found = {place: drawn(place, arguments.sample, arguments.seed, known) for place in arguments.only}
+        return {place: (mutants, tests_of(place, mutants)) for place, mutants in found.items()}
     every = [mutant for mutant in ignored_settings(PACKAGE) if mutant.key not in known]
     sections = arguments.settings or sorted({mutant.before.partition(".")[0] for mutant in every})
     tests = [f"tests/{place}" for place in (*PLACES, "model")]
     return {name: ([each for each in every if each.before.startswith(name)], tests) for name in sections}
+
+
+def tests_of(place: str, mutants: Sequence[Mutant]) -> list[str]:
+    """The tests of a package, and those elsewhere that have the names of its modules."""
+    names = {f"test_{Path(mutant.path).stem}.py" for mutant in mutants}
+    named = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py") if path.name in names}
+    folder = f"tests/{place.partition('/')[0]}"
+    return [folder, *sorted(name for name in named if not name.startswith(f"{folder}/"))]
 
 
 def warm_up() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from regard.options import options
 from regard.settings import Settings
-from tests.mutants.__main__ import PACKAGE, PAGE, drawn, equivalent
+from tests.mutants.__main__ import PACKAGE, PAGE, drawn, equivalent, tests_of
 from tests.mutants.ignored import ignored_settings
 from tests.mutants.mutations import Mutant, is_another_program, mutants_of
 from tests.mutants.reach import ROOT, Reach
@@ -76,6 +76,11 @@ def test_text_that_is_not_ascii_does_not_shift_an_edit() -> None:
 def test_a_constant_of_a_file_is_reached_where_it_is_used() -> None:
     (mutant,) = mutants_of("a.py", b"MOST = 5\n\ndef a(b):\n    c(b)\n    return None if b > MOST else d")[:1]
     assert mutant.lines == {("a.py", 5)}
+
+
+def test_the_tests_of_a_module_may_stand_elsewhere() -> None:
+    (mutant, *_) = drawn("decoding/shortlist.py", 1, 1, set())
+    assert tests_of("decoding", [mutant]) == ["tests/decoding", "tests/cli/test_shortlist.py"]
 
 
 def test_tests_are_tried_fastest_first_as_long_as_there_is_time() -> None:

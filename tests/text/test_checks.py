@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -266,3 +267,9 @@ def test_pairs_on_their_way_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert list((clean := Notices()).watch(iter(pairs[:1]))) == pairs[:1]
     assert clean.line([Path("a.tsv")]) == ""
+
+
+def test_the_page_of_checks_has_their_severity() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"^\| `(\w+)` \|.*\| (error, always|error|warning) \|$", page, re.MULTILINE))
+    assert said == {name: check.severity + ", always" * check.always for name, check in CHECKS.items()}

@@ -106,6 +106,9 @@ def test_what_is_not_there_is_said_in_a_line(name: str, told: str, memory: Memor
     ("name", "missing", "told"),
     [
         ("s3://bucket/x.tsv", "s3fs", r"^s3://bucket/x.tsv: s3:// needs s3fs: .*pip install 'regard\[s3\]'"),
+        ("s3a://bucket/x.tsv", "s3fs", r"^s3a://bucket/x.tsv: s3a:// needs s3fs: .*pip install 'regard\[s3\]'"),
+        ("gcs://bucket/x.tsv", "gcsfs", r"gcs:// needs gcsfs: .*'regard\[gs\]'"),
+        ("http://example.org/x.tsv", "aiohttp", r"http:// needs aiohttp: .*'regard\[http\]'"),
         ("gs://bucket/x.tsv", "gcsfs", r"gs:// needs gcsfs: .*'regard\[gs\]'"),
         ("hf://datasets/me/x.tsv", "huggingface_hub", r"hf:// needs huggingface_hub: .*'regard\[hf\]'"),
         ("https://example.org/x.tsv", "aiohttp", r"https:// needs aiohttp: .*'regard\[http\]'"),
@@ -116,7 +119,7 @@ def test_a_missing_package_is_named_with_its_extra(
     name: str, missing: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = vars(sys.modules["fsspec.registry"])["_registry"]
-    for protocol in ("s3", "gs", "hf", "http", "https"):
+    for protocol in ("s3", "s3a", "gs", "gcs", "hf", "http", "https"):
         monkeypatch.delitem(known, protocol, raising=False)
     monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
