@@ -52,14 +52,14 @@ def chosen(arguments: argparse.Namespace) -> dict[str, tuple[list[Mutant], list[
     known = equivalent()
     if arguments.settings is None:
         found = {place: drawn(place, arguments.sample, arguments.seed, known) for place in arguments.only}
-        return {place: (mutants, tests_of(place, mutants)) for place, mutants in found.items()}
+        return {place: (mutants, suites_of(place, mutants)) for place, mutants in found.items()}
     every = [mutant for mutant in ignored_settings(PACKAGE) if mutant.key not in known]
     sections = arguments.settings or sorted({mutant.before.partition(".")[0] for mutant in every})
     tests = [f"tests/{place}" for place in (*PLACES, "model")]
     return {name: ([each for each in every if each.before.startswith(name)], tests) for name in sections}
 
 
-def tests_of(place: str, mutants: Sequence[Mutant]) -> list[str]:
+def suites_of(place: str, mutants: Sequence[Mutant]) -> list[str]:
     """The tests of a package, and those elsewhere that have the names of its modules."""
     names = {f"test_{Path(mutant.path).stem}.py" for mutant in mutants}
     named = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py") if path.name in names}

@@ -12,7 +12,7 @@ import pytest
 
 from regard.options import options
 from regard.settings import Settings
-from tests.mutants.__main__ import PACKAGE, PAGE, drawn, equivalent, tests_of
+from tests.mutants.__main__ import PACKAGE, PAGE, drawn, equivalent, suites_of
 from tests.mutants.ignored import ignored_settings
 from tests.mutants.mutations import Mutant, is_another_program, mutants_of
 from tests.mutants.reach import ROOT, Reach
@@ -80,7 +80,7 @@ def test_a_constant_of_a_file_is_reached_where_it_is_used() -> None:
 
 def test_the_tests_of_a_module_may_stand_elsewhere() -> None:
     (mutant, *_) = drawn("decoding/shortlist.py", 1, 1, set())
-    assert tests_of("decoding", [mutant]) == ["tests/decoding", "tests/cli/test_shortlist.py"]
+    assert suites_of("decoding", [mutant]) == ["tests/decoding", "tests/cli/test_shortlist.py"]
 
 
 def test_tests_are_tried_fastest_first_as_long_as_there_is_time() -> None:
