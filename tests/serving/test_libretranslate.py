@@ -165,6 +165,12 @@ def test_the_language_is_detected_among_those_that_lead_to_the_target(client: Te
     assert answer["detectedLanguage"]["confidence"] < 10
 
 
+def test_the_names_of_tags_are_no_words(client: TestClient) -> None:
+    for text, expected in (("<i>12</i> <p>34</p>", 0.0), ("<p>Die Katze sieht den Hund nicht.</p>", 98.0)):
+        answer = client.post("/translate", json=asked(q=text, source="auto", format="html", target="en")).json()
+        assert answer["detectedLanguage"]["confidence"] == expected
+
+
 def test_a_sentence_is_certain_and_a_word_of_several_languages_is_not() -> None:
     among = ["en", "de", "fr", "es", "it", "nl", "pt", "sv", "da", "nb"]
     for text, language in {"The dog does not see the cat.": "en", "Der Hund sieht die Katze nicht.": "de"}.items():
@@ -194,6 +200,15 @@ SCRIPTS_OF_ONE = {
     "kn": "ನಾಯಿ", "ml": "നായ", "gu": "કૂતરો", "pa": "ਕੁੱਤਾ", "si": "බල්ලා", "km": "ឆ្កែ", "lo": "ໝາ", "my": "ခွေး", "am": "ውሻ",
     "ko": "개가 잔다", "ja": "犬が寝ている",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["characters", "batch"])
+@pytest.mark.parametrize(("most", "amount", "allowed"), [(3, 3, True), (3, 4, False), (0, 1, False), (-1, 50, True)])
+def test_a_limit_is_the_most_that_is_allowed(name: str, most: int, amount: int, allowed: bool) -> None:
+    """And -1 is none."""
+    texts: str | list[str] = "x" * amount if name == "characters" else ["x"] * amount
+    with client_of(FakeModels("en-de"), limits=ServingLimits(**{name: most})) as client:
+        assert client.post("/translate", json=asked(q=texts)).status_code == (200 if allowed else 400)
 
 
 def test_what_has_no_words_is_in_english_or_in_the_first_language() -> None:
