@@ -179,3 +179,11 @@ def test_a_translated_page_has_the_code_of_its_twin() -> None:
 def code_in(page: Path) -> list[str]:
     text = page.read_text(encoding="utf-8")
     return re.findall(r"^```.*?^```$|^<!-- .*? -->$|(?:quote|claim)\([^\n]*?\) ?\}\}", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_log_says_in_a_line_what_each_section_found() -> None:
+    log = (ROOT / "docs" / "log.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", log, re.MULTILINE)
+    listed = re.findall(r"^- \[(.+)\]\(#[^)]+\): .+\.$", log, re.MULTILINE)
+    assert headings[0] == "What each section found"
+    assert sorted(headings[1:]) == sorted(listed)
