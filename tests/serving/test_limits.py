@@ -61,7 +61,7 @@ def test_a_file_of_keys_that_is_wrong_is_told(tmp_path: Path, line: str) -> None
         KeyFile(path)
     with pytest.raises(DataError, match="--make-key"):
         KeyFile(tmp_path / "none")
-    with pytest.raises(InputError, match="name of a key"):
+    with pytest.raises(InputError, match="name for a key"):
         make_key(path, "a b")
 
 

@@ -90,11 +90,11 @@ def test_what_cannot_be_served_is_told_at_once(folders: dict[str, Path], tmp_pat
         Models.load([])
     with pytest.raises(ModelError, match="no such folder"):
         Models.load([folders["en-de"], tmp_path / "nothing"])
-    with pytest.raises(InputError, match="called gpt too"):
+    with pytest.raises(InputError, match="name gpt too"):
         Models.load([folders["gpt"], folders["gpt"]])
     with pytest.raises(InputError, match="both translate en → de: serve one of them"):
         Models.load([folders["en-de"], Path(shutil.copytree(folders["en-de"], tmp_path / "again"))])
-    with pytest.raises(ModelError, match="does not say its languages"):
+    with pytest.raises(ModelError, match="names no languages"):
         Models.load([folders["nameless"]])
 
 
@@ -159,7 +159,7 @@ def test_a_damaged_folder_keeps_the_old_model_and_says_so_once(
             assert models.queue(Direction("en", "de")) is queue
             assert await queue.translate(TEXTS) == expected
             assert [record.levelno for record in caplog.records] == [logging.WARNING]
-            assert "the model of before stays" in caplog.text
+            assert "keeping the previous model" in caplog.text
         (folder / SETTINGS).write_bytes((folders["other"] / SETTINGS).read_bytes())
         copy_weights(folders["other"], folder)
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""The server: what is answered at which address, and what stands before it.
+"""The server: its routes, middleware and error handlers.
 
 create_app(models)      # an ASGI application, for uvicorn or another server
 """
@@ -49,9 +49,10 @@ def create_app(
     metrics: bool = False,
     note: LogRequest | None = None,
 ) -> Starlette:
-    """All that is served; `hosts` are the names to answer to (none: any), `note` is told of each request.
+    """Returns the server as an ASGI application.
 
-    Servers that share a folder for `files` give out each other's translated files.
+    It answers to the names in `hosts`, or to any, and calls `note` with the record of each request.
+    Servers that share a folder for `files` serve each other's translated files.
     """
     limits = limits or ServingLimits()
     translating = TranslationService(models, pivot)
@@ -80,8 +81,12 @@ def create_app(
         Exception: on_fault,
     }
     counted = Metrics(route.path for route in routes if isinstance(route, Route))
-    front = Front(translating, counted, admission)
-    routes += [*page.routes(), *([Route("/metrics", front.metrics)] if metrics else [])]
+
+    async def show_metrics(request: Request) -> Response:
+        admission.admit(request.state.client, bearer(request))
+        return Response(counted.text(models.queues), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    routes += [*page.routes(), *([Route("/metrics", show_metrics)] if metrics else [])]
 
     def noted(record: dict[str, Any]) -> None:
         counted.note(record)
@@ -93,22 +98,10 @@ def create_app(
 
 
 async def sweep(libre: LibreTranslate) -> None:
-    """Deletes files that were not fetched in time."""
+    """Deletes files that were not fetched in time, until it is cancelled."""
     while True:
         await asyncio.sleep(SWEEP)
         libre.shelf.sweep()
-
-
-class Front:
-    """What is told about the server itself."""
-
-    def __init__(self, translating: TranslationService, counted: Metrics, admission: Admission) -> None:
-        self.translating, self.counted, self.admission = translating, counted, admission
-
-    async def metrics(self, request: Request) -> Response:
-        self.admission.admit(request.state.client, bearer(request))
-        text = self.counted.text(self.translating.models.queues)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def on_refusal(request: Request, error: Exception) -> Response:
@@ -118,7 +111,7 @@ async def on_refusal(request: Request, error: Exception) -> Response:
 
 
 async def on_nothing(request: Request, error: HTTPException) -> Response:
-    """What is not there, as LibreTranslate says it."""
+    """Answers what does not exist, as LibreTranslate does."""
     if request.url.path.startswith("/v1/"):
         return await on_refusal(request, RefusedError(error.status_code, f"{request.url.path[:100]} {error.detail}"))
     title = f"{error.status_code} {escape(str(error.detail))}"
@@ -127,10 +120,10 @@ async def on_nothing(request: Request, error: HTTPException) -> Response:
 
 
 async def on_leaving(_request: Request, _error: ClientDisconnect) -> Response:
-    """Nobody reads it."""
+    """Ends a request whose client has left; nobody reads the answer."""
     return Response(status_code=CLOSED)
 
 
 async def on_fault(request: Request, _error: Exception) -> Response:
-    """A bug of ours; the log has the rest."""
+    """Answers after a bug in the server; the log has its traceback."""
     return await on_refusal(request, RefusedError(500, "The server made a mistake"))

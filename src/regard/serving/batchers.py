@@ -69,7 +69,7 @@ class Batcher(Protocol):
 
 
 class ContinuousBatcher:
-    """A search of the native engine that items join between two steps."""
+    """Runs a search of the native engine that items join between two steps."""
 
     def __init__(
         self, engine: NativeSearch, settings: DecodingSettings, report: ReportResults, *, followed: bool = False
@@ -145,7 +145,7 @@ class SmallBatcher:
                 return
 
     def _take(self) -> list[Item]:
-        """The first items of one shape, as many as a batch holds."""
+        """Removes and returns the first items of one shape, as many as a batch holds."""
         with self._change:
             alike = [item for item in self._waiting if item.shape == self._waiting[0].shape][: self.size]
             for item in alike:

@@ -26,7 +26,7 @@ WHERE = re.compile(r"(.*?)(?: - at (?:key in )?`\$\.?([^`]*)`)?", re.DOTALL)
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that was sent."""
+    """A file that a client sent."""
 
     name: str  # without its folders
     content: bytes

@@ -27,15 +27,7 @@ from starlette.routing import BaseRoute, Route
 from regard.serving.bodies import read_object
 from regard.serving.completions import StreamedPiece
 from regard.serving.limits import ServingLimits
-from regard.serving.openai import (
-    UNSUPPORTED,
-    Generation,
-    OpenAI,
-    event_stream,
-    head_of,
-    unknown,
-    usage_of,
-)
+from regard.serving.openai import UNSUPPORTED, Generation, OpenAI, event_stream, head_of, unknown, usage_of
 from regard.serving.refusals import RefusedError
 from regard.serving.schema import ChatMessage, ChatRequest, CompletionRequest, SamplingRequest
 from regard.serving.translation import TranslationCall, TranslationService

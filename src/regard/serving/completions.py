@@ -15,7 +15,7 @@ from regard.settings import DecodingSettings
 
 @dataclass(frozen=True)
 class Completion:
-    """What follows a prompt."""
+    """The text that follows a prompt, with its tokens."""
 
     text: str
     ids: tuple[int, ...]
@@ -24,7 +24,7 @@ class Completion:
 
 
 class StreamedPiece(NamedTuple):
-    """A part of a completion that is streamed."""
+    """One part of a completion that is streamed."""
 
     text: str
     tokens: int  # since the piece before it

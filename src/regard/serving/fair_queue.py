@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """Clients take turns, and so do the requests of each client: a long file keeps nobody waiting."""
+    """A queue in which clients take turns, and so do the requests of each client: a long file keeps nobody waiting."""
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, OrderedDict[Hashable, deque[T]]] = OrderedDict()

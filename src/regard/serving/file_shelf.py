@@ -27,12 +27,12 @@ LEFT_OVER = 86_400.0
 
 
 class FileShelf:
-    """Files by names that nobody can guess; what clients call them never becomes a path."""
+    """Keeps files under names that nobody can guess; the names that clients give never become paths."""
 
     def __init__(
         self, most: int, seconds: float, folder: Path | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        """Without a folder it is one of the user's own, and what is put here does not outlive this shelf."""
+        """Without a folder, files are kept in one of the user's own, and do not outlive this shelf."""
         self.most, self.seconds, self.clock = most, seconds, clock
         self.shared = folder is not None
         self._folder = checked(folder) if folder else None
@@ -40,13 +40,13 @@ class FileShelf:
 
     @property
     def folder(self) -> Path:
-        """Where they are; our own is made when it is needed."""
+        """The folder of the files; our own is created when it is first needed."""
         if self._folder is None:
             self._folder = own_folder()
         return self._folder
 
     def fresh(self, suffix: str) -> Path:
-        """A place for a new file, whose end is one of ours and not the client's."""
+        """Returns a path for a new file, with one of our suffixes rather than the client's."""
         return self.folder / f"{uuid.uuid4().hex}{suffix}"
 
     def put(self, data: bytes, name: str) -> str:
@@ -63,7 +63,7 @@ class FileShelf:
         return token
 
     def get(self, token: str) -> tuple[str, bytes] | None:
-        """The name and the content of a file, if it is still there."""
+        """Returns the name and the content of a file, or None if it was deleted."""
         self.sweep()
         try:
             return token.partition(".")[2], self._place(token).read_bytes()
@@ -89,7 +89,7 @@ class FileShelf:
         return self.folder / hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """What servers have put here, and nothing else that is in the folder."""
+        """Yields the files that servers have put into the folder, and no others."""
         for path in self.folder.iterdir():
             with contextlib.suppress(OSError):  # another server has deleted it
                 if OURS.fullmatch(path.name):
@@ -97,7 +97,7 @@ class FileShelf:
 
 
 def own_folder() -> Path:
-    """A folder in the place for temporary files that only this user can look into."""
+    """Returns a folder for temporary files that only this user can read."""
     folder = Path(tempfile.gettempdir()) / f"regard-{getattr(os, 'getuid', os.getpid)()}"
     try:
         checked(folder).chmod(0o700)
@@ -107,12 +107,12 @@ def own_folder() -> Path:
 
 
 def checked(folder: Path) -> Path:
-    """The folder, made if it is not there; one that belongs to somebody else is refused."""
+    """Returns the folder, created if it is missing; refuses one that belongs to another user."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != getattr(os, "getuid", lambda: status.st_uid)():
-            raise DataError("is no folder of this user: name another one for files", folder)
+            raise DataError("is not a folder of this user: use another one for files", folder)
     except OSError as error:
         raise DataError(f"cannot be used for files ({error.strerror})", folder) from None
     return folder

@@ -32,7 +32,7 @@ SPELLED = re.compile(rf"&(?!(?:{MARKUP});)[\w\#]+;")
 
 @dataclass(frozen=True)
 class HtmlRun:
-    """A part of a page: markup, which stays, or a text with inline markup in it."""
+    """A part of a page: markup, which stays, or text with inline markup."""
 
     text: str
     marks: tuple[str, ...] = ()  # elements in it that are kept as they are
@@ -40,7 +40,7 @@ class HtmlRun:
 
 
 def cut(page: str) -> list[HtmlRun]:
-    """The page in runs: joined, they are the page, but that letters written as entities are letters."""
+    """Splits a page into runs; joined, they are the page again, with entities of letters decoded."""
     runs: list[HtmlRun] = []
     text, at = "", 0
     for piece in PIECE.finditer(page):
@@ -60,7 +60,7 @@ def _inline(piece: str) -> bool:
 
 
 def _letters(text: str) -> str:
-    """A text with the letters that entities stand for; those that are markup stay."""
+    """Decodes the entities of letters; those of markup stay."""
     return SPELLED.sub(lambda entity: _letter(entity[0]), text)
 
 
@@ -70,7 +70,7 @@ def _letter(entity: str) -> str:
 
 
 def _text(text: str) -> list[HtmlRun]:
-    """A text between blocks; white space and tags around all of it are no part of it."""
+    """Splits a text between two blocks into its core and the white space and tags around it."""
     before, core, after = _stripped(text)
     for _ in range(MOST_AROUND):
         outer = _around(core)
@@ -84,14 +84,14 @@ def _text(text: str) -> list[HtmlRun]:
 
 
 def _stripped(text: str) -> tuple[str, str, str]:
-    """A text, and the white space before and after it."""
+    """Returns the white space before a text, the text, and the white space after it."""
     core = text.strip()
     start = len(text) - len(text.lstrip()) if core else len(text)
     return text[:start], core, text[start + len(core) :]
 
 
 def _around(text: str) -> tuple[str, str, str] | None:
-    """<b>Hello</b> as its tag, what is in it, and the end of it, if that end belongs to that tag."""
+    """Splits <b>Hello</b> into its tag, its content and its end tag; returns None if they do not belong together."""
     depth = 0
     tags = list(TAG.finditer(text))
     if not tags or tags[0].start() != 0 or tags[0][1] or tags[-1].end() != len(text) or not tags[-1][1]:
@@ -117,7 +117,7 @@ def _has_words(text: str, marks: Sequence[str]) -> bool:
 
 
 def safe(text: str, marks: Sequence[str] = ()) -> str:
-    """A translation in which all that is no protected piece is text and no markup."""
+    """Escapes everything in a translation but its protected pieces."""
     done, at = "", 0
     for piece in protect.find(text, marks):
         if piece.kind not in ("tag", "entity", "mark"):

@@ -1,4 +1,4 @@
-"""Languages as clients name them: codes in any spelling, two generations of them, and English names."""
+"""Language codes as clients write them, old and new, in any spelling, and the English names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ NEWER = {"zh": "zh-Hans", "zt": "zh-Hant", "pb": "pt-BR"}
 
 
 def public(code: str) -> str:
-    """A model's language as clients are told it: pt_BR is pt-BR, and zh is zh-Hans."""
+    """Returns the code that clients see for a model's language: pt-BR for pt_BR, zh-Hans for zh."""
     plain = code.replace("_", "-")
     return NEWER.get(plain.lower(), plain)
 
 
 def find(asked: str, known: Iterable[str]) -> str | None:
-    """The one of these languages that a client means, if there is one: de where de-AT is not there, pt-BR for pt."""
+    """Returns the language that a client means, or None: de if de-AT is not known, pt-BR for pt."""
     wanted, there = public(asked.strip()).lower(), {public(code).lower(): code for code in known}
     if wanted in there:
         return there[wanted]
@@ -25,7 +25,7 @@ def find(asked: str, known: Iterable[str]) -> str | None:
 
 
 def name(code: str) -> str:
-    """The English name of a language; its code where that is not known."""
+    """Returns the English name of a language, or its code if the name is not known."""
     shown = public(code)
     return NAMES.get(shown.lower()) or NAMES.get(shown.partition("-")[0].lower()) or shown
 

@@ -28,7 +28,7 @@ DOUBT = 0.02  # that a text is in a language not known here: nothing is quite ce
 
 
 def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
-    """These languages, the likeliest first, each with a confidence from 0 to 100."""
+    """Returns these languages, the likeliest first, each with a confidence from 0 to 100."""
     words = re.findall(r"[^\W\d_]+", unicodedata.normalize("NFC", text[:MOST_READ]).lower())
     shares = _shares(words) if words else {}
     found = [(code, round(100 * shares.get(_profile(code), 0.0), 1)) for code in languages]
@@ -36,14 +36,14 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
 
 
 def _profile(code: str) -> str:
-    """The name under which a language is known here."""
+    """Returns the code of the profile for a language."""
     shown = public(code).lower()
     base = shown.partition("-")[0]
     return shown if shown in _profiles() else {"no": "nb", "nn": "nb", "iw": "he"}.get(base, base)
 
 
 def _shares(words: Sequence[str]) -> dict[str, float]:
-    """How likely each known language is, the scripts of the text aside that it is not written in."""
+    """Returns how likely each known language in the script of the text is."""
     letters = Counter(_script(letter) for word in words for letter in word)
     script = _written(letters)
     written = SCRIPTS.get(script, () if script != "LATIN" else tuple(_latin()))
@@ -58,7 +58,7 @@ def _shares(words: Sequence[str]) -> dict[str, float]:
 
 
 def _written(letters: Counter[str]) -> str:
-    """The script of a text; Japanese is known by its kana, few as they may be."""
+    """Returns the script of a text; a single kana makes it Japanese."""
     script = max(letters, key=lambda name: letters[name])
     return "HIRAGANA" if script in ("CJK", "KATAKANA") and letters["HIRAGANA"] + letters["KATAKANA"] > 0 else script
 
@@ -69,7 +69,7 @@ def _script(letter: str) -> str:
 
 
 def _score(words: Sequence[str], common: frozenset[str], groups: dict[str, float]) -> float:
-    """The evidence for a language: groups of letters, and whole words."""
+    """Returns the evidence for a language, from n-grams and whole words."""
     total = 0.0
     for word in words:
         total += WHOLE if word in common else 0.0
@@ -79,14 +79,14 @@ def _score(words: Sequence[str], common: frozenset[str], groups: dict[str, float
 
 
 def _groups(word: str) -> list[str]:
-    """The one to three letters that stand together in a word, its borders among them."""
+    """Returns the n-grams of one to three letters in a word, including its borders."""
     marked = f" {word} "
     return [marked[i : i + n] for n in (1, 2, 3) for i in range(len(marked) - n + 1) if marked[i : i + n] != " "]
 
 
 @lru_cache(maxsize=1)
 def _profiles() -> dict[str, tuple[frozenset[str], dict[str, float]]]:
-    """Of each language, its commonest words and the logarithm of how often groups of letters are in them."""
+    """Returns for each language its commonest words, and the log frequency of the n-grams in them."""
     found = {}
     for line in WORDS.read_text(encoding="utf-8").splitlines():
         code, *words = line.split()
@@ -101,7 +101,7 @@ def _profiles() -> dict[str, tuple[frozenset[str], dict[str, float]]]:
 
 
 def _latin() -> set[str]:
-    """The languages of which nothing is said below."""
+    """Returns the languages in Latin script, which SCRIPTS does not list."""
     return set(_profiles()) - {code for codes in SCRIPTS.values() for code in codes}
 
 

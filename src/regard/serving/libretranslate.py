@@ -1,4 +1,4 @@
-"""LibreTranslate's interface: what Weblate, Mastodon and its own clients ask, answered in its words."""
+"""LibreTranslate's interface, for Weblate, Mastodon and its own clients."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PROBE = "test"
 
 
 class LibreTranslate:
-    """The answers of one server."""
+    """Answers requests in LibreTranslate's interface."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LibreTranslate:
         weblate_probe: bool = False,
         files: Path | None = None,
     ) -> None:
-        """`files` is a folder for translated files that servers share."""
+        """Keeps translated files in the folder `files`, which servers may share."""
         self.translating, self.limits, self.weblate_probe = translating, limits, weblate_probe
         self.admission = admission
         self.shelf = FileShelf(limits.uploads, limits.kept, files)
@@ -146,7 +146,7 @@ class LibreTranslate:
         return respond(TranslateFileAnswer(f"{request.base_url}download_file/{quote(token)}"))
 
     async def fill(self, path: Path, source: str, target: str, client: str) -> tuple[bytes, str]:
-        """A document with its translations, and the language of them."""
+        """Returns a document with its translations, and their language."""
         if source == "auto":
             document = await asyncio.to_thread(files.open_document, path)
             sample = [unit.source for unit in document.units[:50]]
@@ -204,7 +204,7 @@ class LibreTranslate:
     # What is allowed
 
     def admit(self, request: Request, values: Mapping[str, Any]) -> str:
-        """Who asks: a key or an address; one without a key where that is needed, or too often, is refused."""
+        """Returns who the client is; refuses one without a needed key, or one that asks too often."""
         client = self.admission.admit(request.state.client, values.get("api_key") or bearer(request))
         request.state.client = client
         return client
@@ -221,7 +221,7 @@ class LibreTranslate:
             raise RefusedError(400, f"Invalid request: request ({amount}) exceeds text limit ({limit})")
 
     def way(self, source: str, target: str) -> tuple[list[Direction], bool]:
-        """The steps from one language to another, and whether they are the same."""
+        """Returns the steps from one language to another, and whether these are the same language."""
         known = self.translating
         found = [language_codes.find(code, known.languages) for code in (source, target)]
         for code, each in zip((source, target), found, strict=True):
@@ -235,7 +235,7 @@ class LibreTranslate:
         return way, start == end
 
     def is_probe(self, texts: Sequence[str], source: str, target: str) -> bool:
-        """Whether Weblate asks if there is anybody, in a direction that is not served."""
+        """Returns whether this is Weblate's test of the server, for a direction that is not served."""
         known = self.translating.languages
         ends = [language_codes.find(code, known) for code in ("en", "de")]
         served = None not in ends and self.translating.way(*map(str, ends))
@@ -244,7 +244,7 @@ class LibreTranslate:
     # Which language
 
     def detected(self, texts: Sequence[str], target: str, *, html: bool = False) -> Detected:
-        """The likeliest language of some texts together that can be translated into `target`."""
+        """Returns the likeliest language of these texts among those with a way to `target`."""
         known, text = self.translating, "\n".join(texts)
         end = language_codes.find(target, known.languages)
         fitting = [code for code in known.languages if end is not None and (code == end or known.way(code, end))]
@@ -290,7 +290,7 @@ def answer_of(answers: Sequence[Answer], detected: Detected | None, asked: Trans
 
 
 def alignment(answer: Answer) -> dict[str, Any] | None:
-    """What each token of a translation has looked at in the source."""
+    """Returns how much each token of a translation attended to each token of the source."""
     found = answer.translation
     if found is None or not found.alignment:
         return None

@@ -1,4 +1,4 @@
-"""How much a client may ask for: sizes, rates and keys."""
+"""Limits, rates and keys of clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.serving.refusals import RefusedError
 
 @dataclass(frozen=True)
 class ServingLimits:
-    """What is too much."""
+    """The limits of a server."""
 
     characters: int = 50_000  # of all texts of a request; -1: any number
     batch: int = 1_000  # texts in a request; -1: any number
@@ -39,7 +39,7 @@ class ServingLimits:
 
 @dataclass(frozen=True)
 class ApiKey:
-    """Who may use the server; the key itself is nowhere kept."""
+    """A client that may use the server; the key itself is not stored."""
 
     digest: str  # SHA-256: enough for what has 256 random bits, which nobody can guess
     name: str
@@ -47,7 +47,7 @@ class ApiKey:
 
 
 class KeyFile:
-    """The keys of a file, a line each: the digest, a name and, if it has one of its own, the requests a minute."""
+    """Reads keys from a file; each line has a digest, a name and, optionally, requests per minute."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,19 +56,17 @@ class KeyFile:
         self.all()
 
     def find(self, key: str) -> ApiKey | None:
-        """The key that a client gives, if it is one; it takes as long for all that are wrong."""
+        """Returns the key that a client gives, or None, in constant time."""
         digest = digest_of(key)
         found = [each for each in self.all() if hmac.compare_digest(each.digest, digest)]
         return found[0] if found else None
 
     def all(self) -> tuple[ApiKey, ...]:
-        """The keys of the file as it is now: one that is deleted there opens nothing any more."""
+        """Returns the keys in the file as it is now; a deleted key is invalid at once."""
         try:
             state = self.path.stat()
         except OSError as error:
-            raise DataError(
-                f"cannot be read ({error.strerror}): regard serve --make-key makes one", self.path
-            ) from None
+            raise DataError(f"cannot be read ({error.strerror}): use --make-key to create one", self.path) from None
         changed = state.st_mtime_ns, state.st_size
         if changed != self._changed:
             self._keys, self._changed = tuple(read_keys(self.path)), changed
@@ -76,22 +74,22 @@ class KeyFile:
 
 
 def read_keys(path: Path) -> Iterator[ApiKey]:
-    """The keys of a file; lines that begin with # say nothing."""
+    """Yields the keys in a file; lines that begin with # are comments."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         digest, *rest = line.split() or [""]
         if not digest or digest.startswith("#"):
             continue
         if not re.fullmatch("[0-9a-f]{64}", digest) or len(rest) not in (1, 2):
-            raise DataError("is no key: a line is a SHA-256, a name and, if wanted, requests a minute", path, number)
+            raise DataError("is not a key: write a SHA-256, a name and, optionally, requests per minute", path, number)
         if len(rest) == 2 and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", rest[1]):
-            raise DataError(f"{rest[1]} is no number of requests a minute", path, number)
+            raise DataError(f"{rest[1]} is not a number of requests per minute", path, number)
         yield ApiKey(digest, rest[0], float(rest[1]) if len(rest) == 2 else None)
 
 
 def make_key(path: Path, name: str = "key") -> str:
-    """A new key, whose digest is put into the file; only the one who asks is told it."""
+    """Creates a key, appends its digest to the file, and returns the key, which is not stored."""
     if not re.fullmatch(r"[\w.@-]{1,100}", name) or name.startswith("#"):
-        raise InputError(f"{name!r} is no name of a key: letters, digits and . @ _ - may be in it")
+        raise InputError(f"{name!r} is not a name for a key: use letters, digits and . @ _ -")
     key = secrets.token_urlsafe(32)
     try:
         path.touch(mode=0o600)
@@ -107,7 +105,7 @@ def digest_of(key: str) -> str:
 
 
 class Rates:
-    """A bucket for each client: it holds a minute's requests, each takes one, and it fills up again all the time."""
+    """Limits the rate of each client with a token bucket that holds one minute's requests."""
 
     MOST = 20_000  # clients that are remembered
 
@@ -130,13 +128,13 @@ class Rates:
 
 
 class Admission:
-    """Lets clients in: by their keys, where keys are needed, and not too often."""
+    """Admits clients with a valid key, where keys are needed, unless they exceed their rate."""
 
     def __init__(self, limits: ServingLimits, keys: KeyFile | None = None) -> None:
         self.limits, self.keys, self.rates = limits, keys, Rates()
 
     def admit(self, address: str, given: object) -> str:
-        """Who a client counts as: the name of the key that it gives, or its address."""
+        """Returns who the client is: the name of its key, or its address."""
         if self.keys is None:
             self.rates.take(address, self.limits.rate)
             return address
@@ -154,7 +152,7 @@ WRONG_KEYS = 60.0  # a minute from one address
 
 
 class Places:
-    """How many requests are being answered, of all clients and of each."""
+    """Limits how many requests are answered at once, in all and for each client."""
 
     def __init__(self, most: int, most_each: int) -> None:
         self.most, self.most_each = most, most_each
@@ -163,7 +161,7 @@ class Places:
 
     @contextmanager
     def take(self, client: str) -> Iterator[None]:
-        """A place for one request; where there is none it is refused."""
+        """Holds a place for one request, or refuses it if there is none."""
         if self.taken >= self.most or self.each.get(client, 0) >= self.most_each:
             raise RefusedError(429, "Slowdown: too many requests at the same time", 1.0)
         self.taken += 1
@@ -179,7 +177,7 @@ class Places:
 
 @lru_cache(1000)
 def client_of(address: str) -> str:
-    """Who an address counts as: of IPv6, a network counts as one."""
+    """Returns the client for an address; an IPv6 network counts as one client."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

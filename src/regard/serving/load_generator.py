@@ -1,4 +1,4 @@
-"""Clients that put load on a server and compare each answer with the one it ought to be.
+"""Clients that put load on a server, and compare each answer with the expected one.
 
 They are lean, so that what is measured is the server: plain sockets in one thread, requests made beforehand.
 """
@@ -22,7 +22,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Question:
-    """A request and what has to be answered."""
+    """A request and its expected answer."""
 
     request: bytes
     answer: str | None = None  # none: what it is answered first
@@ -30,7 +30,7 @@ class Question:
 
 @dataclass
 class LoadReport:
-    """What the clients have seen."""
+    """The results of the clients."""
 
     elapsed: float = 0.0
     seconds: list[float] = field(default_factory=list)  # of each answer within this time
@@ -52,7 +52,7 @@ class LoadReport:
 
 
 def question(address: str, body: Mapping[str, Any], answer: str | None = None) -> Question:
-    """A request for a translation as it goes over the wire."""
+    """Returns a request for a translation as bytes."""
     place, content = urlsplit(address), json.dumps(body).encode()
     head = f"POST {place.path.rstrip('/')}/translate HTTP/1.1\r\nHost: {place.netloc}\r\nAccept: application/json\r\n"
     kind = f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
@@ -60,7 +60,7 @@ def question(address: str, body: Mapping[str, Any], answer: str | None = None) -
 
 
 def load(address: str, questions: Sequence[Question], *, clients: int, seconds: float, seed: int = 0) -> LoadReport:
-    """What some clients see that each ask one question after the other; where none can connect any more it ends."""
+    """Runs clients that each ask one question after another, until the time is over or no client can connect."""
     place, seen, known = urlsplit(address), LoadReport(), dict[int, bytes]()
     target = place.hostname or "127.0.0.1", place.port or 80
     with selectors.DefaultSelector() as selector:
@@ -162,6 +162,6 @@ class _Client:
 
 
 def length_of(head: bytes) -> int:
-    """How many bytes follow the head of an answer."""
+    """Returns how many bytes follow the head of an answer."""
     _, found, rest = head.lower().partition(b"\r\ncontent-length:")
     return int(rest.partition(b"\r\n")[0]) if found else 0

@@ -1,4 +1,4 @@
-"""What the server has done, in the text form that Prometheus reads."""
+"""Metrics of the server, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Metrics:
     """Counts requests as they end."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """`paths` are told apart; all others count as one, for clients can make up any number of them."""
+        """Counts each of `paths`; all others count as one, since clients can make up any number of them."""
         self.paths = set(paths)
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self.within: dict[str, list[int]] = {}

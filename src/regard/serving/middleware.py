@@ -1,4 +1,4 @@
-"""What stands before every answer: who may ask, how long, how much, and what is noted about it."""
+"""The middleware around every request: host names, sizes, time limits, headers, and the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECURITY = {
 
 
 class GuardMiddleware:
-    """The outermost part of the application."""
+    """Checks names and sizes, limits concurrency and time, and logs every request."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class GuardMiddleware:
         origin: str = "*",
         note: LogRequest | None = None,
     ) -> None:
-        """`hosts` are the names that the server answers to beside addresses; without them it answers to any."""
+        """Answers to addresses and to the names in `hosts`; if that is None, to any name."""
         self.app, self.limits, self.note = app, limits, note or (lambda _record: None)
         self.hosts = None if hosts is None else {host.lower() for host in (*LOCAL, *hosts)}
         self.headers = [
@@ -96,7 +96,7 @@ class Exchange:
         scope["state"].update(request=self.name, client=self.client, details=self.details)
 
     def asked(self, name: bytes) -> str:
-        """A header of the request."""
+        """Returns a header of the request, or an empty text."""
         return next((value.decode("latin-1") for each, value in self.scope["headers"] if each == name), "")
 
     async def run(self, app: ASGIApp) -> None:
@@ -121,7 +121,7 @@ class Exchange:
             self.answering.cancel()
 
     async def receive(self) -> Message:
-        """The next part of the request, which is neither too long nor too slow."""
+        """Returns the next part of the request; refuses one that is too long or too slow."""
         if self.arrived:
             await asyncio.Event().wait()  # nothing more comes, and `watch` notices when the client leaves
         declared = self.asked(b"content-length")
@@ -141,7 +141,7 @@ class Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """A part of the answer, with the headers that all have; a client that does not take it is left."""
+        """Sends a part of the answer, with common headers; gives up on a client that does not read it."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             given = dict([*self.headers, *message.get("headers", ())])
@@ -156,7 +156,7 @@ class Exchange:
             self.leaving.cancel()
 
     def record(self) -> dict[str, Any]:
-        """What the log says of it: no text, no key, and no query, which may have both in it."""
+        """Returns the record for the log: no text, no key, and no query, which may contain both."""
         return {
             "request": self.name,
             "client": self.scope["state"]["client"],
@@ -170,7 +170,7 @@ class Exchange:
 
 
 def cors(origin: str) -> dict[str, str]:
-    """What allows pages of other origins to ask."""
+    """Returns the headers that allow pages of other origins to ask."""
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Allow-Headers": "Authorization, Content-Type",

@@ -1,4 +1,4 @@
-"""The models that are served, by task and direction: each is opened once, and anew when its folder changes."""
+"""The served models by task and direction; each is opened once, and again when its folder changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Models:
     """All models of a server."""
 
     def __init__(self, folders: Sequence[Path | str], *, most_waiting: int = MOST_WAITING, **how: Any) -> None:
-        """`how` is what `regard.load` takes beside the folder: device, engine, precision, threads, shortlist."""
+        """Opens the models; `how` are options of `regard.load`: device, engine, precision, threads, shortlist."""
         self.how, self.most_waiting = how, most_waiting
         self._served: dict[str, ServedModel] = {}
         self._retired: list[tuple[ServedModel, float]] = []  # and when that was
@@ -64,7 +64,7 @@ class Models:
 
     @classmethod
     def load(cls, folders: Sequence[Path | str], **how: Any) -> Models:
-        """The models of these folders; what is wrong with one is told before anything is served."""
+        """Loads the models in these folders; raises an error if one of them cannot be served."""
         if not folders:
             raise InputError("which models? Name their folders, as in regard serve runs/en-de")
         return cls(folders, **how)
@@ -73,7 +73,7 @@ class Models:
 
     @property
     def served(self) -> list[ServedModel]:
-        """Every model as it is now."""
+        """All models as they are now."""
         return list(self._served.values())
 
     @property
@@ -83,7 +83,7 @@ class Models:
 
     @property
     def names(self) -> list[str]:
-        """What is served, for people."""
+        """What is served, for people to read."""
         return [*(f"{each.source} → {each.target}" for each in self.directions), *self.writers, *self.embedders]
 
     @property
@@ -118,13 +118,13 @@ class Models:
     # Folders that change
 
     async def watch(self) -> None:
-        """Looks after the folders until it is cancelled."""
+        """Checks the folders for changes until it is cancelled."""
         while True:
             await asyncio.sleep(POLL)
             await self.look()
 
     async def look(self) -> None:
-        """Opens what has changed since the last look but one, and lets go of what nobody uses any more."""
+        """Opens models whose folders have changed and rested since, and closes replaced ones that nobody uses."""
         for name, served in list(self._served.items()):
             now = await asyncio.to_thread(stamp, served.folder)
             settled = self._seen.get(name) == now  # nobody is writing to it
@@ -138,24 +138,24 @@ class Models:
                 await old.close()
 
     async def close(self, grace: float = 30.0) -> None:
-        """Finishes what was taken, and takes nothing more."""
+        """Finishes accepted requests, and accepts no more."""
         every = [*self._served.values(), *(served for served, _ in self._retired)]
         await asyncio.gather(*(served.queue.close(grace) for served in every))
 
     async def _reopen(self, old: ServedModel, now: Stamp) -> None:
-        """Puts the model that is in the folder now in the place of the old one, which answers until it has."""
+        """Replaces a model by the one in its folder now; the old one answers until then."""
         try:
             fresh = await asyncio.to_thread(self._open, old.name, old.folder)
         except (RegardError, OSError, ValueError, RuntimeError) as error:
             self._refused[old.name] = now
-            told = " ".join(str(error).split())
-            log.warning("%s: has changed, but cannot be used: the model of before stays (%s)", old.folder, told)
+            reason = " ".join(str(error).split())
+            log.warning("%s: has changed, but cannot be used: keeping the previous model (%s)", old.folder, reason)
             return
         if fresh.stamp != await asyncio.to_thread(stamp, old.folder):
             return  # it has changed meanwhile: the next look will see
         self._served[old.name] = fresh
         self._retired.append((old, time.monotonic()))
-        log.warning("%s: has changed, and is served as it is now", old.folder)
+        log.warning("%s: has changed: serving the new model", old.folder)
 
     def _open(self, name: str, folder: Path) -> ServedModel:
         check_folder(folder)
@@ -166,7 +166,7 @@ class Models:
         """Loads the model in a folder, and puts its queue before it."""
         if settings.task == "translate":
             if not settings.data.directions and settings.data.source == DataSettings.source:
-                raise ModelError(f"{folder}: does not say its languages: set data.source and data.target in {SETTINGS}")
+                raise ModelError(f"{folder}: names no languages: set data.source and data.target in {SETTINGS}")
             from regard.decoding.translator import Translator
 
             return TranslatorQueue(load_as(Translator, folder, **self.how), most_waiting=self.most_waiting)
@@ -181,7 +181,7 @@ class Models:
 
 
 def stamp(folder: Path) -> Stamp:
-    """When the files of a model were written, and how long they are; it changes whenever one of them does."""
+    """Returns the modification times and sizes of a model's files."""
     found = []
     for name in (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE):
         try:
@@ -194,7 +194,7 @@ def stamp(folder: Path) -> Stamp:
 
 
 def refuse_alike(folders: Sequence[Path]) -> None:
-    """Refuses folders of the same name or direction: nobody could tell which of them answers."""
+    """Refuses folders with the same name or direction: it would be unclear which of them answers."""
     names: set[str] = set()
     places: dict[Direction, Path] = {}
     for folder in folders:
@@ -202,9 +202,9 @@ def refuse_alike(folders: Sequence[Path]) -> None:
         name, settings = folder.resolve().name, read_settings(folder)
         for direction in directions_of(settings.data) if settings.task == "translate" else ():
             if direction in places:
-                told = f"{places[direction]} and {folder} both translate {direction.source} → {direction.target}"
-                raise InputError(f"{told}: serve one of them")
+                both = f"{places[direction]} and {folder} both translate {direction.source} → {direction.target}"
+                raise InputError(f"{both}: serve one of them")
             places[direction] = folder
         if name in names:
-            raise InputError(f"{folder}: another model is called {name} too: rename the folder")
+            raise InputError(f"{folder}: another model has the name {name} too: rename the folder")
         names.add(name)

@@ -129,7 +129,7 @@ class Generation:
     def __init__(
         self, asked: CompletionRequest, queue: WriterQueue, who: dict[str, Any], field: str = "prompt"
     ) -> None:
-        """`field` is the part of the request that contains the prompts."""
+        """Checks the request; `field` is the part of it that contains the prompts."""
         self.asked, self.queue, self.writer, self.who = asked, queue, queue.writer, who
         self.rows = [
             self.writer.prompt(each) if isinstance(each, str) else each for each in inputs(asked.prompt, field)

@@ -1,4 +1,4 @@
-"""The page at the top of the server: its files, and what a browser may do with them."""
+"""The translation page: its files, and what a browser may do with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLICY = (
 
 
 def routes() -> list[BaseRoute]:
-    """The page and its files, which are found by name among those that are there: no path comes from a client."""
+    """Returns routes to the page and its files, whose names are looked up in a table: no path comes from a client."""
     files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in TYPES}
 
     async def index(_request: Request) -> Response:

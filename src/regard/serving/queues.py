@@ -170,13 +170,13 @@ class WriterQueue(Scheduler):
         """Yields what `follow` returns for each token, with whether the output ends there, and then the output."""
         loop, pieces = asyncio.get_running_loop(), asyncio.Queue[T | None]()
 
-        def told(tokens: Sequence[int]) -> bool:
+        def follow_and_put(tokens: Sequence[int]) -> bool:
             piece, ends = follow(tokens)
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
             return ends
 
         async with self.admit(1, client) as request:
-            request.add([self._item(self._kind(settings), prompt, told, settings)], 1)
+            request.add([self._item(self._kind(settings), prompt, follow_and_put, settings)], 1)
             results = asyncio.ensure_future(request.results())
             results.add_done_callback(lambda _: pieces.put_nowait(None))
             try:

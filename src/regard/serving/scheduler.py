@@ -54,7 +54,7 @@ class Scheduler:
     """Shares one model among the requests of all clients, in one event loop."""
 
     def __init__(self, *, most_waiting: int = MOST_WAITING, parallel: int = 1) -> None:
-        """At most `parallel` small batches run at once."""
+        """Runs at most `parallel` small batches at once."""
         self.most_waiting = most_waiting
         self.counts, self.quiet_since = Counts(), time.monotonic()
         self.slots = threading.Semaphore(parallel)

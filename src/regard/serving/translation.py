@@ -1,4 +1,4 @@
-"""Texts, pages and documents through the models that are served: the way they take, and what is kept on it."""
+"""Translates texts, pages and documents with the served models, and keeps their protected pieces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ THREADS = 64
 
 @dataclass(frozen=True)
 class TranslationCall:
-    """Who asks for a translation, by when, and how it shall be made."""
+    """The client of a translation, its deadline, and its options."""
 
     client: str = ""
     deadline: float | None = None
@@ -41,7 +41,7 @@ class TranslationCall:
 
 @dataclass(frozen=True)
 class Answer:
-    """A translation and what there is to say about it."""
+    """A translation and its details."""
 
     text: str
     alternatives: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Answer:
 
 
 class TranslationService:
-    """Translates with the models that are there, through a language in between if that is allowed."""
+    """Translates with the served models, through a pivot language if that is allowed."""
 
     def __init__(self, models: Models, pivot: str | None = None) -> None:
         self.models = models
@@ -70,15 +70,15 @@ class TranslationService:
 
     @property
     def languages(self) -> list[str]:
-        """Every language once, those that are translated from first."""
+        """All languages, source languages first."""
         return list(dict.fromkeys([*self.sources, *(each.target for each in self.models.directions)]))
 
     def targets(self, source: str) -> list[str]:
-        """The languages that one is translated into."""
+        """Returns the languages that one can be translated into."""
         return [each for each in self.languages if each != source and self.way(source, each)]
 
     def way(self, source: str, target: str) -> list[Direction]:
-        """The steps from one language to another; none where no model knows one."""
+        """Returns the steps from one language to another; an empty list if there is no way."""
         known = self.models.directions
         for steps in ([(source, target)], [(source, self.pivot), (self.pivot, target)] if self.pivot else []):
             found = [each for step in steps for each in known if (each.source, each.target) == step]
@@ -88,15 +88,15 @@ class TranslationService:
 
     # What is translated
 
-    async def texts(self, texts: Sequence[str], way: Sequence[Direction], asked: TranslationCall) -> list[Answer]:
-        """The translations of plain texts; of several steps, the alternatives are those of the last one."""
-        return await self._jobs([Job(text) for text in texts], way, asked)
+    async def texts(self, texts: Sequence[str], way: Sequence[Direction], call: TranslationCall) -> list[Answer]:
+        """Translates plain texts; of several steps, the alternatives are those of the last one."""
+        return await self._jobs([Job(text) for text in texts], way, call)
 
-    async def pages(self, pages: Sequence[str], way: Sequence[Direction], asked: TranslationCall) -> list[Answer]:
-        """The translations of HTML, with all of its markup."""
+    async def pages(self, pages: Sequence[str], way: Sequence[Direction], call: TranslationCall) -> list[Answer]:
+        """Translates HTML, and keeps all of its markup."""
         cut = [html_text.cut(page) for page in pages]
         jobs = [Job(run.text, run.marks) for runs in cut for run in runs if run.words]
-        made = iter(await self._jobs(jobs, way, asked))
+        made = iter(await self._jobs(jobs, way, call))
         answers = []
         for runs in cut:
             found = [(run, next(made) if run.words else None) for run in runs]
@@ -107,9 +107,9 @@ class TranslationService:
             answers.append(Answer(text, flags=tuple(flags)))
         return answers
 
-    async def document(self, path: Path, way: Sequence[Direction], asked: TranslationCall) -> bytes:
-        """A file with translations of all that it has no finished ones for."""
-        bridges = [self._bridge(step, asked) for step in way]
+    async def document(self, path: Path, way: Sequence[Direction], call: TranslationCall) -> bytes:
+        """Returns a file with translations of all its units that have no finished ones."""
+        bridges = [self._bridge(step, call) for step in way]
 
         def work() -> bytes:
             document = files.open_document(path, way[0].source, way[-1].target)
@@ -123,42 +123,41 @@ class TranslationService:
 
         return await self._in_thread(bridges, work)
 
-    async def _jobs(self, jobs: Sequence[Job], way: Sequence[Direction], asked: TranslationCall) -> list[Answer]:
-        """Each job through each step; those with pieces that must be kept take a way of their own."""
+    async def _jobs(self, jobs: Sequence[Job], way: Sequence[Direction], call: TranslationCall) -> list[Answer]:
+        """Translates each job through each step."""
         answers = [Answer(job.text) for job in jobs]
-        for number, step in enumerate(way):
-            last = number == len(way) - 1
-            now = asked if last else replace(asked, options=_for_the_way(asked.options))
+        for step in way:
+            now = call if step is way[-1] else replace(call, options=_for_the_way(call.options))
             todo = [Job(answer.text, job.marks) for job, answer in zip(jobs, answers, strict=True)]
-            guarded = [bool(protect.find(job.text, job.marks)) for job in todo]
-            flags = [answer.flags for answer in answers]
-            with_pieces = [job for job, has in zip(todo, guarded, strict=True) if has]
-            without = self._plain([job.text for job, has in zip(todo, guarded, strict=True) if not has], step, now)
-            kept, plain = (
-                await asyncio.gather(self._kept(with_pieces, step, now), without)
-                if with_pieces
-                else ([], await without)
-            )
-            sides = iter(kept), iter(plain)
-            answers = [next(sides[0 if has else 1]) for has in guarded]
+            found = await self._step(todo, step, now)
             answers = [
-                replace(each, flags=tuple(dict.fromkeys([*before, *each.flags])))
-                for each, before in zip(answers, flags, strict=True)
+                replace(each, flags=tuple(dict.fromkeys([*before.flags, *each.flags])))
+                for each, before in zip(found, answers, strict=True)
             ]
         return answers
 
-    async def _plain(self, texts: Sequence[str], step: Direction, asked: TranslationCall) -> list[Answer]:
-        """Translations of texts without protected pieces; white space around them stays, and what has no words."""
+    async def _step(self, jobs: Sequence[Job], step: Direction, call: TranslationCall) -> list[Answer]:
+        """Translates jobs with protected pieces in a thread that can translate again, and plain texts at once."""
+        guarded = [bool(protect.find(job.text, job.marks)) for job in jobs]
+        if not any(guarded):
+            return await self._plain([job.text for job in jobs], step, call)
+        kept, plain = await asyncio.gather(
+            self._kept([job for job, has in zip(jobs, guarded, strict=True) if has], step, call),
+            self._plain([job.text for job, has in zip(jobs, guarded, strict=True) if not has], step, call),
+        )
+        sides = {True: iter(kept), False: iter(plain)}
+        return [next(sides[has]) for has in guarded]
+
+    async def _plain(self, texts: Sequence[str], step: Direction, call: TranslationCall) -> list[Answer]:
+        """Translates texts without protected pieces; keeps white space around them, and texts without words."""
         worth = [text for text in texts if any(map(str.isalpha, text))]
-        bridge = self._bridge(step, asked)
+        bridge = self._bridge(step, call)
         made = iter(await bridge.wait_for(worth, **bridge.options) if worth else [])
         return [_answer(text, next(made)) if any(map(str.isalpha, text)) else Answer(text) for text in texts]
 
-    async def _kept(self, jobs: Sequence[Job], step: Direction, asked: TranslationCall) -> list[Answer]:
-        """Translations that have exactly the protected pieces of their sources."""
-        if not jobs:
-            return []
-        bridge = self._bridge(step, asked)
+    async def _kept(self, jobs: Sequence[Job], step: Direction, call: TranslationCall) -> list[Answer]:
+        """Translates texts and keeps exactly the protected pieces of their sources."""
+        bridge = self._bridge(step, call)
         results = await self._in_thread([bridge], lambda: bridge.keep(jobs))
         answers = []
         for job, result in zip(jobs, results, strict=True):
@@ -168,11 +167,11 @@ class TranslationService:
             answers.append(Answer(result.text, _distinct(fitting, result.text), result.translation, result.flags))
         return answers
 
-    def _bridge(self, step: Direction, asked: TranslationCall) -> Bridge:
-        return Bridge(self.models.queue(step), step, asked)
+    def _bridge(self, step: Direction, call: TranslationCall) -> Bridge:
+        return Bridge(self.models.queue(step), step, call)
 
     async def _in_thread(self, bridges: Sequence[Bridge], work: Callable[[], T]) -> T:
-        """What a thread makes that translates by these bridges; they break when nobody waits any longer."""
+        """Runs work in a thread that translates over these bridges; closes them when nobody waits any longer."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self.threads, work)
         finally:
@@ -181,32 +180,30 @@ class TranslationService:
 
 
 class Bridge:
-    """A translator as threads use it: its texts wait with those of all clients."""
+    """Gives threads a translator whose texts wait in the queue with those of all clients."""
 
-    def __init__(self, queue: TranslatorQueue, step: Direction, asked: TranslationCall) -> None:
-        self.queue, self.step, self.asked = queue, step, asked
+    def __init__(self, queue: TranslatorQueue, step: Direction, call: TranslationCall) -> None:
+        self.queue, self.step, self.call = queue, step, call
         self.loop = asyncio.get_running_loop()
         self.waiting: Future[list[Translation]] | None = None
         self.closed, self.lock = False, threading.Lock()
-        translator = queue.translator
-        self.source, self.target, self.settings = translator.source, translator.target, translator.settings
-        self.direction, self.decoding = translator.direction, translator.decoding
+        self.target = queue.translator.target
+        self.direction, self.decoding = queue.translator.direction, queue.translator.decoding
 
     @property
     def options(self) -> dict[str, Any]:
-        return {**dict(self.asked.options), "source": self.step.source, "target": self.step.target}
+        return {**dict(self.call.options), "source": self.step.source, "target": self.step.target}
 
     async def wait_for(self, texts: Sequence[Any], **options: Any) -> list[Translation]:
-        """The translations of some texts, when it is their turn."""
-        asked = self.asked
-        return await self.queue.translate(texts, client=asked.client, deadline=asked.deadline, **options)
+        """Translates texts when it is their turn."""
+        return await self.queue.translate(texts, client=self.call.client, deadline=self.call.deadline, **options)
 
     def keep(self, jobs: Sequence[Job]) -> list[Result]:
-        """Translations with exactly the pieces of their sources, for a thread."""
+        """Translates with exactly the protected pieces of the sources; runs in a thread."""
         return list(Faithful(self).translate(jobs, **self.options))
 
     def translate(self, texts: Iterable[Any], **options: Any) -> list[Translation]:
-        """The same, for a thread; a second search for outputs with all placeholders takes longer than clients wait."""
+        """Translates; runs in a thread. Refuses a second, constrained search, which takes longer than clients wait."""
         if options.get("constrain") is not None:
             raise InputError("a server has no time for a second search")
         with self.lock:
@@ -216,7 +213,7 @@ class Bridge:
         return self.waiting.result()
 
     def close(self) -> None:
-        """Takes back what is waited for, and ends the thread when it asks again."""
+        """Cancels what is awaited, and ends the thread when it asks again."""
         with self.lock:
             self.closed = True
             if self.waiting is not None:
@@ -224,7 +221,7 @@ class Bridge:
 
 
 def _made(units: Sequence[Unit], bridges: Sequence[Bridge]) -> list[Made]:
-    """Units through each step, for a thread."""
+    """Translates units through each step; runs in a thread."""
     made = [Made(unit.source) for unit in units]
     for bridge in bridges:
         jobs = [Job(each.text, unit.marks) for each, unit in zip(made, units, strict=True)]
@@ -233,17 +230,17 @@ def _made(units: Sequence[Unit], bridges: Sequence[Bridge]) -> list[Made]:
 
 
 def _answer(source: str, made: Translation) -> Answer:
-    """A translation with the white space around its source."""
+    """Returns a translation with the white space around its source."""
     before, after = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
     text = before + made.text.strip() + after
     return Answer(text, _distinct((before + each.text.strip() + after for each in made.alternatives), text), made)
 
 
 def _distinct(texts: Iterable[str], best: str) -> tuple[str, ...]:
-    """Each text once, without the best and without empty ones."""
+    """Returns each text once, without the best and without empty ones."""
     return tuple(text for text in dict.fromkeys(texts) if text.strip() and text != best)
 
 
 def _for_the_way(options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
-    """The options of a step that is not the last."""
+    """Returns the options of a step that is not the last."""
     return tuple(option for option in options if option[0] not in ("alternatives", "alignment", "glossary"))

@@ -1,4 +1,4 @@
-"""uvicorn as it is used here: it ends in good order, and does not wait for clients that say nothing."""
+"""uvicorn with an orderly shutdown, and without patience for clients that send nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ON_ITS_WAY = 0.5
 
 
 class Server(uvicorn.Server):
-    """Finishes what it accepted when it is told to end, and then returns; a second Ctrl+C ends it at once."""
+    """A server that answers what it accepted before it stops; a second Ctrl+C stops it at once."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT
@@ -60,7 +60,7 @@ class Server(uvicorn.Server):
 
 
 class Protocol(HttpToolsProtocol):
-    """Closes a connection on which no request arrives in time, or one whose head has no end."""
+    """A connection that closes if no request arrives in time, or if the head of a request is too long."""
 
     hurry: asyncio.TimerHandle | None = None
     in_head, head = False, 0  # bytes of a head that is not whole
@@ -123,13 +123,13 @@ class Protocol(HttpToolsProtocol):
 
 
 def without_upgrade(data: bytes) -> bytes:
-    """A request without the offer to go on in HTTP/2, as Java's client makes it: httptools would drop its body."""
+    """Removes the offer of Java's client to upgrade to HTTP/2, for which httptools would drop the body."""
     end = data.find(b"\r\n\r\n")
     return UPGRADE.sub(b"Ignored", data[:end]) + data[end:] if end >= 0 else UPGRADE.sub(b"Ignored", data)
 
 
 def configure(app: Any, **options: Any) -> uvicorn.Config:
-    """The settings of a server for this application."""
+    """Returns the settings of a server for this application."""
     return uvicorn.Config(
         app,
         http=Protocol,
