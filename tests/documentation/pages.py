@@ -221,7 +221,7 @@ def quick_training() -> Iterator[None]:
 
         return call
 
-    calls = {"train": quick(regard.train), "distill": quick(regard.distill)}
+    calls: dict[str, Any] = {"train": quick(regard.train), "distill": quick(regard.distill)}
     again = partial(regard.resume, overrides={"training.steps": int(toy["training.steps"]) + 1})
     with patch.multiple(regard, create=True, resume=lambda folder, **_: again(folder), **calls):
         yield

@@ -7,13 +7,10 @@ import json
 import shutil
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import torch
 
-import regard
 from regard.cli import main
-from regard.weights import read_folder
 from tests.cli.conftest import write_corpus
 from tests.documentation.pages import AT_LEAST_ENDING, quickly
 from tests.interop.published import save_bert, save_gpt2, save_marian
@@ -109,13 +106,6 @@ def foreign(folder: Path) -> None:
     save_gpt2(folder / "gpt2")
     (folder / "opus-mt-en-de").mkdir()
     save_marian(folder / "opus-mt-en-de")
-
-
-def names() -> dict[str, Any]:
-    """What Python blocks take to be there already."""
-    contents = read_folder(Path("runs/demo"))
-    tokens = torch.tensor([[5, 6, 7]])
-    return {"regard": regard, "model": contents.model, "source": tokens, "target": tokens}
 
 
 def models() -> None:
