@@ -102,7 +102,7 @@ def shown(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[str, ...]:
 
 
 def never(tokenizer: Tokenizer) -> list[list[str]]:
-    return [[piece] for piece in pieces(tokenizer, tokenizer.specials.unspeakable)]
+    return [[piece] for piece in pieces(tokenizer, tokenizer.specials.never_generated)]
 
 
 # Translators
@@ -193,7 +193,7 @@ def continue_greedily(
         inputs = {"tokens": new, "past_keys": keys, "past_values": values, **given}
         logits, keys, values = decoder.run(None, inputs)
         scores = torch.from_numpy(logits[0, -1]).log_softmax(-1)
-        scores[specials.unspeakable] = -torch.inf
+        scores[specials.never_generated] = -torch.inf
         token = int(scores.argmax())
         gains.append(float(scores[token]))
         if token == specials.end:

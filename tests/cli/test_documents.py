@@ -17,7 +17,7 @@ from regard.decoding.engine import load_as
 from regard.decoding.translator import Translator
 from regard.folder import CONFIDENCE, MEMORY
 from regard.text import memory
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 
 from .conftest import TINY, write_corpus
 from .running import call, tree
@@ -324,7 +324,7 @@ def test_who_watches_sees_a_bar(model: str, catalogue: Path, tmp_path: Path, mon
 
 def test_a_memory_may_have_several_directions(tmp_path: Path) -> None:
     path = tmp_path / MEMORY
-    memory.write(path, [Pair("a", "b", Place("x", 1), direction="en-de")])
+    memory.write(path, [Pair("a", "b", Location("x", 1), direction="en-de")])
     assert list(memory.read(path)) == [("a", "b")]
 
 

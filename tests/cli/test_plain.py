@@ -132,7 +132,7 @@ def test_distilling_markup_is_refused(capsys: pytest.CaptureFixture[str], model:
 
 
 def test_a_pipe_is_left_unread(model: str, tmp_path: Path) -> None:
-    from regard.text.formats.plain import markup_of
+    from regard.text.formats.plain import detect_markup
 
     os.mkfifo(tmp_path / "pipe")
-    assert markup_of(tmp_path / "pipe") == ""
+    assert detect_markup(tmp_path / "pipe") == ""

@@ -19,7 +19,7 @@ from regard.cli import main
 from regard.decoding.engine import load_as
 from regard.decoding.reader import Classifier, Embedder, Filler
 from regard.decoding.writer import Writer
-from regard.evaluation.labels import judge
+from regard.evaluation.labels import compare_labels
 from regard.folder import read_settings
 
 from ..training.toys import write_labels, write_text, write_words
@@ -392,7 +392,7 @@ def test_labels_are_measured(name: str, capsys: Capture, folder_of: Folders, tmp
         lines = [line.split("\t") for line in file.read_text().splitlines()[1:]]
         right = [[label] for label, _ in lines]
         answers = [[found.label] for found in classifier.classify([text for _, text in lines])]
-    expected = judge(right, answers, sorted(classifier.labels))
+    expected = compare_labels(right, answers, sorted(classifier.labels))
     out = good(call(capsys, "evaluate", model, str(file)))
     assert out.splitlines() == ["20 texts", *expected.lines(), *expected.table()]
     found = json.loads(good(call(capsys, "evaluate", model, str(file), "--json")))

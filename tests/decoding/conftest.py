@@ -13,7 +13,7 @@ from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.model.transformer import EncoderDecoder
 from regard.options import dump
 from regard.settings import DataSettings, ModelSettings, Settings, TokenizerSettings
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.tokenizer import Vocabularies
 from regard.text.vocabulary import BOS, EOS, PAD
 from regard.weights import build_model, parameters, read_folder, write_tensors
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
     )
     vocabularies = Vocabularies.train(
-        lambda: [Pair(source, target, Place("corpus", 1)) for source, target in CORPUS], settings.tokenizer
+        lambda: [Pair(source, target, Location("corpus", 1)) for source, target in CORPUS], settings.tokenizer
     )
     torch.manual_seed(1)
     model = build_model(settings, vocabularies)

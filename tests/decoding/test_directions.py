@@ -11,7 +11,7 @@ from regard.decoding.reference import translator_of
 from regard.decoding.translator import Translator
 from regard.errors import InputError, ModelError
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.tokenizer import Vocabularies
 from regard.weights import Contents, build_model
 
@@ -27,7 +27,7 @@ def make(directions: tuple[str, ...], tags: tuple[str, ...]) -> Translator:
         model=ModelSettings(width=16, heads=2, hidden=32, encoder_layers=1, decoder_layers=1, max_length=24),
         decoding=DecodingSettings(beam=1, max_ratio=0.0),
     )
-    pairs = [Pair(source, target, Place("corpus", 1)) for source, target in CORPUS]
+    pairs = [Pair(source, target, Location("corpus", 1)) for source, target in CORPUS]
     vocabularies = Vocabularies.train(lambda: pairs, settings.tokenizer)
     torch.manual_seed(3)
     return translator_of(Contents(settings, vocabularies, build_model(settings, vocabularies).eval()))

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from regard.decoding.documents import TOGETHER, Made, Outcome, fill, remembered, wanted
-from regard.text.formats import Place, Unit
-from regard.text.memory import Match, Memory
+from regard.text.formats import Location, Unit
+from regard.text.memory import Memory, MemoryMatch
 
 
 class Sheet:
@@ -26,7 +26,7 @@ class Sheet:
 
 
 def unit(source: str, target: str = "", state: str = "empty", line: int = 1, marks: tuple[str, ...] = ()) -> Unit:
-    return Unit(source, target, Place("a.po", line), state, marks)  # type: ignore[arg-type]
+    return Unit(source, target, Location("a.po", line), state, marks)  # type: ignore[arg-type]
 
 
 SHEET = Sheet(
@@ -115,7 +115,7 @@ def test_what_the_memory_has_is_used_and_the_rest_offered() -> None:
 def test_a_memory_that_loses_a_placeholder_is_not_used(
     source: str, target: str, marks: tuple[str, ...], used: bool
 ) -> None:
-    assert (remembered(unit(source, marks=marks), [Match(100, source, target)]) is not None) == used
+    assert (remembered(unit(source, marks=marks), [MemoryMatch(100, source, target)]) is not None) == used
 
 
 def test_what_could_not_be_translated_is_not_filled() -> None:

@@ -61,7 +61,7 @@ class Babble:
     def _found(self, dice: Random) -> Hypothesis:
         tokens: list[int] = []
         for text in dice.choices(self.garbage, k=dice.randrange(6)):
-            tokens += self.tokenizer.encode_rest(text) if text else []
+            tokens += self.tokenizer.encode_continuation(text) if text else []
             tokens += dice.choices([*self.tokenizer.slots, 65], k=dice.randrange(3))
         return Hypothesis(tuple(tokens), (0.0,) * (len(tokens) + 1), 0.0, finished=True)
 
@@ -152,7 +152,7 @@ class Saying(Babble):
         slots = {f"⟨{number}⟩": token for token, number in self.tokenizer.slots.items()}
         tokens: list[int] = []
         for word in said.split("|"):
-            tokens += [slots[word]] if word in slots else self.tokenizer.encode_rest(word)
+            tokens += [slots[word]] if word in slots else self.tokenizer.encode_continuation(word)
         return [[Hypothesis(tuple(tokens), (0.0,) * (len(tokens) + 1), 0.0, finished=True)] for _ in sources]
 
 

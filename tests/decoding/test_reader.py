@@ -127,7 +127,7 @@ def plain_guess(ids: list[int], place: int) -> tuple[int, float]:
 )
 def test_a_gap_anywhere(text: str, before: str, after: str) -> None:
     first = VOCABULARY.encode(before).ids if before else []
-    ids = [BOS, *first, MASK, *VOCABULARY.encode_rest(after), EOS]
+    ids = [BOS, *first, MASK, *VOCABULARY.encode_continuation(after), EOS]
     assert FILLER.gaps(text) == (ids, [len(first) + 1])
     token, probability = plain_guess(ids, len(first) + 1)
     (found,) = FILLER.fill(text, 3)
@@ -135,7 +135,7 @@ def test_a_gap_anywhere(text: str, before: str, after: str) -> None:
     assert found[0].token == VOCABULARY.decode([token]).strip()
     assert found[0].probability == pytest.approx(probability, abs=1e-5)
     assert found[0].probability >= found[1].probability >= found[2].probability
-    assert found[0].text == FILLER(text) == VOCABULARY.decode([*first, token, *VOCABULARY.encode_rest(after)])
+    assert found[0].text == FILLER(text) == VOCABULARY.decode([*first, token, *VOCABULARY.encode_continuation(after)])
 
 
 def test_two_gaps_are_filled_each_by_itself() -> None:
@@ -152,7 +152,7 @@ def test_two_gaps_are_filled_each_by_itself() -> None:
 
 
 def middle(token: int) -> list[int]:
-    return [*VOCABULARY.encode_rest(" dog"), token, *VOCABULARY.encode_rest(" in the garden")]
+    return [*VOCABULARY.encode_continuation(" dog"), token, *VOCABULARY.encode_continuation(" in the garden")]
 
 
 def test_as_many_fillings_as_there_are_tokens() -> None:

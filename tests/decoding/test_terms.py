@@ -81,7 +81,7 @@ def test_what_is_required_is_not_forbidden(translator: Translator) -> None:
 
 
 def test_words_by_their_tokens(translator: Translator) -> None:
-    words, encode = words_of(translator.target), translator.target.encode_rest
+    words, encode = words_of(translator.target), translator.target.encode_continuation
     (bracket,), (stop,), (letter,) = encode("("), encode("."), encode("n")
     space = encode(" n")[0]
     assert words.go_on(letter, letter)
@@ -96,7 +96,7 @@ def test_words_by_their_tokens(translator: Translator) -> None:
 
 def test_a_forbidden_word_that_is_spelt_otherwise_is_forbidden_too(translator: Translator) -> None:
     tokenizer = translator.target
-    spelt = (*tokenizer.encode("Ein").ids, *tokenizer.encode_rest(" H"), *tokenizer.encode_rest("und"))
+    spelt = (*tokenizer.encode("Ein").ids, *tokenizer.encode_continuation(" H"), *tokenizer.encode_continuation("und"))
     usual = tuple(tokenizer.encode("Ein Hund").ids)
     other = tuple(tokenizer.encode("Ein Baum").ids)
     asked = []

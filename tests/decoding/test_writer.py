@@ -111,7 +111,7 @@ def test_greedy_is_the_most_probable_token_each_time(prompt: str) -> None:
         if len(row) > LONGEST:
             break
         scores = plain_scores(row)
-        scores[TOKENIZER.specials.unspeakable] = -math.inf
+        scores[TOKENIZER.specials.never_generated] = -math.inf
         best = int(scores.argmax())
         assert value == pytest.approx(float(scores[best]), abs=1e-4)
         if number < len(found.tokens):
@@ -142,7 +142,7 @@ def test_an_empty_prompt_begins_with_the_begin() -> None:
 
 def best_after(row: list[int]) -> int:
     scores = plain_scores(row)
-    scores[TOKENIZER.specials.unspeakable] = -math.inf
+    scores[TOKENIZER.specials.never_generated] = -math.inf
     return int(scores.argmax())
 
 
@@ -213,7 +213,7 @@ def test_where_the_positions_end_the_older_half_is_forgotten() -> None:
         if seen > LONGEST:
             seen = LONGEST // 2
         expected = plain_scores(row[end - seen : end])
-        expected[TOKENIZER.specials.unspeakable] = -math.inf
+        expected[TOKENIZER.specials.never_generated] = -math.inf
         torch.testing.assert_close(scores[0], expected, atol=1e-4, rtol=1e-4)
         seen += 1
 
@@ -304,7 +304,7 @@ def test_the_repetition_penalty_counts_the_prompt() -> None:
     with torch.inference_mode():
         logits = MODEL(torch.tensor([row]))[:, -1]
     expected = theirs(torch.tensor([row]), logits.clone())[0].log_softmax(-1)
-    expected[TOKENIZER.specials.unspeakable] = -math.inf
+    expected[TOKENIZER.specials.never_generated] = -math.inf
     found = WRITER.write([prompt], temperature=0.0, max_tokens=1, repetition_penalty=5.0)[0]
     assert found.token_log_probabilities[0] == pytest.approx(float(expected.max()), abs=1e-4)
     assert float(scores.max()) != pytest.approx(float(expected.max()), abs=1e-4)

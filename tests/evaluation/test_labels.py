@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.evaluation.labels import Quality, harmonic, judge, spans
+from regard.evaluation.labels import Quality, compare_labels, precision_recall_f1, spans
 
 NAMES = ("a", "b", "c", "never")
 texts = st.lists(st.lists(st.tuples(st.sampled_from(NAMES[:3]), st.sampled_from(NAMES)), max_size=4), min_size=1)
 
 
 def judged(rows: list[list[tuple[str, str]]], names: tuple[str, ...] = NAMES) -> Quality:
-    return judge([[right for right, _ in row] for row in rows], [[found for _, found in row] for row in rows], names)
+    return compare_labels(
+        [[right for right, _ in row] for row in rows], [[found for _, found in row] for row in rows], names
+    )
 
 
 @given(texts)
@@ -80,7 +82,7 @@ def test_the_f1_of_spans_counts_those_that_are_right_from_begin_to_end(rows: lis
     wanted = [(i, span) for i, row in enumerate(rows) for span in spans([right for right, _ in row])]
     given_ = [(i, span) for i, row in enumerate(rows) for span in spans([found for _, found in row])]
     hits = sum(span in wanted for span in given_)
-    assert quality.entities == pytest.approx(harmonic(hits, len(given_), len(wanted)))
+    assert quality.entities == pytest.approx(precision_recall_f1(hits, len(given_), len(wanted)))
     assert quality.entities is not None
     assert quality.f1 == quality.entities[2]
 
@@ -88,16 +90,16 @@ def test_the_f1_of_spans_counts_those_that_are_right_from_begin_to_end(rows: lis
 def test_a_span_by_hand() -> None:
     right = [["B-per", "I-per", "O", "B-org"], ["B-per", "O"]]
     found = [["B-per", "I-per", "O", "B-per"], ["B-per", "I-per"]]
-    quality = judge(right, found, ("O", "B-per", "I-per", "B-org", "I-org"))
+    quality = compare_labels(right, found, ("O", "B-per", "I-per", "B-org", "I-org"))
     assert quality.entities == pytest.approx((100 / 3, 100 / 3, 100 / 3))
     assert quality.accuracy == pytest.approx(100 * 4 / 6)
 
 
 def test_labels_of_different_number_are_a_bug() -> None:
     with pytest.raises(ValueError, match="zip"):
-        judge([["a", "b"]], [["a"]], NAMES)
+        compare_labels([["a", "b"]], [["a"]], NAMES)
     with pytest.raises(ValueError, match="zip"):
-        judge([["a"]], [], NAMES)
+        compare_labels([["a"]], [], NAMES)
 
 
 def test_the_table_shows_figures_and_confusions() -> None:

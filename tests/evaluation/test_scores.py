@@ -16,7 +16,7 @@ from hypothesis import example, given, strategies as st
 
 from regard.errors import InputError
 from regard.evaluation import scores
-from regard.evaluation.scores import Comparison, Score, compare, each_chrf, exact_match, quick, score
+from regard.evaluation.scores import Comparison, Score, compare, exact_match, score, sentence_chrf, single_score
 from tests.examples import examples
 
 TEXT = "The cat sat on a Mat , and 2,500 small dogs ran home ; it was n't the end ."
@@ -143,22 +143,22 @@ def test_any_text_has_scores(pairs: list[tuple[str, str]]) -> None:
         assert each.low is not None
         assert each.high is not None
         assert each.low <= each.high
-    assert quick(hypotheses, references, "bleu") == bleu.value
-    assert quick(hypotheses, references, "chrf") == chrf.value
+    assert single_score(hypotheses, references, "bleu") == bleu.value
+    assert single_score(hypotheses, references, "chrf") == chrf.value
     assert 0 <= exact_match(hypotheses, references) <= 100
 
 
 def test_quick_knows_the_language() -> None:
     expected = score(CHINESE, CHINESE_REFERENCES, language="zh", resamples=0)
-    assert quick(CHINESE, CHINESE_REFERENCES, "bleu", "zh") == expected[0].value
-    assert quick(CHINESE, CHINESE_REFERENCES, "bleu") < expected[0].value
+    assert single_score(CHINESE, CHINESE_REFERENCES, "bleu", "zh") == expected[0].value
+    assert single_score(CHINESE, CHINESE_REFERENCES, "bleu") < expected[0].value
 
 
 def test_chrf_of_each_sentence_is_that_of_it_alone() -> None:
     hypotheses, references = ["a dog runs", "nothing", "the same"], ["a dog ran", "alike", "the same"]
-    found = each_chrf(hypotheses, references)
+    found = sentence_chrf(hypotheses, references)
     assert found[2] == 100
-    assert found == [pytest.approx(quick([h], [r], "chrf")) for h, r in zip(hypotheses, references, strict=True)]
+    assert found == [pytest.approx(single_score([h], [r], "chrf")) for h, r in zip(hypotheses, references, strict=True)]
 
 
 def test_exact_match_counts_lines() -> None:
@@ -260,7 +260,7 @@ def test_japanese_words_need_mecab(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sacrebleu.significance.IS_WINDOWS", True)  # where every paired test warns
     lines = ["It was tokenized ."] * 120
-    quick(lines, lines, "bleu")
+    single_score(lines, lines, "bleu")
     score(lines, lines, resamples=40)
     compare(lines, lines, lines, resamples=40)
     assert caplog.records == []
@@ -285,7 +285,7 @@ def test_a_score_prints_its_signature() -> None:
     assert str(known) == f"BLEU 41.02 ± 0.9 ({signature})"
 
 
-@pytest.mark.parametrize("function", [score, each_chrf, exact_match, lambda a, b: quick(a, b, "chrf")])
+@pytest.mark.parametrize("function", [score, sentence_chrf, exact_match, lambda a, b: single_score(a, b, "chrf")])
 @pytest.mark.parametrize(("hypotheses", "references"), [(3, 2), (2, 3), (0, 0), (0, 5)])
 def test_lines_must_be_as_many(
     function: Callable[[list[str], list[str]], object], hypotheses: int, references: int

@@ -73,7 +73,7 @@ def test_what_regard_never_says_can_be_suppressed(shape: dict[str, Any], tmp_pat
     folder = write_model(tmp_path / "model", settings_of("translate", **shape))
     export_model(folder, tmp_path / "out")
     ours, theirs = translator_of(read_folder(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
-    never = [[ours.target.model.id_to_token(token)] for token in ours.target.specials.unspeakable]
+    never = [[ours.target.model.id_to_token(token)] for token in ours.target.specials.never_generated]
     sources = cut(ours.source, SOURCES)
     options = {"min_decoding_length": 0, "max_decoding_length": 20, "suppress_sequences": never}
     found = theirs.translate_batch(sources, beam_size=1, **options)
@@ -149,7 +149,7 @@ def assert_writes_the_same(folder: Path, output: Path) -> None:
         expected = contents.model(torch.tensor([row]))[0].detach().numpy()
         np.testing.assert_allclose(found[: len(row)], expected, atol=1e-4)
     pieces = [[theirs_token(ours.vocabulary, token) for token in row] for row in prompts]
-    never = [[theirs_token(ours.vocabulary, token)] for token in ours.vocabulary.specials.unspeakable]
+    never = [[theirs_token(ours.vocabulary, token)] for token in ours.vocabulary.specials.never_generated]
     expected_texts = ours.write(SOURCES, beam=1, max_tokens=12)
     for start, expected_text in zip(pieces, expected_texts, strict=True):
         options = {"max_length": 12, "min_length": 0, "include_prompt_in_result": False, "suppress_sequences": never}

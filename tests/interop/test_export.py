@@ -21,7 +21,7 @@ from regard.interop.configs import halve_sinusoids
 from regard.interop.huggingface import export_model, import_model
 from regard.options import dump
 from regard.settings import Settings
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.weights import build_model, parameters, read_folder, write_tensors
 
@@ -42,7 +42,7 @@ def make(folder: Path, task: str, **shape: Any) -> Path:
     tables["tokenizer"] = {"vocabulary": 400, "joint": not apart}
     tables["model"].pop("carrier", None)
     settings = resolve(tables)
-    pairs = [Pair(one, other, Place("corpus", 1)) for one, other in zip(LINES, FOREIGN, strict=True)]
+    pairs = [Pair(one, other, Location("corpus", 1)) for one, other in zip(LINES, FOREIGN, strict=True)]
     vocabularies = Vocabularies.train(lambda: pairs, settings.tokenizer)
     model = build_model(settings, vocabularies)
     with torch.no_grad():

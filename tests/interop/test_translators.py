@@ -81,7 +81,7 @@ def check(source: Path, folder: Path) -> Contents:
     compare(contents, model, tokenizer, TEXTS)
     translator = load(folder / "ours", "cpu")
     assert isinstance(translator, Translator)
-    never = contents.vocabularies.target.specials.unspeakable
+    never = contents.vocabularies.target.specials.never_generated
     same(translator, model, tokenizer, never)
     notes = export_model(folder / "ours", folder / "export")
     assert notes == ["the target language has a vocabulary of its own: its tokenizer is in the folder target"]

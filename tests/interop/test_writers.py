@@ -181,7 +181,7 @@ def test_llama_with_the_vocabulary_of_gpt2(tmp_path: Path) -> None:
     import_model(source, tmp_path / "ours")
     specials = read_folder(tmp_path / "ours").vocabularies.target.specials
     assert (specials.begin, specials.end, specials.pad, specials.prompt) == (0, 0, 0, False)
-    assert specials.unspeakable == []
+    assert specials.never_generated == []
 
 
 @pytest.mark.parametrize(

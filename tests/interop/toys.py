@@ -16,7 +16,7 @@ from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.options import dump
 from regard.settings import DataSettings, EmbeddingSettings, ModelSettings, Settings, TokenizerSettings
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.imported import ImportedTokenizer
 from regard.text.tokenizer import Specials, Vocabularies
 from regard.weights import Contents, build_model, parameters, read_folder, write_tensors
@@ -92,7 +92,7 @@ def write_model(path: Path, settings: Settings, seed: int = 0, vocabularies: Voc
 @lru_cache
 def learnt(settings: TokenizerSettings) -> Vocabularies:
     """The vocabulary of the few sentences."""
-    pairs = [Pair(*texts, Place("corpus", 1)) for texts in zip(SOURCES, TARGETS, strict=True)]
+    pairs = [Pair(*texts, Location("corpus", 1)) for texts in zip(SOURCES, TARGETS, strict=True)]
     return Vocabularies.train(lambda: pairs, settings)
 
 
@@ -114,7 +114,7 @@ class Talkative(Specials):
     """Special tokens that may all be said: engines that cannot leave some out are compared with this."""
 
     @property
-    def unspeakable(self) -> list[int]:
+    def never_generated(self) -> list[int]:
         return []
 
 

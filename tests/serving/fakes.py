@@ -13,7 +13,7 @@ from regard.serving.models import Models
 from regard.serving.queues import EncoderQueue, TranslatorQueue, WriterQueue
 from regard.serving.scheduler import Scheduler
 from regard.text.directions import Direction
-from regard.text.slots import Cut
+from regard.text.slots import CutText
 
 if TYPE_CHECKING:
     from regard.decoding.reader import Embedder
@@ -33,7 +33,7 @@ def made(text: str, *alternatives: str) -> Translation:
 class FakeTranslator:
     """What is asked of a translator beside translations."""
 
-    source = target = SimpleNamespace(slots={}, encode_batch=lambda _: [[1]], encode_rest=lambda _: [1])
+    source = target = SimpleNamespace(slots={}, encode_batch=lambda _: [[1]], encode_continuation=lambda _: [1])
     settings = SimpleNamespace()
 
     def direction(self, **_: Any) -> None: ...
@@ -58,7 +58,7 @@ class FakeQueue(TranslatorQueue):
         self.error: Exception | None = None
 
     async def translate(
-        self, texts: Sequence[str | Cut], *, client: str = "", deadline: float | None = None, **options: Any
+        self, texts: Sequence[str | CutText], *, client: str = "", deadline: float | None = None, **options: Any
     ) -> list[Translation]:
         plain = [text if isinstance(text, str) else text.text for text in texts]
         hold = self.hold  # as it was when the call is counted: who waits for that may change it at once
@@ -74,9 +74,9 @@ class FakeQueue(TranslatorQueue):
                 raise
         return [self.one(text, options) for text in texts]
 
-    def one(self, text: str | Cut, options: dict[str, Any]) -> Translation:
+    def one(self, text: str | CutText, options: dict[str, Any]) -> Translation:
         target = options["target"]
-        if isinstance(text, Cut):
+        if isinstance(text, CutText):
             pieces = [""] * len(text.pieces) if self.clumsy else text.pieces
             loudly = [each.upper() for each in text.texts]
             return made("".join(part for pair in zip(loudly, [*pieces, ""], strict=True) for part in pair))

@@ -11,7 +11,7 @@ from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.model.transformer import EncoderDecoder
 from regard.options import dump
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.tokenizer import Vocabularies
 from regard.weights import build_model, parameters, write_tensors
 
@@ -44,7 +44,7 @@ def write_model(folder: Path, *directions: str, seed: int = 0, task: Any = "tran
         model=ModelSettings(**SHAPE, output_bias=True),
         decoding=DecodingSettings(**{"beam": 3, **decoding}),
     )
-    pairs = [Pair(*texts, Place("corpus", 1)) for texts in PAIRS]
+    pairs = [Pair(*texts, Location("corpus", 1)) for texts in PAIRS]
     vocabularies = Vocabularies.train(lambda: pairs, settings.tokenizer)
     torch.manual_seed(seed)
     model = build_model(settings, vocabularies)

@@ -14,9 +14,9 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text import checks, examination
 from regard.text.characters import Characters
-from regard.text.checks import CHECKS, Notices, contrast, inspect
+from regard.text.checks import CHECKS, Notices, find_faults, unmatched_items
 from regard.text.examination import Examination
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.repeats import Repeats
 from regard.text.thresholds import CheckSettings
 
@@ -25,7 +25,7 @@ ERRORS = [name for name, check in CHECKS.items() if check.severity == "error"]
 
 def faults(source: str, target: str) -> set[str]:
     """What is found in one pair alone."""
-    found = inspect([source], [target], Characters([source]), Characters([target]))
+    found = find_faults([source], [target], Characters([source]), Characters([target]))
     return {name for name, rows in found if list(rows) == [0]}
 
 
@@ -125,12 +125,12 @@ def test_a_clean_pair_has_no_fault(source: str, target: str) -> None:
     ],
 )
 def test_what_differs_is_told(name: str, source: str, target: str, left: list[str], right: list[str]) -> None:
-    assert contrast(name, source, target) == (left, right)
+    assert unmatched_items(name, source, target) == (left, right)
 
 
 @given(st.text(), st.text())
 def test_any_text_can_be_looked_at(source: str, target: str) -> None:
-    names = {name for name, _ in inspect([source], [target], Characters([source]), Characters([target]))}
+    names = {name for name, _ in find_faults([source], [target], Characters([source]), Characters([target]))}
     assert names <= CHECKS.keys()
 
 
@@ -258,7 +258,7 @@ def test_memory_grows_by_some_bytes_a_pair(tmp_path: Path, monkeypatch: pytest.M
 def test_pairs_on_their_way_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "CHUNK", 2)
     texts = [("one", "eins"), ("%s", "x"), ("%d", "x"), ("Tom", "Tom"), ("see <b>it</b>", "%s")]
-    pairs = [Pair(source, target, Place("train.en", line)) for line, (source, target) in enumerate(texts, 1)]
+    pairs = [Pair(source, target, Location("train.en", line)) for line, (source, target) in enumerate(texts, 1)]
     notices = Notices()
     assert list(notices.watch(iter(pairs))) == pairs
     assert notices.line([Path("a b.en"), Path("a.de")]) == (

@@ -16,10 +16,17 @@ from regard.configuration import load
 from regard.errors import DataError, InputError, SettingsError
 from regard.settings import DataSettings, Settings, TokenizerSettings
 from regard.text.corpus import read_pairs, split_each
-from regard.text.directions import Direction, arrows, choose, directions_of, languages_of, targets_of
+from regard.text.directions import (
+    Direction,
+    choose_direction,
+    directions_of,
+    format_directions,
+    languages_of,
+    targets_of,
+)
 from regard.text.doctor import Report, clean
-from regard.text.formats import Pair, Place
-from regard.text.formats.aligned import group
+from regard.text.formats import Location, Pair
+from regard.text.formats.aligned import group_files
 from regard.text.tokenizer import Vocabularies
 
 FOUR = DataSettings(directions=("en-de", "en-fr", "de-en", "fr-en"))
@@ -90,8 +97,8 @@ def test_rules_of_several_directions() -> None:
         load(overrides={"data.directions": "en-de", "tokenizer.joint": "false", "model.tie": "none"})
     assert Settings(data=FOUR).data.directions == FOUR.directions
     assert (targets_of(FOUR), targets_of(ONE)) == (("de", "fr", "en"), ())
-    assert arrows(FOUR) == "en → de, en → fr, de → en, fr → en"
-    assert arrows(ONE, "->") == "en -> de"
+    assert format_directions(FOUR) == "en → de, en → fr, de → en, fr → en"
+    assert format_directions(ONE, "->") == "en -> de"
 
 
 # Which one is meant
@@ -108,7 +115,7 @@ def test_rules_of_several_directions() -> None:
     ],
 )
 def test_what_is_said_may_be_enough(source: str | None, target: str | None, meant: Direction) -> None:
-    assert choose(FOUR, source, target) == meant
+    assert choose_direction(FOUR, source, target) == meant
 
 
 @pytest.mark.parametrize(
@@ -127,25 +134,25 @@ def test_what_is_not_enough_or_not_known_is_refused(
     source: str | None, target: str | None, zero_shot: bool, complaint: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        choose(FOUR, source, target, zero_shot=zero_shot)
+        choose_direction(FOUR, source, target, zero_shot=zero_shot)
     assert complaint in str(caught.value)
 
 
 def test_zero_shot_is_tried_when_asked_for() -> None:
-    assert choose(FOUR, "de", "fr", zero_shot=True) == Direction("de", "fr")
-    assert choose(FOUR, "en", "fr", zero_shot=True) == Direction("en", "fr")
+    assert choose_direction(FOUR, "de", "fr", zero_shot=True) == Direction("de", "fr")
+    assert choose_direction(FOUR, "en", "fr", zero_shot=True) == Direction("en", "fr")
 
 
 def test_one_direction_needs_no_word_and_refuses_a_wrong_one() -> None:
     for said in ((None, None), ("en", None), (None, "de"), ("en", "de")):
-        assert choose(ONE, *said) == Direction("en", "de")
+        assert choose_direction(ONE, *said) == Direction("en", "de")
     for said in (("de", None), (None, "fr"), ("de", "en")):
         with pytest.raises(InputError, match="from en to de and nothing else"):
-            choose(ONE, *said, zero_shot=True)
+            choose_direction(ONE, *said, zero_shot=True)
     with pytest.raises(InputError, match="does not say what its languages are"):
-        choose(DataSettings(), target="de")
-    assert choose(DataSettings(source="en", target="pt-BR"), target="pt_BR") == Direction("en", "pt-BR")
-    assert choose(DataSettings(directions=("en-pt_BR",)), target="pt-BR") == Direction("en", "pt_BR")
+        choose_direction(DataSettings(), target="de")
+    assert choose_direction(DataSettings(source="en", target="pt-BR"), target="pt_BR") == Direction("en", "pt-BR")
+    assert choose_direction(DataSettings(directions=("en-pt_BR",)), target="pt-BR") == Direction("en", "pt_BR")
 
 
 # Files
@@ -161,17 +168,17 @@ def test_three_files_give_every_direction_that_is_wanted(tmp_path: Path) -> None
         ("de-en", "eins", "one", ("en",), "one"),
         ("fr-en", "un", "one", ("en",), "one"),
     ]
-    assert pairs[6].where == Place(str(files[1]), 2)
+    assert pairs[6].where == Location(str(files[1]), 2)
     assert (len(pairs), report.read) == (8, 8)
 
 
 def test_a_language_that_comes_again_begins_a_new_set(tmp_path: Path) -> None:
     files = write(tmp_path, a__en="one\n", a__de="eins\n", b__en__gz="two\nthree\n", b__fr__gz="deux\ntrois\n")
-    assert group(files) == [{"en": files[0], "de": files[1]}, {"en": files[2], "fr": files[3]}]
+    assert group_files(files) == [{"en": files[0], "de": files[1]}, {"en": files[2], "fr": files[3]}]
     turned = [files[0], files[1], files[3], files[2]]  # no language comes again before the last, but names differ
-    assert group(turned) == [{"en": files[0], "de": files[1]}, {"fr": files[3], "en": files[2]}]
+    assert group_files(turned) == [{"en": files[0], "de": files[1]}, {"fr": files[3], "en": files[2]}]
     unlike = [Path("this.en"), Path("that.de"), Path("other.fr")]
-    assert group(unlike) == [dict(zip(("en", "de", "fr"), unlike, strict=True))]
+    assert group_files(unlike) == [dict(zip(("en", "de", "fr"), unlike, strict=True))]
     assert sorted(found(files)) == [
         ("de-en", "eins", "one"),
         ("en-de", "one", "eins"),
@@ -185,7 +192,7 @@ def test_a_language_that_comes_again_begins_a_new_set(tmp_path: Path) -> None:
 @given(names=st.lists(st.sampled_from(["en", "de", "fr", "pt-BR", "zh_Hans"])), gzipped=st.booleans())
 def test_sets_hold_every_file_in_order_and_no_language_twice(names: list[str], gzipped: bool) -> None:
     files = [Path(f"{number}.{name}{'.gz' if gzipped else ''}") for number, name in enumerate(names)]
-    sets = group([*files, Path("a.tsv"), Path("b.jsonl.gz")])
+    sets = group_files([*files, Path("a.tsv"), Path("b.jsonl.gz")])
     assert [path for paths in sets for path in paths.values()] == files
     assert [name for paths in sets for name in paths] == [name.replace("-", "_") for name in names]
     for one, other in pairwise(sets):
@@ -248,9 +255,9 @@ def test_a_blank_line_of_a_table_is_a_row_of_empty_texts(tmp_path: Path) -> None
 
 
 def test_tidying_keeps_the_direction() -> None:
-    pair = Pair(" one ", "eins", Place("x", 1), ("de",), "en-de", "one")
+    pair = Pair(" one ", "eins", Location("x", 1), ("de",), "en-de", "one")
     (kept,) = clean([pair], FOUR, Report())
-    assert kept == Pair("one", "eins", Place("x", 1), ("de",), "en-de", "one")
+    assert kept == Pair("one", "eins", Location("x", 1), ("de",), "en-de", "one")
 
 
 def test_unequal_files_are_refused_with_all_counts(tmp_path: Path) -> None:
@@ -325,7 +332,7 @@ def test_every_part_has_its_share_and_equal_parts_share_their_lines() -> None:
 def test_a_sampled_vocabulary_sees_every_direction() -> None:
     """Every n-th pair of all would be of one direction, where these come by turns."""
     words = {"en-de": "house", "en-fr": "maison", "de-en": "garden", "fr-en": "voiture"}
-    pairs = [Pair(word, word, Place("x", 1), (), name) for _ in range(200) for name, word in words.items()]
+    pairs = [Pair(word, word, Location("x", 1), (), name) for _ in range(200) for name, word in words.items()]
     found = Vocabularies.train(lambda: pairs, TokenizerSettings(vocabulary=330, sample=40, tags=("de",)))
     for word in words.values():
         assert len(found.source.encode(word).ids) == 1, word

@@ -11,12 +11,12 @@ from hypothesis import given, strategies as st
 
 from regard.errors import DataError
 from regard.settings import DataSettings
-from regard.text.corpus import Pair, Place, read_pairs
-from regard.text.doctor import Report, clean, leaks, require_some, tidy
+from regard.text.corpus import Location, Pair, read_pairs
+from regard.text.doctor import Report, clean, leaks, require_kept, tidy
 
 
 def pair(source: str, target: str = "x", line: int = 1, path: str = "train.en") -> Pair:
-    return Pair(source, target, Place(path, line))
+    return Pair(source, target, Location(path, line))
 
 
 def cleaned(*pairs: Pair, longest: int = 2000) -> tuple[list[Pair], Report]:
@@ -95,10 +95,10 @@ def test_a_corpus_without_usable_pairs_is_refused() -> None:
     with pytest.raises(
         DataError, match=r"no usable pairs in train.en and train.de: 1 left out: one side .*:1\); 1 left out: control"
     ):
-        require_some(report, files)
+        require_kept(report, files)
     with pytest.raises(DataError, match=r"no usable pairs in a.tsv: there is no line in it"):
-        require_some(Report(), [Path("a.tsv")])
-    require_some(cleaned(pair("good"))[1], files)
+        require_kept(Report(), [Path("a.tsv")])
+    require_kept(cleaned(pair("good"))[1], files)
 
 
 def test_places_are_those_of_the_file(tmp_path: Path) -> None:

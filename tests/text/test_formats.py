@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from regard.errors import DataError
 from regard.settings import DataSettings
-from regard.text.corpus import Pair, Place, read_pairs
+from regard.text.corpus import Location, Pair, read_pairs
 from regard.text.doctor import Report
 
 DATA = DataSettings(source="en", target="de")
@@ -45,8 +45,8 @@ def test_plain_files_are_read_line_by_line(tmp_path: Path) -> None:
     report = Report()
     pairs = list(read_pairs(files, DATA, report))
     assert pairs == [
-        Pair("one", "eins", Place(str(files[0]), 1)),
-        Pair("two", "zwei", Place(str(files[0]), 2)),
+        Pair("one", "eins", Location(str(files[0]), 1)),
+        Pair("two", "zwei", Location(str(files[0]), 2)),
     ]
     assert str(pairs[1].where) == f"{files[0]}:2"
     assert (report.read, report.counts) == (2, {})

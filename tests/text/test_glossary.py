@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
-from regard.text.glossary import Glossary, Outcome, Tally, Term
+from regard.text.glossary import Glossary, Tally, Term, TermOutcome
 
 TABLE = """source,target,forbidden,note
 file,Datei,File|Akte,a thing on a disk
@@ -302,7 +302,7 @@ def test_any_text_can_be_searched(source: str, target: str, text: str) -> None:
 )
 def test_a_term_is_known_again(targets: tuple[str, ...], output: str, text: str | None) -> None:
     found = one("thing", *targets, languages=("en", "de")).check("a thing", output)
-    assert found == [Outcome("thing", targets, "missing" if text is None else "placed", text or "")]
+    assert found == [TermOutcome("thing", targets, "missing" if text is None else "placed", text or "")]
 
 
 def test_no_two_terms_are_met_by_the_same_words() -> None:
@@ -327,6 +327,10 @@ def test_forbidden_words_count_where_the_term_is() -> None:
 def test_the_tally() -> None:
     tally = Tally()
     tally.add(
-        [Outcome("a", ("b",), "placed", "b"), Outcome("c", ("d",), "missing"), Outcome("e", (), "forbidden", "f")]
+        [
+            TermOutcome("a", ("b",), "placed", "b"),
+            TermOutcome("c", ("d",), "missing"),
+            TermOutcome("e", (), "forbidden", "f"),
+        ]
     )
     assert str(tally) == "glossary: 2 terms required, 1 missing; 1 forbidden ones used"

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from regard.text.characters import Characters
-from regard.text.languages import Identifier, foreign, without_names
+from regard.text.languages import Identifier, find_foreign, without_names
 
 ENGLISH = "the house which they bought last year stands near a river and should have been painted with that white"
 GERMAN = "das haus welches sie voriges jahr gekauft haben steht nahe einem fluss und sollte weiß gestrichen werden"
@@ -27,8 +27,8 @@ def identifier() -> Identifier:
 def strays(identifier: Identifier, sources: list[str], targets: list[str]) -> tuple[set[int], set[int]]:
     """The sources that are no English, and the targets that are no German."""
     return (
-        foreign(sources, targets, Characters(sources), -1, identifier, SURE),
-        foreign(targets, sources, Characters(targets), 1, identifier, SURE),
+        find_foreign(sources, targets, Characters(sources), -1, identifier, SURE),
+        find_foreign(targets, sources, Characters(targets), 1, identifier, SURE),
     )
 
 

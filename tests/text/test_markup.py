@@ -15,8 +15,8 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
 from regard.text.formats import files, markup
-from regard.text.formats.inline import markup as written, with_attributes
-from regard.text.formats.tmx import Units
+from regard.text.formats.inline import with_attributes, write_segment
+from regard.text.formats.tmx import TMXReader
 
 Readers = dict[str, Callable[[Path], object]]
 READERS: Readers = {
@@ -169,7 +169,7 @@ def test_a_segment_without_end_is_refused(tmp_path: Path) -> None:
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.writelines(pieces())
     with pytest.raises(DataError, match="a segment of more than"):
-        list(Units(path).groups())
+        list(TMXReader(path).groups())
 
 
 MARKS = ('<g id="1">', '<x id="2"/>', "</g>", '<ph id="3">&lt;br/&gt;</ph>', '<g id="4">', "</g>")
@@ -178,15 +178,15 @@ pieces_of = st.lists(st.one_of(st.sampled_from(MARKS), st.text(max_size=5)), max
 
 @given(pieces=pieces_of)
 def test_any_translation_gives_well_formed_xml(pieces: list[str]) -> None:
-    walker = Units(Path("a.tmx"))
-    walker.feed(b"<tmx>" + written("".join(pieces), MARKS) + b"</tmx>", final=True)
+    walker = TMXReader(Path("a.tmx"))
+    walker.feed(b"<tmx>" + write_segment("".join(pieces), MARKS) + b"</tmx>", final=True)
 
 
 def test_marks_stay_where_they_are_well_nested() -> None:
     text = 'a <x id="2"/>&<g id="4">b</g> <g id="1">c</g>'
-    assert written(text, MARKS) == text.replace("&", "&amp;").encode()
-    assert written('<b> </g>a<g id="1">', MARKS[:3]) == b'&lt;b&gt; <g id="1">a<x id="2"/></g>'
-    assert written("a\nb\r\x00", (), "\r\n") == "a\r\nb&#13;\ufffd".encode()
+    assert write_segment(text, MARKS) == text.replace("&", "&amp;").encode()
+    assert write_segment('<b> </g>a<g id="1">', MARKS[:3]) == b'&lt;b&gt; <g id="1">a<x id="2"/></g>'
+    assert write_segment("a\nb\r\x00", (), "\r\n") == "a\r\nb&#13;\ufffd".encode()
 
 
 def test_attributes_are_set() -> None:

@@ -10,8 +10,8 @@ from rapidfuzz.distance import Levenshtein
 
 from regard.errors import DataError
 from regard.text.directions import Direction
-from regard.text.formats import Pair, Place
-from regard.text.memory import ALIKE, EXCHANGED, SAME, Match, Memory, exchange, read, write
+from regard.text.formats import Location, Pair
+from regard.text.memory import ALIKE, EXCHANGED, SAME, Memory, MemoryMatch, read, substitute_variables, write
 from tests.examples import examples
 
 PAIRS = [
@@ -33,10 +33,10 @@ def memory() -> Memory:
 
 
 def test_the_same_text_is_found(memory: Memory) -> None:
-    assert memory.exact("Open file") == Match(SAME, "Open file", "Datei öffnen")
-    assert memory.find("  Open file\n") == [Match(SAME, "Open file", "Datei öffnen")]
-    assert memory.exact("Quit") == Match(SAME, "Quit", "Beenden")
-    assert memory.exact("e\u0301") == Match(SAME, "é", "ist e mit Akut")  # decomposed
+    assert memory.exact("Open file") == MemoryMatch(SAME, "Open file", "Datei öffnen")
+    assert memory.find("  Open file\n") == [MemoryMatch(SAME, "Open file", "Datei öffnen")]
+    assert memory.exact("Quit") == MemoryMatch(SAME, "Quit", "Beenden")
+    assert memory.exact("e\u0301") == MemoryMatch(SAME, "é", "ist e mit Akut")  # decomposed
     assert memory.exact("open file") is None
     assert memory.exact("Nothing") is None
 
@@ -50,7 +50,7 @@ def test_the_most_frequent_translation_counts_then_the_first(memory: Memory) -> 
 
 def test_nearly_the_same_text_is_offered(memory: Memory) -> None:
     (match,) = memory.find("Open files")
-    assert match == Match(90, "Open file", "Datei öffnen")
+    assert match == MemoryMatch(90, "Open file", "Datei öffnen")
     assert memory.find("Open files", threshold=91) == []
     assert memory.find("something else entirely") == []
     assert memory.find("") == []
@@ -67,7 +67,7 @@ def test_a_difference_in_case_alone_is_no_exact_match(memory: Memory) -> None:
 
 
 def test_numbers_and_placeholders_are_exchanged(memory: Memory) -> None:
-    assert memory.find("Page 7 of 1,024")[0] == Match(EXCHANGED, "Page 12 of 20", "Seite 7 von 1,024")
+    assert memory.find("Page 7 of 1,024")[0] == MemoryMatch(EXCHANGED, "Page 12 of 20", "Seite 7 von 1,024")
     assert memory.find("Open the file %(name)s now.")[0].target == "Öffnen Sie jetzt die Datei %(name)s."
 
 
@@ -87,7 +87,7 @@ def test_numbers_and_placeholders_are_exchanged(memory: Memory) -> None:
     ],
 )
 def test_an_exchange_is_made_where_it_is_safe(source: str, target: str, asked: str, made: str | None) -> None:
-    assert exchange(source, target, asked) == made
+    assert substitute_variables(source, target, asked) == made
 
 
 def test_the_best_come_first_and_no_more_than_wanted() -> None:
@@ -132,7 +132,7 @@ def test_every_text_is_found_by_itself(texts: list[str]) -> None:
 
 
 def test_a_memory_is_written_and_read(tmp_path: Path) -> None:
-    path, where = tmp_path / "memory.jsonl.gz", Place("a", 1)
+    path, where = tmp_path / "memory.jsonl.gz", Location("a", 1)
     write(path, [Pair("Open\nfile", "Öffnen", where), Pair("Save", "Speichern", where)])
     assert list(read(path)) == [("Open\nfile", "Öffnen"), ("Save", "Speichern")]
     assert list(read(path, Direction("en", "de"))) == list(read(path))
@@ -142,7 +142,7 @@ def test_a_memory_is_written_and_read(tmp_path: Path) -> None:
 
 
 def test_a_memory_of_several_directions_gives_those_of_one(tmp_path: Path) -> None:
-    path, where = tmp_path / "memory.jsonl.gz", Place("a", 1)
+    path, where = tmp_path / "memory.jsonl.gz", Location("a", 1)
     write(path, [Pair("a", "b", where, direction="en-de"), Pair("c", "d", where, direction="de-en")])
     assert list(read(path, Direction("en", "de"))) == [("a", "b")]
     assert list(read(path, Direction("", "en"))) == [("c", "d")]  # whatever the source is

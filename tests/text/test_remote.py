@@ -18,8 +18,8 @@ from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
 from regard.text.doctor import Report
 from regard.text.formats import plain
-from regard.text.remote import RemotePath, located
-from regard.text.sources import expand
+from regard.text.remote import RemotePath, as_path
+from regard.text.sources import expand_paths
 
 
 @pytest.fixture
@@ -32,15 +32,15 @@ def memory() -> Iterator[MemoryFileSystem]:
 
 
 def texts(*names: str) -> list[tuple[str, str]]:
-    pairs = read_pairs([located(name) for name in names], DataSettings(), Report())
+    pairs = read_pairs([as_path(name) for name in names], DataSettings(), Report())
     return [(pair.source, pair.target) for pair in pairs]
 
 
 def test_plain_names_stay_plain(tmp_path: Path) -> None:
     for name in ("a.tsv", "/x/a.tsv", "C:\\x\\a.tsv", "c:/x", "odd:/name", "a:b", "~/s3", str(tmp_path)):
-        assert type(located(name)) is type(Path())
-        assert located(name) == Path(name)
-    assert located("file:///x/a.tsv") == Path("/x/a.tsv")
+        assert type(as_path(name)) is type(Path())
+        assert as_path(name) == Path(name)
+    assert as_path("file:///x/a.tsv") == Path("/x/a.tsv")
 
 
 def test_plain_names_need_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -52,19 +52,19 @@ def test_plain_names_need_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_an_address_survives_being_a_path() -> None:
     for name in ("s3://bucket/a/b.tsv.gz", "simplecache::s3://bucket/x.en", "hf://datasets/me/it@main/x.csv"):
-        path = located(name)
+        path = as_path(name)
         assert isinstance(path, RemotePath)
-        assert str(path) == str(located(path)) == str(located(Path(name))) == str(path.resolve()) == name
+        assert str(path) == str(as_path(path)) == str(as_path(Path(name))) == str(path.resolve()) == name
         assert pickle.loads(pickle.dumps(path)) == path  # noqa: S301 (our own)
         assert f"{path}" == name
-    path = located("s3://bucket/de/app.po")
+    path = as_path("s3://bucket/de/app.po")
     assert (path.name, path.suffix, path.parent.name, str(path.with_suffix(".mo"))) == (
         "app.po",
         ".po",
         "de",
         "s3://bucket/de/app.mo",
     )
-    assert path != located("s3://bucket/de/app.mo")
+    assert path != as_path("s3://bucket/de/app.mo")
 
 
 def test_files_folders_and_patterns_are_read_from_anywhere(memory: MemoryFileSystem) -> None:
@@ -77,7 +77,7 @@ def test_files_folders_and_patterns_are_read_from_anywhere(memory: MemoryFileSys
     assert texts("memory://corpus") == [("one", "eins"), ("two", "zwei"), ("three", "drei")]
     assert texts("memory://corpus/**/*.tsv.gz") == [("three", "drei")]
     assert texts("memory://two/x.en", "memory://two/x.de") == [("four", "fünf")]
-    assert [str(path) for path in expand(["memory://corpus/*.tsv"])] == ["memory:///corpus/a.tsv"]
+    assert [str(path) for path in expand_paths(["memory://corpus/*.tsv"])] == ["memory:///corpus/a.tsv"]
     assert texts("memory:///corpus/a.tsv")[0] == ("one", "eins")
     assert texts("simplecache::memory://corpus/*.tsv")[0] == ("one", "eins")
 
@@ -178,7 +178,7 @@ def test_a_connection_that_breaks_is_told_and_not_taken_for_the_end(
 
     monkeypatch.setattr(type(memory), "open", lambda self, *a, **k: breaks(*a, **k))
     with pytest.raises(DataError, match=r"x.tsv: cannot be read \(ConnectionResetError"):
-        list(plain.lines(located("memory://x.tsv")))
+        list(plain.lines(as_path("memory://x.tsv")))
 
 
 def raise_reset() -> bytes:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from regard.text.repair import Line, in_order, repair, with_ending, with_mnemonic, without_others
+from regard.text.repair import SourceLine, in_order, repair, with_ending, with_mnemonic, without_others
 
 
 def test_what_a_line_asks_of_its_translation() -> None:
-    line = Line("E&xit %s <b>n\u0061\u0308chst</b> 5%")
+    line = SourceLine("E&xit %s <b>n\u0061\u0308chst</b> 5%")
     assert line.cut.texts == ("Exit ", " ", "nächst", " 5%")
     assert line.cut.pieces == ("%s", "<b>", "</b>")
     assert sorted(line.wanted) == ["%s", "&", "</b>", "<b>"]
     assert line.forbidden == "<>"  # but a % may stand alone, as it does in the line
     assert line.has_words
-    assert not Line("%s: 5").has_words
+    assert not SourceLine("%s: 5").has_words
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_what_a_line_asks_of_its_translation() -> None:
     ],
 )  # fmt: skip
 def test_what_means_something_beside_a_piece_is_forbidden(source: str, forbidden: str) -> None:
-    assert Line(source).forbidden == forbidden
+    assert SourceLine(source).forbidden == forbidden
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_what_means_something_beside_a_piece_is_forbidden(source: str, forbidden
     ],
 )
 def test_what_does_not_belong_is_taken_out(source: str, made: str, expected: str) -> None:
-    assert repair(made, Line(source)) == expected
-    assert not Line(source).missing(without_others(source, Line(source)))
+    assert repair(made, SourceLine(source)) == expected
+    assert not SourceLine(source).missing(without_others(source, SourceLine(source)))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_does_not_belong_is_taken_out(source: str, made: str, expected: str
     ],
 )
 def test_pieces_that_no_program_could_use_so_are_put_in_order(source: str, made: str, expected: str) -> None:
-    line = Line(source)
+    line = SourceLine(source)
     assert in_order(made, line) == expected
     assert line.holds(expected)
     assert line.holds(made) == (made == expected)
@@ -63,14 +63,14 @@ def test_pieces_that_no_program_could_use_so_are_put_in_order(source: str, made:
 
 def test_paired_codes_of_a_memory_stay_paired() -> None:
     marks = ('<bpt i="1">{\\b</bpt>', '<ept i="1">}</ept>', '<ph x="2">\\tab</ph>')
-    line = Line(f"{marks[0]}a{marks[1]} {marks[2]}", marks)
+    line = SourceLine(f"{marks[0]}a{marks[1]} {marks[2]}", marks)
     assert line.holds(f"{marks[2]} {marks[0]}a{marks[1]}")
     assert not line.holds(f"{marks[1]}a{marks[0]} {marks[2]}")
     assert in_order(f"{marks[1]}a{marks[0]} {marks[2]}", line) == f"{marks[0]}a{marks[1]} {marks[2]}"
 
 
 def test_a_mnemonic_marks_the_same_letter_the_start_of_a_word_or_comes_last() -> None:
-    line = Line("E&xit")
+    line = SourceLine("E&xit")
     assert with_mnemonic("der Text, x", "x", line) == "der Text, &x"
     assert with_mnemonic("Text", "x", line) == "Te&xt"
     assert with_mnemonic("{x} Ende", "x", line) == "{x} &Ende"
@@ -79,8 +79,8 @@ def test_a_mnemonic_marks_the_same_letter_the_start_of_a_word_or_comes_last() ->
 
 
 def test_the_end_of_a_line() -> None:
-    assert with_ending("Name.", Line("name:")) == "Name:"
-    assert with_ending("名前：", Line("name:")) == "名前："
-    assert with_ending("Warte", Line("wait…")) == "Warte…"
-    assert with_ending("Warte %s", Line("wait %s...")) == "Warte %s..."
-    assert with_ending("Ja.", Line("yes")) == "Ja."
+    assert with_ending("Name.", SourceLine("name:")) == "Name:"
+    assert with_ending("名前：", SourceLine("name:")) == "名前："
+    assert with_ending("Warte", SourceLine("wait…")) == "Warte…"
+    assert with_ending("Warte %s", SourceLine("wait %s...")) == "Warte %s..."
+    assert with_ending("Ja.", SourceLine("yes")) == "Ja."

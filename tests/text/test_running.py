@@ -16,7 +16,7 @@ from regard.errors import DataError
 from regard.settings import DataSettings, TokenizerSettings
 from regard.text.doctor import Report
 from regard.text.formats import running
-from regard.text.formats.running import SEPARATOR, Part, read
+from regard.text.formats.running import SEPARATOR, DocumentPart, read
 from regard.text.tokenizer import Tokenizer
 
 KINDS = ("file", "paragraph", "line")
@@ -25,12 +25,12 @@ lines = st.lists(
 )
 
 
-def parts_of(path: Path, **data: Any) -> tuple[list[Part], Report]:
+def parts_of(path: Path, **data: Any) -> tuple[list[DocumentPart], Report]:
     report = Report()
     return list(read([path], DataSettings(**data), report)), report
 
 
-def texts_of(parts: list[Part]) -> list[str]:
+def texts_of(parts: list[DocumentPart]) -> list[str]:
     """The documents of parts, joined."""
     found: list[str] = []
     for part in parts:
@@ -79,7 +79,7 @@ def test_tokens_of_parts_are_those_of_the_whole(tmp_path_factory: pytest.TempPat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "PART", 1)
         parts, _ = parts_of(path)
-    ids = [TOKENIZER.encode_batch([p.text])[0] if p.begins else TOKENIZER.encode_rest(p.text) for p in parts]
+    ids = [TOKENIZER.encode_batch([p.text])[0] if p.begins else TOKENIZER.encode_continuation(p.text) for p in parts]
     assert list(chain(*ids)) == list(chain(*TOKENIZER.encode_batch(texts_of(parts))))
 
 

@@ -85,7 +85,7 @@ def test_any_sample_is_still_the_text(kind: Kind, texts: list[str], rate: float,
     assert tokens.dtype == np.int32
     assert starts.dtype == np.int64
     assert tokenizer.decode_batch(rows((tokens, starts))) == texts
-    assert not set(tokens.tolist()) & set(tokenizer.specials.unspeakable)
+    assert not set(tokens.tolist()) & set(tokenizer.specials.never_generated)
 
 
 @both

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from regard.settings import TokenizerSettings
 from regard.text.protect import find
 from regard.text.sampling import Sampler, WordTable
-from regard.text.slots import SLOTS, Cut, Slotted, slot_pair, slot_text
+from regard.text.slots import SLOTS, CutText, Slotted, slot_pair, slot_text
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from tests.examples import examples
 
@@ -29,7 +29,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 def test_slots_are_spoken_and_tags_are_not(tokenizer: Tokenizer) -> None:
     assert list(tokenizer.tags) == ["de"]
     assert list(tokenizer.slots.values()) == list(range(1, len(SLOTS) + 1))
-    assert not set(tokenizer.slots) & set(tokenizer.specials.unspeakable)
+    assert not set(tokenizer.slots) & set(tokenizer.specials.never_generated)
     assert tokenizer.pieces(list(tokenizer.slots)[:2]) == ["<slot:1>", "<slot:2>"]
     assert tokenizer.decode(tokenizer.slots) == ""
     again = Tokenizer(tokenizer.model)
@@ -41,7 +41,7 @@ def test_slots_are_spoken_and_tags_are_not(tokenizer: Tokenizer) -> None:
 @examples(60)
 def test_a_text_with_slots_comes_back(text: str) -> None:
     tokenizer = SHARED
-    cut = Cut.at(text, find(text))
+    cut = CutText.at(text, find(text))
     assert cut.text == text
     slotted, pieces = slot_text(cut)
     assert len(slotted.numbers) == min(len(cut.pieces), len(SLOTS))
@@ -81,7 +81,9 @@ def test_dice_use_all_slots_and_the_same_dice_the_same() -> None:
 
 
 def test_words_with_slots_are_cut_anew(tokenizer: Tokenizer) -> None:
-    texts = [slot_text(Cut.at(text, find(text)))[0] for text in ("open %s the file {0}", "%s", "the file", "", "{a} b")]
+    texts = [
+        slot_text(CutText.at(text, find(text)))[0] for text in ("open %s the file {0}", "%s", "the file", "", "{a} b")
+    ]
     table = WordTable.build(texts, tokenizer)
     for rate in (0.0, 0.5):
         tokens, starts = Sampler(tokenizer, rate).epoch(table, np.random.default_rng(1))

@@ -11,8 +11,8 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
 from regard.text.doctor import Report
-from regard.text.formats.languages import alike, best, fits, normal, primary
-from regard.text.sources import expand, languages, named, told
+from regard.text.formats.languages import best_match, matches_code, normalize_code, primary, same_language
+from regard.text.sources import declared_languages, expand_paths, language_in_name, languages
 
 DATA = DataSettings()
 HEADER = 'msgid ""\nmsgstr "Language: {}\\nContent-Type: text/plain; charset=UTF-8\\n"\n'
@@ -44,16 +44,16 @@ def texts(files: list[Path], data: DataSettings = DATA) -> list[tuple[str, str]]
 
 
 def test_codes() -> None:
-    assert [normal(code) for code in ("EN-us", "zh_hant_TW", "de")] == ["en_US", "zh_Hant_TW", "de"]
+    assert [normalize_code(code) for code in ("EN-us", "zh_hant_TW", "de")] == ["en_US", "zh_Hant_TW", "de"]
     assert primary("pt-BR") == "pt"
-    assert fits("EN_us", "en")
-    assert not fits("en", "en-US")
-    assert alike("en", "en-US")
-    assert not alike("en-GB", "en-US")
-    assert best(["de-AT", "de"], "DE") == "de"
-    assert best(["de-AT", "de-CH"], "de") == "de-AT"
-    assert best(["de"], "de-AT") == "de"
-    assert best(["fr"], "de") is None
+    assert matches_code("EN_us", "en")
+    assert not matches_code("en", "en-US")
+    assert same_language("en", "en-US")
+    assert not same_language("en-GB", "en-US")
+    assert best_match(["de-AT", "de"], "DE") == "de"
+    assert best_match(["de-AT", "de-CH"], "de") == "de-AT"
+    assert best_match(["de"], "de-AT") == "de"
+    assert best_match(["fr"], "de") is None
 
 
 def test_files_of_all_formats_together(tmp_path: Path) -> None:
@@ -82,16 +82,16 @@ def test_folders_and_patterns_stand_for_files(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "locales/README").write_text("not this", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     both = [Path("locales/all.tmx.gz"), Path("locales/de/app.po"), Path("locales/fr/app.po")]
-    assert expand(["locales"]) == both
-    assert expand(["locales"], DataSettings(source="en", target="de")) == both[:2]
-    assert expand(["locales/**/*.po", "locales"]) == [*both[1:], both[0]]
-    assert expand([tmp_path / "locales" / "*" / "app.po"])[0] == tmp_path / "locales/de/app.po"
-    assert expand(["missing.tmx", "a.en", "a.en"]) == [Path("missing.tmx"), Path("a.en"), Path("a.en")]
+    assert expand_paths(["locales"]) == both
+    assert expand_paths(["locales"], DataSettings(source="en", target="de")) == both[:2]
+    assert expand_paths(["locales/**/*.po", "locales"]) == [*both[1:], both[0]]
+    assert expand_paths([tmp_path / "locales" / "*" / "app.po"])[0] == tmp_path / "locales/de/app.po"
+    assert expand_paths(["missing.tmx", "a.en", "a.en"]) == [Path("missing.tmx"), Path("a.en"), Path("a.en")]
     for nothing in ("locales/**/*.xlf", "locales/*/nowhere"):
         with pytest.raises(DataError, match="there is no file of a known format here"):
-            expand([nothing])
+            expand_paths([nothing])
     with pytest.raises(DataError, match="in the languages that are wanted"):
-        expand(["locales/**/*.po"], DataSettings(source="en", target="ru"))
+        expand_paths(["locales/**/*.po"], DataSettings(source="en", target="ru"))
 
 
 @pytest.mark.parametrize(
@@ -107,16 +107,16 @@ def test_folders_and_patterns_stand_for_files(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_the_language_in_a_name(name: str, language: str) -> None:
-    assert named(Path(name)) == language
+    assert language_in_name(Path(name)) == language
 
 
 def test_files_tell_their_languages(tmp_path: Path) -> None:
     memory(tmp_path / "a.tmx")
     german = catalogue(tmp_path / "a.po", "de_DE", "x")
-    assert told(tmp_path / "a.tmx") == ("en_US", "de_DE")
-    assert told(german) == ("en", "de_DE")
-    assert told(catalogue(tmp_path / "fr.po", "", "x")) == ("en", "fr")
-    assert told(translated(tmp_path / "a.xlf", "de-AT")) == ("en", "de_AT")
+    assert declared_languages(tmp_path / "a.tmx") == ("en_US", "de_DE")
+    assert declared_languages(german) == ("en", "de_DE")
+    assert declared_languages(catalogue(tmp_path / "fr.po", "", "x")) == ("en", "fr")
+    assert declared_languages(translated(tmp_path / "a.xlf", "de-AT")) == ("en", "de_AT")
     assert languages([german]) == ("en", "de_DE")
     assert languages([tmp_path / "a.tmx", german, tmp_path / "a.xlf"]) == ("en", "de")
     assert languages([tmp_path / "a.en", tmp_path / "a.de"]) == ("", "")

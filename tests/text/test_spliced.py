@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.text.formats.spliced import has_words, legible, one_line, wrap
+from regard.text.formats.spliced import has_words, one_line, replace_surrogates, wrap
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_marks_are_no_words(text: str, marks: tuple[str, ...], expected: bool) -
 
 def test_a_text_is_put_on_one_line_and_into_utf8() -> None:
     assert one_line("a\r\n\nb\rc") == "a b c"
-    assert legible("a\ud800b") == "a\N{REPLACEMENT CHARACTER}b"
+    assert replace_surrogates("a\ud800b") == "a\N{REPLACEMENT CHARACTER}b"
 
 
 def test_lines_are_as_wide_as_they_may_be() -> None:

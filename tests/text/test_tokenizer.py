@@ -19,7 +19,7 @@ from tokenizers import models
 
 from regard.errors import InputError, ModelError
 from regard.settings import TokenizerSettings
-from regard.text.corpus import Pair, Place
+from regard.text.corpus import Location, Pair
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.text.vocabulary import BOS, EOS, MASK, PAD, RESERVED, SPECIALS, UNK, _alphabet
 from tests.examples import examples
@@ -62,7 +62,7 @@ anything = st.one_of(
 
 def pairs() -> list[Pair]:
     texts = sentences()
-    return [Pair(text, text.upper(), Place("a", n)) for n, text in enumerate(texts, 1)]
+    return [Pair(text, text.upper(), Location("a", n)) for n, text in enumerate(texts, 1)]
 
 
 @both
@@ -170,7 +170,7 @@ def test_a_lone_surrogate_is_refused(kind: Kind) -> None:
     with pytest.raises(InputError, match=r"character 1 is a lone surrogate \(U\+DFFF\)"):
         TOKENIZERS[kind].encode_batch(["fine", "\udfff"])
     with pytest.raises(InputError, match=r"character 2 is a lone surrogate"):
-        trained(kind, 340).encode_rest("a\ud800")
+        trained(kind, 340).encode_continuation("a\ud800")
 
 
 def test_the_alphabet_covers_the_characters_that_are_not_spaces() -> None:
@@ -321,7 +321,7 @@ def test_the_sample_is_spread_evenly_and_progress_is_told() -> None:
         for n in range(2500):
             read.append(n)
             # each tenth of the corpus has a letter of its own
-            yield Pair(chr(ord("a") + n // 250), "今", Place("a", n))
+            yield Pair(chr(ord("a") + n // 250), "今", Location("a", n))
 
     few = TokenizerSettings(vocabulary=320, sample=40, joint=False)
     vocabularies = Vocabularies.train(stream, few, asked.append)
@@ -383,5 +383,5 @@ def test_tags_are_tokens_that_no_text_spells_and_no_text_holds(kind: Literal["bp
         ids = tokenizer.encode(text).ids
         assert not set(ids) & set(tokenizer.tags.values())
         assert tokenizer.decode([tokenizer.tags["de"], *ids]) == text
-    assert set(tokenizer.tags.values()) <= set(tokenizer.specials.unspeakable)
+    assert set(tokenizer.tags.values()) <= set(tokenizer.specials.never_generated)
     assert tokenizer.pieces([tokenizer.tags["de"]]) == ["<de>"]

@@ -37,7 +37,10 @@ SPACED = [name for name in NAMES if name.isascii()]
 def test_a_document_in_parts_has_the_ids_of_the_whole(kind: Kind, rows: list[str], size: int) -> None:
     text, tokenizer = "\n".join(rows), TOKENIZERS[kind]
     parts = cut(text, size)
-    found = [tokenizer.encode_rest(part) if number else tokenizer.encode(part).ids for number, part in enumerate(parts)]
+    found = [
+        tokenizer.encode_continuation(part) if number else tokenizer.encode(part).ids
+        for number, part in enumerate(parts)
+    ]
     assert "".join(parts) == text
     assert list(chain(*found)) == tokenizer.encode(text).ids
 
@@ -56,7 +59,7 @@ def in_parts(tokenizer: Tokenizer, text: str, folder: Path) -> list[list[int]]:
     """The ids of a document as training reads it: from a file, in parts."""
     (folder / "text.txt").write_text(text)
     parts = running.read([folder / "text.txt"], DataSettings(), Report())
-    return [tokenizer.encode_batch([p.text])[0] if p.begins else tokenizer.encode_rest(p.text) for p in parts]
+    return [tokenizer.encode_batch([p.text])[0] if p.begins else tokenizer.encode_continuation(p.text) for p in parts]
 
 
 @kinds
@@ -82,17 +85,17 @@ def test_a_document_is_not_cut_within_a_token(kind: Kind, tmp_path: Path) -> Non
 @kinds
 def test_a_rest_is_not_given_a_space(kind: Kind) -> None:
     tokenizer = TOKENIZERS[kind]
-    assert tokenizer.decode([*tokenizer.encode("Anna").ids, *tokenizer.encode_rest("bella")]) == "Annabella"
-    assert tokenizer.decode([*tokenizer.encode("Anna").ids, *tokenizer.encode_rest(" sees")]) == "Anna sees"
-    assert tokenizer.encode_rest("") == []
-    assert tokenizer.encode(" sees").ids != tokenizer.encode_rest(" sees") == tokenizer.encode("sees").ids
+    assert tokenizer.decode([*tokenizer.encode("Anna").ids, *tokenizer.encode_continuation("bella")]) == "Annabella"
+    assert tokenizer.decode([*tokenizer.encode("Anna").ids, *tokenizer.encode_continuation(" sees")]) == "Anna sees"
+    assert tokenizer.encode_continuation("") == []
+    assert tokenizer.encode(" sees").ids != tokenizer.encode_continuation(" sees") == tokenizer.encode("sees").ids
 
 
 @kinds
 @given(text=st.one_of(st.text(), st.sampled_from(NASTY)))
 def test_a_rest_spells_its_text(kind: Kind, text: str) -> None:
     tokenizer = TOKENIZERS[kind]
-    assert tokenizer.decode([tokenizer.encode("Anna").ids[0], *tokenizer.encode_rest(text)]).endswith(text)
+    assert tokenizer.decode([tokenizer.encode("Anna").ids[0], *tokenizer.encode_continuation(text)]).endswith(text)
 
 
 # Words
@@ -118,10 +121,10 @@ def test_a_word_begins_where_no_token_goes_on(kind: Kind, words: list[str]) -> N
 @kinds
 def test_no_word_goes_on_after_a_bracket_or_a_line_end(kind: Kind) -> None:
     tokenizer = TOKENIZERS[kind]
-    open_ended = tokenizer.goes_on()
+    open_ended = tokenizer.can_continue()
     assert len(open_ended) == tokenizer.size
     for text, expected in ((" dog", True), ("(", False), ("\n", False), (".", False), ("7", False)):
-        assert open_ended[tokenizer.encode_rest(text)[-1]] is expected, text
+        assert open_ended[tokenizer.encode_continuation(text)[-1]] is expected, text
 
 
 @kinds
@@ -130,7 +133,7 @@ def test_what_goes_on_with_a_word(kind: Kind) -> None:
     inner = tokenizer.continues()
     assert len(inner) == tokenizer.size
     assert not any(inner[:5])
-    spelt = tokenizer.encode_rest("\U0001f98a").copy()  # four bytes
+    spelt = tokenizer.encode_continuation("\U0001f98a").copy()  # four bytes
     assert [inner[token] for token in spelt] == [False, True, True, True]
     for token in range(len(RESERVED), tokenizer.size):
         piece = tokenizer.pieces([token])[0]
@@ -158,8 +161,8 @@ def test_two_texts_are_joined(first: list[int], second: list[int], between: int)
 
 
 def test_what_is_never_written() -> None:
-    assert Specials().unspeakable == [PAD, BOS, UNK, MASK]
-    assert Specials(pad=7, begin=7, end=7, unknown=None, mask=None).unspeakable == []  # GPT-2: one token is all
+    assert Specials().never_generated == [PAD, BOS, UNK, MASK]
+    assert Specials(pad=7, begin=7, end=7, unknown=None, mask=None).never_generated == []  # GPT-2: one token is all
 
 
 # Vocabularies from elsewhere
@@ -226,5 +229,5 @@ def test_a_tokenizer_is_not_changed_by_its_rest() -> None:
     """The tokenizer for rests is another one: `encode` still puts a space before a text."""
     tokenizer = Tokenizer(TOKENIZERS["bpe"].model)
     before = tokenizer.encode("Anna").ids
-    tokenizer.encode_rest("Anna")
+    tokenizer.encode_continuation("Anna")
     assert tokenizer.encode("Anna").ids == before

@@ -11,7 +11,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.settings import TokenizerSettings
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training import encoding
 from regard.training.batches import Examples
@@ -21,7 +21,7 @@ from regard.workers import Message, Workers
 from .corpora import SMALL, write_reversals
 
 TEXTS = [(f"zero one {i} two", f"{i} null eins zwei drei") for i in range(250)]
-PAIRS = [Pair(source, target, Place("x", 1)) for source, target in TEXTS]
+PAIRS = [Pair(source, target, Location("x", 1)) for source, target in TEXTS]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,10 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_is_packed_is_unpacked() -> None:
-    tagged = [Pair("a  b", "c", Place("", 0), ("de", "synthetic")), Pair("\N{NEXT LINE}x", "\u2028", Place("", 0))]
+    tagged = [
+        Pair("a  b", "c", Location("", 0), ("de", "synthetic")),
+        Pair("\N{NEXT LINE}x", "\u2028", Location("", 0)),
+    ]
     assert [(p.source, p.target, p.tags) for p in unpack(b"".join(pack(tagged, 1)))] == [
         ("a  b", "c", ("de", "synthetic")),
         ("\N{NEXT LINE}x", "\u2028", ()),
@@ -102,7 +105,7 @@ def test_a_damaged_shard_is_made_anew_and_named(vocabulary: Path, tmp_path: Path
 
 def test_shards_of_another_text_or_vocabulary_are_not_taken(vocabulary: Path, tmp_path: Path) -> None:
     interrupted(tmp_path / "train", vocabulary, 200)
-    others = [*PAIRS[:50], Pair("another", "andere", Place("x", 1)), *PAIRS[51:]]
+    others = [*PAIRS[:50], Pair("another", "andere", Location("x", 1)), *PAIRS[51:]]
     assert encode(tmp_path / "train", vocabulary, seed=2).kept == 0
     interrupted(tmp_path / "train", vocabulary, 200)
     assert encode(tmp_path / "train", vocabulary, pairs=others).kept == 4
@@ -110,7 +113,7 @@ def test_shards_of_another_text_or_vocabulary_are_not_taken(vocabulary: Path, tm
 
 
 def test_pairs_that_are_too_long_are_counted(vocabulary: Path, tmp_path: Path) -> None:
-    long = Pair("zero " * 40, "null", Place("x", 1))
+    long = Pair("zero " * 40, "null", Location("x", 1))
     made = encode(tmp_path, vocabulary, pairs=[*PAIRS[:60], long, *PAIRS[60:70], long])
     assert (made.pairs, made.left_out) == (70, 2)
 

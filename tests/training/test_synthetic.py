@@ -18,7 +18,7 @@ from regard.errors import DataError, InputError, ModelError, RegardError, Settin
 from regard.folder import read_settings
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.tokenizer import Vocabularies
 from regard.training import synthesis, synthetic
 from regard.training.batches import Examples
@@ -50,7 +50,7 @@ def rows(count: int, seed: int) -> list[str]:
 
 def making(folder: Path, texts: list[str], back: bool = True, translator: Turning | None = None) -> Making:
     def sentences() -> Iterator[Pair]:
-        return (Pair(text, text, Place("mono", number)) for number, text in enumerate(texts, 1))
+        return (Pair(text, text, Location("mono", number)) for number, text in enumerate(texts, 1))
 
     return Making(folder, sentences, translator or Turning(), DataSettings(), back)  # type: ignore[arg-type]
 

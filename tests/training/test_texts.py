@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 
 from regard.errors import DataError, SettingsError
 from regard.folder import TOKENIZER, read_settings
-from regard.text.formats import Place
-from regard.text.formats.running import Part
+from regard.text.formats import Location
+from regard.text.formats.running import DocumentPart
 from regard.text.tokenizer import Vocabularies
 from regard.text.vocabulary import BOS, EOS
 from regard.training.events import Event, Note
@@ -24,14 +24,14 @@ from regard.training.texts import TextPreparation, by_document, by_end, first
 
 from .toys import write_text
 
-HERE = Place("a.txt", 1)
+HERE = Location("a.txt", 1)
 texts = st.lists(st.sampled_from(["a", "two words", "x\ny", "long " * 9 + "end", "1\n2\n3"]), min_size=1, max_size=12)
 
 
-def parts_of(rows: list[str], begins: list[bool] | None = None) -> Iterator[Part]:
+def parts_of(rows: list[str], begins: list[bool] | None = None) -> Iterator[DocumentPart]:
     for number, row in enumerate(rows):
         begin = number == 0 or begins is None or begins[number]
-        yield Part(row if begin else "\n" + row, begin, HERE)
+        yield DocumentPart(row if begin else "\n" + row, begin, HERE)
 
 
 def prepare(folder: Path, files: list[Path], dev: list[Path] | None = None, **given_settings: Any) -> list[Event]:

@@ -89,7 +89,7 @@ def order_of(arguments: argparse.Namespace) -> Order:
     from regard.decoding.bulk import Order, model_digest
     from regard.decoding.translator import with_options
     from regard.folder import check_folder, read_settings
-    from regard.text.directions import choose
+    from regard.text.directions import choose_direction
 
     model = Path(arguments.model).resolve()
     check_folder(model)
@@ -97,7 +97,7 @@ def order_of(arguments: argparse.Namespace) -> Order:
     if settings.task != "translate":
         raise InputError(f"{arguments.model}: is a model to {settings.task}, not to translate")
     with_options(settings.decoding, decoding_options(arguments))
-    choose(settings.data, **direction_options(arguments))
+    choose_direction(settings.data, **direction_options(arguments))
     return Order(
         str(model),
         model_digest(model),

@@ -18,12 +18,12 @@ from regard.configuration import gather
 from regard.errors import DataError, InputError
 from regard.options import build
 from regard.settings import DataSettings
-from regard.text.remote import located
-from regard.text.sources import expand, languages
+from regard.text.remote import as_path
+from regard.text.sources import expand_paths, languages
 from regard.text.thresholds import CheckSettings
 
 if TYPE_CHECKING:
-    from regard.text.examination import Examination, Part
+    from regard.text.examination import Examination, PairChunk
 
 DESCRIPTION = """Tells what is wrong with the pairs of FILES, which are what regard train takes: how many have each
 fault, and where the first ones stand. What it finds is no failure: it exits with 0 unless FILES cannot be read.
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         destination.require_file(arguments.output, [*files, *arguments.test])
     found = Examination(files, data, check, _dropping(arguments))
     with _watched() as show:
-        for done in found.survey([located(name) for name in arguments.test]):
+        for done in found.survey([as_path(name) for name in arguments.test]):
             show("reading", done, None)
         parts = _shown(found, show)
         if arguments.fix:
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _corpus(names: list[str], data: DataSettings) -> tuple[list[Path], DataSettings]:
     """The files that are meant, and in which languages, as far as they tell."""
-    files = expand(names, data)
+    files = expand_paths(names, data)
     if data.directions:
         return files, data
     unnamed = DataSettings()
@@ -140,7 +140,7 @@ def _watched() -> Iterator[Show]:
         yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
 
 
-def _shown(found: Examination, show: Show) -> Iterator[Part]:
+def _shown(found: Examination, show: Show) -> Iterator[PairChunk]:
     done = 0
     for part in found.judge():
         yield part
@@ -148,7 +148,7 @@ def _shown(found: Examination, show: Show) -> Iterator[Part]:
         show("checking", done, found.total)
 
 
-def _write(output: Path, parts: Iterator[Part], found: Examination) -> None:
+def _write(output: Path, parts: Iterator[PairChunk], found: Examination) -> None:
     """Writes the pairs that pass, all or none."""
     from regard.folder import write_atomically
 

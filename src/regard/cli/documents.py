@@ -19,7 +19,7 @@ from regard.cli import destination, terms
 from regard.cli.flags import decoding_options, direction_options, engine_options
 from regard.errors import DataError, InputError
 from regard.text.formats import files
-from regard.text.formats.languages import alike
+from regard.text.formats.languages import same_language
 
 if TYPE_CHECKING:
     from regard.decoding.documents import Made, Outcome, Translate
@@ -245,7 +245,7 @@ def require_languages(document: Document, path: Path, direction: Direction) -> N
     has = any(unit.state != "empty" for unit in document.units)
     sides = [("from", document.source_language), ("into", document.target_language if has else "")]
     for (way, theirs), ours in zip(sides, named(direction), strict=True):
-        if theirs and ours and not alike(theirs, ours):
+        if theirs and ours and not same_language(theirs, ours):
             raise InputError(f"{path}: is translated {way} {theirs}, and the model translates {way} {ours}")
 
 

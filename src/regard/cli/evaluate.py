@@ -22,8 +22,8 @@ from regard.cli.flags import (
 from regard.errors import InputError
 from regard.settings import DataSettings
 from regard.text.formats.files import require_plain
-from regard.text.remote import located
-from regard.text.sources import expand
+from regard.text.remote import as_path
+from regard.text.sources import expand_paths
 
 if TYPE_CHECKING:
     from regard.text.corpus import Pair
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 def require_output(arguments: argparse.Namespace) -> None:
     """Refuses an output that cannot be written, or that this command reads."""
     model, *corpus = [arguments.hypotheses, *arguments.files] if arguments.hypotheses else arguments.files
-    reads = [model, *(corpus if arguments.hypotheses else expand(corpus))]
+    reads = [model, *(corpus if arguments.hypotheses else expand_paths(corpus))]
     destination.require_file(arguments.output, reads + ([arguments.baseline] if arguments.baseline else []))
 
 
@@ -157,7 +157,7 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
     path = Path(arguments.files[0])
     settings = read_settings(path) if path.is_dir() else None
     data = _directed(settings.data, arguments) if settings else DataSettings()
-    pairs = list(read_pairs([located(name) for name in arguments.files[1:]], data, Report(), whole=True))
+    pairs = list(read_pairs([as_path(name) for name in arguments.files[1:]], data, Report(), whole=True))
     if not pairs:
         raise InputError(f"{arguments.files[1]}: the test set is empty")
     return pairs, arguments.language or data.target
@@ -165,9 +165,9 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
 
 def _directed(data: DataSettings, arguments: argparse.Namespace) -> DataSettings:
     """What to read of the test set: for a model of several directions, that which is to be measured."""
-    from regard.text.directions import choose
+    from regard.text.directions import choose_direction
 
-    found = choose(data, **direction_options(arguments))
+    found = choose_direction(data, **direction_options(arguments))
     if not data.directions:
         return data
     if not found.source:

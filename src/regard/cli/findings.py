@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from regard.text.checks import contrast
+from regard.text.checks import unmatched_items
 
 if TYPE_CHECKING:
     from regard.text.examination import Examination, Finding
@@ -65,7 +65,7 @@ def _examples(name: str, finding: Finding, width: int) -> Iterator[str]:
     """For each example, where it is and what differs, and on a line of their own the texts."""
     room = (width - 17) // 2
     for example in finding.examples:
-        only = contrast(name, example.source, example.target)
+        only = unmatched_items(name, example.source, example.target)
         told = [f"{', '.join(texts[:5])} only {where}" for texts, where in zip(only, SIDES, strict=True) if texts]
         yield f"{'':8}{example.where}" + (f"  ({shorten('; '.join(told), width)})" if told else "")
         if example.source or example.target:

@@ -41,12 +41,12 @@ def describe_model(path: Path) -> None:
 
     from regard.configuration import recorded
     from regard.folder import CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
-    from regard.text.directions import arrows
+    from regard.text.directions import format_directions
 
     check_settings(path)
     settings = recorded(path / SETTINGS)
     shape = settings.model
-    what = f"{arrows(settings.data, '->')}, " if settings.task == "translate" else ""
+    what = f"{format_directions(settings.data, '->')}, " if settings.task == "translate" else ""
     print(f"{path}: {settings.task} {what}preset {settings.preset}".replace(" preset auto", " no preset"))
     print(
         f"{settings.shape}, {'' if shape.recurrent else f'{shape.norm}-norm, {shape.positions} positions, '}"

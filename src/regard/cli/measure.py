@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from regard.errors import InputError
-from regard.text.formats.running import Part, read
-from regard.text.remote import located
+from regard.text.formats.running import DocumentPart, read
+from regard.text.remote import as_path
 
 
 def measure_writer(arguments: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def measure_writer(arguments: argparse.Namespace) -> int:
     from regard.text.doctor import Report
 
     writer = load_as(Writer, arguments.files[0], arguments.device)
-    parts = read([located(name) for name in arguments.files[1:]], writer.settings.data, Report())
+    parts = read([as_path(name) for name in arguments.files[1:]], writer.settings.data, Report())
     texts = list(whole(parts))
     if not texts:
         raise InputError(f"{' and '.join(arguments.files[1:])}: there is no text to score")
@@ -52,7 +52,7 @@ def measure_writer(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def whole(parts: Iterable[Part]) -> Iterator[str]:
+def whole(parts: Iterable[DocumentPart]) -> Iterator[str]:
     """The texts of documents that come in parts."""
     held: list[str] = []
     for part in parts:
@@ -68,21 +68,21 @@ def measure_classifier(arguments: argparse.Namespace) -> int:
     """Accuracy, F1 and confusions on labelled files."""
     from regard.decoding.engine import load_as
     from regard.decoding.reader import Classifier
-    from regard.evaluation.labels import judge
-    from regard.text.doctor import Report, require_some
+    from regard.evaluation.labels import compare_labels
+    from regard.text.doctor import Report, require_kept
     from regard.text.formats.labelled import read
     from regard.training.labels import find_labels
 
     classifier = load_as(Classifier, arguments.files[0], arguments.device)
-    report, files = Report(unit="texts"), [located(name) for name in arguments.files[1:]]
+    report, files = Report(unit="texts"), [as_path(name) for name in arguments.files[1:]]
     texts = list(read(files, classifier.settings.data, report))
-    require_some(report, files)
+    require_kept(report, files)
     for line in report.lines()[1:]:
         print(f"regard: {line}", file=sys.stderr)
     found = find_labels(classifier, [each.texts for each in texts])
     right = [each.labels for each in texts]
     labels = sorted({*classifier.labels, *(label for row in right for label in row)})
-    quality = judge(right, found, labels)
+    quality = compare_labels(right, found, labels)
     if arguments.json:
         confusions = [{"right": r, "found": f, "count": n} for (r, f), n in sorted(quality.confusions.items())]
         figures = {"accuracy": quality.accuracy, "f1": quality.f1, "count": quality.count, "confusions": confusions}

@@ -15,8 +15,8 @@ from regard.cli.flags import Verbs, add_languages, add_shape, overrides_of
 from regard.configuration import gather, resolve
 from regard.errors import InputError
 from regard.settings import Settings
-from regard.text.remote import located
-from regard.text.sources import expand
+from regard.text.remote import as_path
+from regard.text.sources import expand_paths
 
 if TYPE_CHECKING:
     from regard.training.estimate import Estimate, Measured
@@ -138,10 +138,10 @@ def sample_of(arguments: argparse.Namespace, settings: Settings, folder: Path) -
                     f"{arguments.pairs:,} pairs cannot have {tokens:,} tokens: each has one a side at least"
                 )
             return samples.invented_pairs(arguments.pairs, tokens, folder)
-        return samples.sample_pairs(expand(arguments.files, settings.data), settings.data, folder)
+        return samples.sample_pairs(expand_paths(arguments.files, settings.data), settings.data, folder)
     if arguments.tokens:
         return samples.invented_texts(arguments.tokens, folder)
-    return samples.sample_texts([located(name) for name in arguments.files], settings.data, folder)
+    return samples.sample_texts([as_path(name) for name in arguments.files], settings.data, folder)
 
 
 def show(settings: Settings, measured: Measured, found: Estimate, arguments: argparse.Namespace) -> None:

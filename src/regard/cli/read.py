@@ -16,7 +16,7 @@ from regard.cli.flags import Verbs
 from regard.cli.translate import open_source, read_lines, write_rows
 from regard.errors import InputError
 from regard.text.formats.files import require_plain, suffix
-from regard.text.remote import located
+from regard.text.remote import as_path
 
 if TYPE_CHECKING:
     from regard.decoding.reader import Classifier, Embedder, Text
@@ -209,7 +209,7 @@ def _show_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
 
 def require_texts(name: str | None, *accepted: str) -> None:
     """Refuses a file that is not a text a line, before a model is loaded."""
-    path = located(name or "-")
+    path = as_path(name or "-")
     if name not in (None, "-") and suffix(path) not in accepted:
         require_plain(path, "give a file with a text a line, or, to take it as it is, standard input (< FILE)")
 

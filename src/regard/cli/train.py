@@ -16,8 +16,8 @@ from regard.errors import InputError
 from regard.settings import Settings
 from regard.text.directions import directions_of, languages_of
 from regard.text.formats.files import ALONE, PAIRED, suffix
-from regard.text.remote import located
-from regard.text.sources import expand, languages
+from regard.text.remote import as_path
+from regard.text.sources import expand_paths, languages
 
 if TYPE_CHECKING:
     from regard.training.events import Event, Finished
@@ -142,9 +142,9 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
     data = resolve(given, start=start).data
     if data.directions:
         return overrides, Path(arguments.output or f"runs/{'-'.join(languages_of(directions_of(data)))}")
-    arguments.files = [str(path) for path in expand(arguments.files, data)]
+    arguments.files = [str(path) for path in expand_paths(arguments.files, data)]
     named = given.get("data", {})
-    found = _languages([located(name) for name in arguments.files], named.get("source", ""), named.get("target", ""))
+    found = _languages([as_path(name) for name in arguments.files], named.get("source", ""), named.get("target", ""))
     overrides |= {f"data.{side}": code for side, code in zip(("source", "target"), found, strict=True) if code}
     data = resolve(gather(arguments.settings, overrides)).data
     return overrides, Path(arguments.output or f"runs/{data.source}-{data.target}")

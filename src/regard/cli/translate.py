@@ -28,7 +28,7 @@ from regard.cli.flags import (
 from regard.decoding.rows import rows_of
 from regard.errors import DataError, InputError
 from regard.text.formats.files import FILLABLE, has_plain_name, require_plain, suffix
-from regard.text.remote import RemotePath, located
+from regard.text.remote import RemotePath, as_path
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
@@ -106,7 +106,7 @@ def require_format(arguments: argparse.Namespace) -> None:
             raise InputError("--plain is for one file: translate each of them by itself")
         return
     for name in arguments.files if len(arguments.files) == 1 else []:
-        path = located(name)
+        path = as_path(name)
         if name == "-" or path.is_dir() or not path.exists() or documents.fillable(path):
             continue
         known = f"Regard fills in {', '.join(FILLABLE)}; to translate it line by line as plain text, add --plain"
@@ -136,7 +136,7 @@ def open_source(name: str | None) -> Iterator[BinaryIO]:
     if here and not isinstance(sys.stdin.buffer, io.BufferedReader):
         yield sys.stdin.buffer
         return
-    if not here and isinstance(path := located(name or ""), RemotePath):
+    if not here and isinstance(path := as_path(name or ""), RemotePath):
         with path.open("rb") as remote:
             yield remote
         return

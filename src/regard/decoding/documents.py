@@ -8,8 +8,8 @@ from itertools import islice
 
 from regard.decoding.translator import Translation
 from regard.text import protect
-from regard.text.formats import Document, Place, Unit
-from regard.text.memory import EXCHANGED, Match, Memory
+from regard.text.formats import Document, Location, Unit
+from regard.text.memory import EXCHANGED, Memory, MemoryMatch
 
 TOGETHER = 200
 """Units that are translated at once: each such step moves the bar."""
@@ -32,7 +32,7 @@ class Outcome:
     number: int  # of the unit in its document
     unit: Unit
     made: Made
-    matches: tuple[Match, ...] = ()  # of the memory, the best first; the first was used if its score is 99 or 100
+    matches: tuple[MemoryMatch, ...] = ()  # of the memory, the best first; the first was used if its score is 99 or 100
 
     @property
     def is_filled(self) -> bool:
@@ -68,7 +68,7 @@ def fill(
 ) -> Generator[Outcome, None, None]:
     """A translation of every unit that is wanted, in their order; equal texts are translated once."""
     numbers = wanted(document, everything=everything)
-    known: dict[tuple[str, tuple[str, ...]], tuple[Made, tuple[Match, ...]]] = {}
+    known: dict[tuple[str, tuple[str, ...]], tuple[Made, tuple[MemoryMatch, ...]]] = {}
     for start in range(0, len(numbers), TOGETHER):
         chunk = [(number, document.units[number]) for number in numbers[start : start + TOGETHER]]
         new = {_key(unit): unit for _, unit in chunk if _key(unit) not in known}
@@ -83,7 +83,7 @@ def _key(unit: Unit) -> tuple[str, tuple[str, ...]]:
 
 def _translated(
     units: dict[tuple[str, tuple[str, ...]], Unit], translate: Translate, memory: Memory | None
-) -> dict[tuple[str, tuple[str, ...]], tuple[Made, tuple[Match, ...]]]:
+) -> dict[tuple[str, tuple[str, ...]], tuple[Made, tuple[MemoryMatch, ...]]]:
     """What the memory knows is not given to the model."""
     matches = {key: tuple(memory.find(unit.source)) if memory else () for key, unit in units.items()}
     made = {key: remembered(unit, matches[key]) for key, unit in units.items()}
@@ -99,7 +99,7 @@ def lines(
     rest = iter(texts)
     while chunk := list(islice(rest, together)):
         matches = [tuple(memory.find(text)) for text in chunk]
-        known = [remembered(Unit(text, "", Place("", 0)), found) for text, found in zip(chunk, matches, strict=True)]
+        known = [remembered(Unit(text, "", Location("", 0)), found) for text, found in zip(chunk, matches, strict=True)]
         made = iter(translate([text for text, found in zip(chunk, known, strict=True) if found is None]))
         for found, alike in zip(known, matches, strict=True):
             if found is None:
@@ -108,7 +108,7 @@ def lines(
                 yield Translation(found.text, 0.0, 0.0, (), (), finished=True, matches=alike)
 
 
-def remembered(unit: Unit, matches: Sequence[Match]) -> Made | None:
+def remembered(unit: Unit, matches: Sequence[MemoryMatch]) -> Made | None:
     """The translation of the same text, if the memory has one that keeps what must be kept."""
     if not matches or matches[0].score < EXCHANGED:
         return None

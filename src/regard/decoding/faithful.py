@@ -16,13 +16,13 @@ from regard.decoding.hypothesis import Constraints
 from regard.decoding.translator import Translation
 from regard.errors import InputError
 from regard.text.protect import counts, find
-from regard.text.repair import Line, repair
+from regard.text.repair import SourceLine, repair
 
 if TYPE_CHECKING:
     from regard.settings import DecodingSettings
     from regard.text.directions import Direction
     from regard.text.glossary import Glossary
-    from regard.text.slots import Cut
+    from regard.text.slots import CutText
     from regard.text.tokenizer import Tokenizer
 
 TOGETHER = 500
@@ -66,7 +66,7 @@ class TextTranslator(Protocol):
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
         """Refuses options that are not known."""
 
-    def translate(self, texts: Sequence[str | Cut], **options: Any) -> list[Translation]:
+    def translate(self, texts: Sequence[str | CutText], **options: Any) -> list[Translation]:
         """Returns the translations of texts, in their order."""
 
 
@@ -112,13 +112,13 @@ class Faithful:
             if found is not None:
                 row.take(found.text, found, "repaired", "placeholders put in by a second search")
 
-    def _required(self, cut: Cut, others: Constraints | None) -> Constraints:
+    def _required(self, cut: CutText, others: Constraints | None) -> Constraints:
         """The pieces of a text as tokens, slots if there are any, beside what else is required."""
         target = self.translator.target
         slots = {number: token for token, number in target.slots.items()}
         items = list((others or Constraints()).required)
         for number, piece in enumerate(cut.pieces, 1):
-            spelt = {tuple(target.encode_batch([piece])[0]), tuple(target.encode_rest(piece))} - {()}
+            spelt = {tuple(target.encode_batch([piece])[0]), tuple(target.encode_continuation(piece))} - {()}
             if number in slots or spelt:
                 items.append(((slots[number],),) if number in slots else tuple(sorted(spelt)))
         return replace(others or Constraints(), required=tuple(items))
@@ -133,7 +133,7 @@ class Faithful:
                 texts = {part: each.text for part, each in zip(row.parts, made, strict=True) if each is not None}
                 row.take(row.joined(texts), row.translation, "repaired", "translated in parts between placeholders")
 
-    def _ask(self, texts: Sequence[str | Cut], options: dict[str, Any]) -> list[Translation | None]:
+    def _ask(self, texts: Sequence[str | CutText], options: dict[str, Any]) -> list[Translation | None]:
         """What the translator makes of some texts; none of one that it refuses."""
         try:
             return list(self.translator.translate(texts, **options)) if texts else []
@@ -144,7 +144,7 @@ class Faithful:
 class _Row:
     """A line of a text on its way."""
 
-    def __init__(self, before: str, line: Line, after: str) -> None:
+    def __init__(self, before: str, line: SourceLine, after: str) -> None:
         self.before, self.line, self.after = before, line, after  # white space, and the end of the line
         self.made: str | None = None if line.has_words else line.text
         self.translation: Translation | None = None
@@ -175,7 +175,7 @@ class _Row:
         texts = []
         for text in self.line.cut.texts:
             core = text.strip()
-            found = repair(made[core], Line(core)) if core in made else core
+            found = repair(made[core], SourceLine(core)) if core in made else core
             start = len(text) - len(text.lstrip())
             texts.append(text if not core else text[:start] + found + text[len(text.rstrip()) :])
         return replace(self.line.cut, texts=tuple(texts)).text
@@ -198,7 +198,7 @@ class _Text:
             core = text.strip()
             before = text[: len(text) - len(text.lstrip())] if core else text
             after = text[len(text.rstrip()) :] if core else ""
-            self.rows.append(_Row(before, Line(core, job.marks, numbers), after + match[0]))
+            self.rows.append(_Row(before, SourceLine(core, job.marks, numbers), after + match[0]))
             start = match.end()
 
     def result(self, glossary: Glossary | None) -> Result:

@@ -160,7 +160,7 @@ class Filler(Reader):
         gaps = []
         for part in others:
             gaps.append(len(ids))
-            ids += [mask, *(self.vocabulary.encode_rest(part) if part else [])]
+            ids += [mask, *(self.vocabulary.encode_continuation(part) if part else [])]
         ids.append(self.vocabulary.specials.end)
         if len(ids) > self.longest:
             raise InputError(
@@ -172,7 +172,7 @@ class Filler(Reader):
         head = self.model.fill
         assert head is not None
         (logits,) = self.read([Row(ids, [0] * len(ids))], lambda states, _: head(states[:, list(gaps)]).float())
-        never = torch.tensor([*self.vocabulary.specials.unspeakable, self.vocabulary.specials.end])
+        never = torch.tensor([*self.vocabulary.specials.never_generated, self.vocabulary.specials.end])
         logits = logits.index_fill(1, never, -torch.inf)
         values, tokens = logits.softmax(-1).topk(min(count, logits.shape[-1]))
         return [list(zip(t, v, strict=True)) for t, v in zip(tokens.tolist(), values.tolist(), strict=True)]

@@ -21,7 +21,7 @@ class NextToken:
     """Logits to log-probabilities: what is part of no text is left out, what was said before made less likely."""
 
     def __init__(self, specials: Specials, repetition_penalty: float = 1.0, keep: Tensor | None = None) -> None:
-        self.unspeakable = specials.unspeakable
+        self.never_generated = specials.never_generated
         self.repetition_penalty = repetition_penalty
         self.keep = keep  # [N, V], what may be written at all; none: everything
         self.said: Tensor | None = None  # [N, L], all tokens so far
@@ -37,7 +37,7 @@ class NextToken:
         if self.keep is not None:
             logits = logits.masked_fill(~self.keep, -torch.inf)
         scores = logits.log_softmax(-1)
-        scores[:, self.unspeakable] = -torch.inf
+        scores[:, self.never_generated] = -torch.inf
         return scores
 
     def select(self, rows: Tensor) -> None:

@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 
 from regard.decoding.hypothesis import Constraints, Hypothesis, Words
 from regard.settings import DecodingSettings
-from regard.text.glossary import Glossary, Outcome, Term
+from regard.text.glossary import Glossary, Term, TermOutcome
 from regard.text.tokenizer import Tokenizer
 
 TRIED = 3
@@ -38,7 +38,7 @@ def words_of(tokenizer: Tokenizer) -> Words:
     ends = [tokenizer.decode([token])[-1:] for token in range(tokenizer.size)]
     return Words(
         frozenset(token for token, inside in enumerate(tokenizer.continues()) if inside),
-        frozenset(token for token, still_open in enumerate(tokenizer.goes_on()) if still_open),
+        frozenset(token for token, still_open in enumerate(tokenizer.can_continue()) if still_open),
         frozenset(token for token, end in enumerate(ends) if end in OPENING),
     )
 
@@ -61,10 +61,10 @@ def _raised(text: str) -> str:
 
 def _spellings(tokenizer: Tokenizer, forms: Sequence[str] | Iterator[str]) -> tuple[tuple[int, ...], ...]:
     """As tokens: in a sentence, at its start, and behind a bracket, where no space stands before a word."""
-    unspeakable = {*tokenizer.specials.unspeakable, tokenizer.specials.end}
+    unspeakable = {*tokenizer.specials.never_generated, tokenizer.specials.end}
     found = []
     for form in dict.fromkeys(forms):
-        found += [*tokenizer.encode_words([form]), *tokenizer.encode_batch([form]), tokenizer.encode_rest(form)]
+        found += [*tokenizer.encode_words([form]), *tokenizer.encode_batch([form]), tokenizer.encode_continuation(form)]
     return tuple(dict.fromkeys(tuple(ids) for ids in found if ids and unspeakable.isdisjoint(ids)))
 
 
@@ -85,7 +85,7 @@ class Terminology:
     source: Tokenizer
     tokenizer: Tokenizer
 
-    def outcomes(self, text: str, found: Hypothesis) -> list[Outcome]:
+    def outcomes(self, text: str, found: Hypothesis) -> list[TermOutcome]:
         """What became of the terms of a text."""
         return self.glossary.check(text, self.tokenizer.decode(found.tokens))
 
@@ -155,7 +155,7 @@ class Terminology:
         first = start == 0 and self.tokenizer.decode(tokens[start:end])[:1].isupper()
         target = list(_forms(term))[1] if first and not term.exact(term.targets[0]) else term.targets[0]
         glued = tokens[start] in words_of(self.tokenizer).inside
-        return self.tokenizer.encode_rest(target) if glued else self.tokenizer.encode_words([target])[0]
+        return self.tokenizer.encode_continuation(target) if glued else self.tokenizer.encode_words([target])[0]
 
     def _rank(self, text: str, found: Hypothesis) -> tuple[int, int, float]:
         """The less the better: first what is wrong, then what is in the wrong place, then what is improbable.

@@ -17,18 +17,18 @@ from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesi
 from regard.errors import InputError, ModelError
 from regard.options import build
 from regard.settings import DecodingSettings, Settings
-from regard.text.directions import Direction, arrows, choose
+from regard.text.directions import Direction, choose_direction, format_directions
 from regard.text.formats.languages import UNSPACED, primary
 from regard.text.protect import find
-from regard.text.slots import Cut, slot_text
+from regard.text.slots import CutText, slot_text
 from regard.text.splitting import split_lines, split_text
 from regard.text.tokenizer import Vocabularies
 
 if TYPE_CHECKING:  # what few ask for is imported when it is asked for: a command is to start fast
     from regard.decoding.terms import Terminology
     from regard.model.recurrent import SequenceToSequence
-    from regard.text.glossary import Glossary, Outcome
-    from regard.text.memory import Match
+    from regard.text.glossary import Glossary, TermOutcome
+    from regard.text.memory import MemoryMatch
 
 WINDOW = 2000
 """Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
@@ -56,10 +56,10 @@ class Translation:
     finished: bool  # false where the length limit cut it off
     alternatives: tuple[Translation, ...] = ()
     confidence: float | None = None  # from 0 to 1: how far it can be trusted, if the model folder can tell
-    matches: tuple[Match, ...] = ()  # if a memory is asked: what is like the text there; the same text is used
+    matches: tuple[MemoryMatch, ...] = ()  # if a memory is asked: what is like the text there; the same text is used
     source_tokens: tuple[str, ...] = field(default=(), repr=False)  # if the alignment is asked for: what was read
     alignment: Alignment = field(default=(), repr=False)
-    glossary: tuple[Outcome, ...] = ()  # if there is one: what became of the terms of the source
+    glossary: tuple[TermOutcome, ...] = ()  # if there is one: what became of the terms of the source
 
 
 class Translator:
@@ -81,7 +81,9 @@ class Translator:
         self.source, self.target = vocabularies.source, vocabularies.target
 
     def __repr__(self) -> str:
-        return f"<Translator {self.folder or 'of no folder'}: {arrows(self.settings.data)}, {self.searcher!r}>"
+        return (
+            f"<Translator {self.folder or 'of no folder'}: {format_directions(self.settings.data)}, {self.searcher!r}>"
+        )
 
     @property
     def model(self) -> SequenceToSequence:
@@ -107,7 +109,7 @@ class Translator:
 
     def translate(
         self,
-        texts: Iterable[str | Cut],
+        texts: Iterable[str | CutText],
         *,
         source: str | None = None,
         target: str | None = None,
@@ -184,19 +186,19 @@ class Translator:
         """From which language into which, by what is said of it; what the model cannot do is refused."""
         for name in (source, target):
             require(name, (str, type(None)), "a direction", "the code of a language, such as de")
-        found = choose(self.settings.data, source, target, zero_shot=zero_shot)
+        found = choose_direction(self.settings.data, source, target, zero_shot=zero_shot)
         if self.settings.data.directions and found.target not in self.source.tags:
             raise ModelError(f"the vocabulary of this model has no tag for {found.target}: restore its tokenizer.json")
         return found
 
     def _read_windows(
-        self, texts: Iterable[str | Cut], into: str, constrain: Constrain | None
+        self, texts: Iterable[str | CutText], into: str, constrain: Constrain | None
     ) -> Generator[_Window, None, None]:
         """The parts of each text, so many texts together; those before one that is refused come first."""
         window: _Window = []
         one = "call the translator itself, or put it in a list"
         try:
-            for number, text in enumerate(require_texts(texts, "translate", one, (str, Cut)), 1):
+            for number, text in enumerate(require_texts(texts, "translate", one, (str, CutText)), 1):
                 end_if_unwanted()
                 window.append(self.read(number, text, into, constrain))
                 if len(window) == WINDOW:
@@ -207,7 +209,7 @@ class Translator:
             raise
         yield window
 
-    def read(self, number: int, text: str | Cut, into: str, constrain: Constrain | None = None) -> list[Part]:
+    def read(self, number: int, text: str | CutText, into: str, constrain: Constrain | None = None) -> list[Part]:
         """The parts of a text that are searched for, each alone; if it is refused, its number is told."""
         try:
             parts = self._parts(text, into)
@@ -281,7 +283,7 @@ class Translator:
         """The most tokens that an output for this source may have."""
         return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
 
-    def _parts(self, text: str | Cut, into: str) -> list[Part]:
+    def _parts(self, text: str | CutText, into: str) -> list[Part]:
         """Lines, and pieces of lines that are too long for the model; never a word is left out."""
         tags = [self.source.tags[into]] if self.settings.data.directions else []
         limit = self.settings.model.max_length - 1 - len(tags)
@@ -301,13 +303,13 @@ class Translator:
                 parts.append(Part(before, [*tags, *ids], piece if isinstance(piece, str) else piece.text, pieces=held))
         return parts
 
-    def _encode(self, line: str | Cut) -> tuple[list[int], dict[int, str]]:
+    def _encode(self, line: str | CutText) -> tuple[list[int], dict[int, str]]:
         """The tokens of a line, and the pieces that are in its slots, if the model has any."""
         if not self.source.slots:
             return self.source.encode_batch([line if isinstance(line, str) else line.text])[0], {}
         cut = line
         if isinstance(cut, str):
-            cut = Cut.at(cut, [piece for piece in find(cut) if piece.kind != "mnemonic"])
+            cut = CutText.at(cut, [piece for piece in find(cut) if piece.kind != "mnemonic"])
         slotted, pieces = slot_text(cut)
         return self.source.encode_slotted(slotted), pieces
 

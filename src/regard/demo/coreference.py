@@ -10,7 +10,7 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from regard.demo.lexicon import COLORS, Adjective, Noun, Verb, adjectives
+from regard.demo.lexicon import COLORS, Adjective, Noun, VerbForms, adjectives
 from regard.demo.patterns import determiner
 from regard.demo.phrases import THEY, Clause, Draft, Phrase, finish, noun_phrase, predicate, verb_phrase
 from regard.demo.scenes import DRIVING, FITTING, SCENES, Scene
@@ -86,11 +86,11 @@ def coreference(rng: Random) -> Draft:
             one = _mild_phrase(rng, subject, many, reason)
             two = _mild_phrase(rng, thing, several, reason)
             degree = rng.choice(degrees(frame, reason)) if reason.graded else ""
-            return tell(scene.verb, frame, one, two, about_subject, reason, degree)
+            return build_sentence(scene.verb, frame, one, two, about_subject, reason, degree)
 
 
-def tell(
-    verb: Verb,
+def build_sentence(
+    verb: VerbForms,
     frame: Frame,
     subject: Phrase,
     thing: Phrase,

@@ -13,7 +13,15 @@ from itertools import product
 from pathlib import Path
 from random import Random
 
-from regard.demo.coreference import CANT_BECAUSE, DID_BECAUSE, DIDNT_BECAUSE, WANTED_BUT, degrees, reasons, tell
+from regard.demo.coreference import (
+    CANT_BECAUSE,
+    DID_BECAUSE,
+    DIDNT_BECAUSE,
+    WANTED_BUT,
+    build_sentence,
+    degrees,
+    reasons,
+)
 from regard.demo.grammar import EXAMPLES, HELD_OUT, Splits, sentence_of, write_pairs
 from regard.demo.lexicon import ADJECTIVES, NOUNS, Noun
 from regard.demo.phrases import Draft, Phrase, finish, noun_phrase, predicate
@@ -114,7 +122,7 @@ def _drafts() -> Iterator[Draft]:
                 continue
             for reason in reasons(scene, frame, subject, thing, about_subject):
                 for degree in degrees(frame, reason) if reason.english in _REASONS.split() else ():
-                    yield tell(scene.verb, frame, _the(subject), _the(thing), about_subject, reason, degree)
+                    yield build_sentence(scene.verb, frame, _the(subject), _the(thing), about_subject, reason, degree)
     for noun, word, tense in product(known.values(), _REASONS.split(), ("present", "past")):
         if noun.name in ADJECTIVES[word].fits:
             yield finish("description", _the(noun), predicate(_the(noun), ADJECTIVES[word], tense))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from regard.demo.coreference import CANT_BECAUSE, DIDNT_BECAUSE, coreference, tell
+from regard.demo.coreference import CANT_BECAUSE, DIDNT_BECAUSE, build_sentence, coreference
 from regard.demo.lexicon import ADJECTIVES, NOUNS, VERBS
 from regard.demo.patterns import (
     action,
@@ -187,15 +187,15 @@ def _the(name: str, plural: bool = False) -> Phrase:
 _TIRED, _WIDE, _HEAVY = (ADJECTIVES[name] for name in ("tired", "wide", "heavy"))
 _SISTER = noun_phrase("my", NOUNS["sister"], False)
 _EXAMPLES = (
-    tell(VERBS["cross"], DIDNT_BECAUSE, _the("animal"), _the("street"), True, _TIRED, "too "),
-    tell(VERBS["cross"], DIDNT_BECAUSE, _the("animal"), _the("street"), False, _WIDE, "too "),
+    build_sentence(VERBS["cross"], DIDNT_BECAUSE, _the("animal"), _the("street"), True, _TIRED, "too "),
+    build_sentence(VERBS["cross"], DIDNT_BECAUSE, _the("animal"), _the("street"), False, _WIDE, "too "),
     finish(
         "likes",
         PRONOUNS[0],
         verb_phrase(PRONOUNS[0], VERBS["love"]),
         noun_phrase("the", NOUNS["garden"], False, (ADJECTIVES["beautiful"],)),
     ),
-    tell(VERBS["carry"], CANT_BECAUSE, _the("boy", True), _the("suitcase", True), False, _HEAVY, "too "),
+    build_sentence(VERBS["carry"], CANT_BECAUSE, _the("boy", True), _the("suitcase", True), False, _HEAVY, "too "),
     finish(
         "there is",
         Clause("there is", "il y a"),

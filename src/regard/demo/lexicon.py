@@ -37,7 +37,7 @@ class Adjective:
 
 
 @dataclass(frozen=True, eq=False)
-class Verb:
+class VerbForms:
     english: str  # base form, with its preposition: "jump over"
     third: str
     past: str
@@ -89,13 +89,13 @@ def _verb(
     participle: str = "",
     tail: str = "",
     moves: bool = False,
-) -> Verb:
+) -> VerbForms:
     base, past, third = (*english.split("/"), "", "")[:3]
     first, _, rest = base.partition(" ")
     rest = f" {rest}" if rest else ""
     stem = infinitive[:-2]
     regular = tuple(stem + ending for ending in ("e", "e", "ons", "ez", "ent"))
-    return Verb(
+    return VerbForms(
         english=base,
         third=(third or _suffixed(first, "s")) + rest,
         past=(past or _suffixed(first, "ed")) + rest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from regard.demo.lexicon import ADJECTIVES, COLORS, NOUNS, VERBS, Adjective, Noun, Verb, adjectives
+from regard.demo.lexicon import ADJECTIVES, COLORS, NOUNS, VERBS, Adjective, Noun, VerbForms, adjectives
 from regard.demo.phrases import (
     HE,
     ME,
@@ -286,7 +286,7 @@ def _negation(rng: Random, tense: str = "") -> str:
     return rng.choices(("", "not", "never"), (65, 25, never))[0]
 
 
-def _act(rng: Random, kind: str, subject: Phrase, verb: Verb, thing: Phrase, tense: str, negation: str) -> Draft:
+def _act(rng: Random, kind: str, subject: Phrase, verb: VerbForms, thing: Phrase, tense: str, negation: str) -> Draft:
     """A simple statement, perhaps with a time before or after it."""
     parts = (subject, verb_phrase(subject, verb, tense, negation), thing)
     sudden, habit = tense == "future" and verb in _AT_ONCE, verb in _HABITS and not negation

@@ -6,11 +6,11 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from regard.demo.lexicon import PERSONS, Adjective, Noun, Verb
+from regard.demo.lexicon import PERSONS, Adjective, Noun, VerbForms
 
 ME, HE, WE, YOU, THEY = range(len(PERSONS))
 
-Pairs = tuple[tuple[str, str], ...]  # combinations of a noun and an adjective, by their English names
+WordPairs = tuple[tuple[str, str], ...]  # combinations of a noun and an adjective, by their English names
 
 
 class Phrase(NamedTuple):
@@ -18,7 +18,7 @@ class Phrase(NamedTuple):
 
     english: str
     french: str
-    pairs: Pairs
+    pairs: WordPairs
     person: int
     feminine: bool = False
     noun: Noun | None = None  # its head, or what the pronoun stands for
@@ -33,7 +33,7 @@ class Clause(NamedTuple):
 
     english: str
     french: str
-    pairs: Pairs = ()
+    pairs: WordPairs = ()
 
 
 class Draft(NamedTuple):
@@ -42,7 +42,7 @@ class Draft(NamedTuple):
     source: str
     target: str
     kind: str
-    pairs: Pairs
+    pairs: WordPairs
     pronoun: str | None = None
     about_subject: bool = False  # whether the pronoun stands for the subject of the sentence
 
@@ -142,7 +142,7 @@ def _with_an(english: str) -> str:
     return "an " + english[2:] if english.startswith("a ") and english[2] in "aeiou" else english
 
 
-def verb_phrase(subject: Phrase, verb: Verb, tense: str = "present", negation: str = "") -> Clause:
+def verb_phrase(subject: Phrase, verb: VerbForms, tense: str = "present", negation: str = "") -> Clause:
     """The verb in its tense, denied by "not" or "never": "didn't cross", "ne a pas traversé".
 
     Tenses: present, past, future ("is going to cross"), can, wanted ("wanted to cross").
@@ -151,7 +151,7 @@ def verb_phrase(subject: Phrase, verb: Verb, tense: str = "present", negation: s
     return Clause(_english_verb(subject, verb, tense, negation), french)
 
 
-def _english_verb(subject: Phrase, verb: Verb, tense: str, negation: str) -> str:
+def _english_verb(subject: Phrase, verb: VerbForms, tense: str, negation: str) -> str:
     never = "never " if negation == "never" else ""
     denied = negation == "not"
     third = subject.person == HE
@@ -166,7 +166,7 @@ def _english_verb(subject: Phrase, verb: Verb, tense: str, negation: str) -> str
     return never + (verb.past if tense == "past" else verb.third if third else verb.english)
 
 
-def _french_verb(subject: Phrase, verb: Verb, tense: str, negation: str) -> str:
+def _french_verb(subject: Phrase, verb: VerbForms, tense: str, negation: str) -> str:
     person, rest = subject.person, verb.infinitive
     if tense == "present":
         finite, rest = verb.present[person], ""

@@ -20,7 +20,7 @@ from regard.model.transformer import EncoderDecoder
 from regard.weights import Contents
 
 
-class Example(NamedTuple):
+class PronounExample(NamedTuple):
     """A sentence, its translation up to the pronoun, and what could follow."""
 
     source: str
@@ -34,12 +34,12 @@ _ENGLISH, _FRENCH = (
     "The animal didn't cross the street because it was too",
     "L'animal n'a pas traversé la rue parce qu'",
 )
-TIRED = Example(f"{_ENGLISH} tired.", _FRENCH, "il", "elle", ("▁it", "▁tired"))
-WIDE = Example(f"{_ENGLISH} wide.", _FRENCH, "elle", "il", ("▁it", "▁wide"))
+TIRED = PronounExample(f"{_ENGLISH} tired.", _FRENCH, "il", "elle", ("▁it", "▁tired"))
+WIDE = PronounExample(f"{_ENGLISH} wide.", _FRENCH, "elle", "il", ("▁it", "▁wide"))
 NOUNS = {"source": ("▁animal", "▁street"), "target": ("animal", "▁rue")}
 
 
-class Outcome(NamedTuple):
+class PronounOutcome(NamedTuple):
     """What a model makes of a sentence."""
 
     odds: float  # log p(right pronoun) - log p(wrong pronoun) after the right words
@@ -51,14 +51,15 @@ class Outcome(NamedTuple):
 class HeadEffect:
     """What one head does for the pronoun of one sentence."""
 
-    example: Example
+    example: PronounExample
     site: str  # "encoder.layers.1.self_attention"
     head: int
     attention: dict[str, dict[str, float]]
     """What it looks at: in the encoder from "it" and from the adjective, in the decoder where the pronoun is due."""
-    whole: Outcome
-    silenced: Outcome  # its context is zero
-    swapped: Outcome  # its attention to the one noun goes to the other; in the encoder, that of "it" and the adjective
+    whole: PronounOutcome
+    silenced: PronounOutcome  # its context is zero
+    swapped: PronounOutcome
+    """The head attends to the other noun; in the encoder, only "it" and the adjective do."""
 
     @property
     def strength(self) -> float:
@@ -101,7 +102,7 @@ def swap(head: int, one: int, other: int, rows: Sequence[int] | None = None) -> 
 class _Experiment:
     """One example, run as it is and with each head changed."""
 
-    def __init__(self, contents: Contents, example: Example) -> None:
+    def __init__(self, contents: Contents, example: PronounExample) -> None:
         assert isinstance(contents.model, EncoderDecoder)
         self.model, self.example, self.translator = contents.model, example, translator_of(contents)
         source, target = contents.vocabularies.source, contents.vocabularies.target
@@ -133,17 +134,17 @@ class _Experiment:
         return swap(head, one, other, asks if site.startswith("encoder") else None)
 
     @torch.inference_mode()
-    def run(self, edits: Mapping[str, Edit]) -> tuple[Outcome, Trace]:
+    def run(self, edits: Mapping[str, Edit]) -> tuple[PronounOutcome, Trace]:
         """What comes out under these edits, and the trace of the run up to the pronoun."""
         with observe(self.model, edits) as trace:
             logits = self.model(*self.tokens, None)[0, -1]
         odds = float(logits[self.right] - logits[self.wrong])
         if odds > 0:
-            return Outcome(odds, None, False), trace
+            return PronounOutcome(odds, None, False), trace
         with observe(self.model, edits):
             translation = self.translator(self.example.source, beam=1)
         wrong = f"{self.example.prefix}{self.example.wrong} "
-        return Outcome(odds, translation, translation.startswith(wrong)), trace
+        return PronounOutcome(odds, translation, translation.startswith(wrong)), trace
 
     def attention(self, seen: Seen, head: int) -> dict[str, dict[str, float]]:
         """The share of each piece that this head looks at, by the piece that asks."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.demo.lexicon import NOUNS, VERBS, Adjective, Noun, Verb, adjectives as words
+from regard.demo.lexicon import NOUNS, VERBS, Adjective, Noun, VerbForms, adjectives as words
 
 Reasons = dict[tuple[str, bool], tuple[Adjective, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    verb: Verb
+    verb: VerbForms
     subjects: tuple[Noun, ...]
     things: tuple[Noun, ...]
     adjectives: Reasons

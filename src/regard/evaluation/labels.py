@@ -36,7 +36,7 @@ class Quality:
         both = self.confusions.get((label, label), 0)
         found = sum(n for (_, each), n in self.confusions.items() if each == label)
         right = sum(n for (each, _), n in self.confusions.items() if each == label)
-        return (*harmonic(both, found, right), right)
+        return (*precision_recall_f1(both, found, right), right)
 
     def lines(self) -> list[str]:
         """The figures for people."""
@@ -60,7 +60,7 @@ class Quality:
         return rows
 
 
-def judge(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]], labels: Sequence[str]) -> Quality:
+def compare_labels(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]], labels: Sequence[str]) -> Quality:
     """Compares labels, text by text: one for a text, or one for each of its words."""
     pairs = Counter(
         pair for rights, founds in zip(right, found, strict=True) for pair in zip(rights, founds, strict=True)
@@ -70,10 +70,10 @@ def judge(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]], labels
         return Quality(tuple(labels), dict(pairs))
     wanted = {(i, span) for i, row in enumerate(right) for span in spans(row)}
     given = {(i, span) for i, row in enumerate(found) for span in spans(row)}
-    return Quality(tuple(labels), dict(pairs), harmonic(len(wanted & given), len(given), len(wanted)))
+    return Quality(tuple(labels), dict(pairs), precision_recall_f1(len(wanted & given), len(given), len(wanted)))
 
 
-def harmonic(both: int, found: int, right: int) -> tuple[float, float, float]:
+def precision_recall_f1(both: int, found: int, right: int) -> tuple[float, float, float]:
     """Precision, recall and F1 in per cent."""
     return 100 * both / max(1, found), 100 * both / max(1, right), 200 * both / max(1, found + right)
 

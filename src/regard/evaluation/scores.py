@@ -115,7 +115,7 @@ def compare(
     return [_comparison(*each) for each in _resample([before, after], metrics, resamples, seed)]
 
 
-def quick(
+def single_score(
     hypotheses: Sequence[str], references: Sequence[str], metric: Literal["bleu", "chrf"], language: str = ""
 ) -> float:
     """The number that `score` gives for one metric, without resampling; for early stopping."""
@@ -126,7 +126,7 @@ def quick(
     return float(chosen.corpus_score(hypotheses, None).score)
 
 
-def each_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
     """chrF of every sentence by itself."""
     from sacrebleu import CHRF
 

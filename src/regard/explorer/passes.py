@@ -49,7 +49,7 @@ class Pass:
         if self.anatomy.task == "classify":
             return answers.log_softmax(-1)
         if self.anatomy.task == "fill":
-            never = torch.tensor([*specials.unspeakable, specials.end], device=answers.device)
+            never = torch.tensor([*specials.never_generated, specials.end], device=answers.device)
             return answers.index_fill(-1, never, -torch.inf).log_softmax(-1)
         penalty = self.repetition_penalty
         if penalty == 1.0:

@@ -60,11 +60,11 @@ class Lexicon:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         special = tokenizer.specials
-        self.special = {*special.unspeakable, special.end}
+        self.special = {*special.never_generated, special.end}
 
     @cached_property
     def _inner(self) -> tuple[list[bool], list[bool]]:
-        return self.tokenizer.continues(), self.tokenizer.goes_on()
+        return self.tokenizer.continues(), self.tokenizer.can_continue()
 
     def specials(self) -> dict[str, int | None]:
         """The ids that are not text."""
@@ -97,7 +97,7 @@ class Lexicon:
     def cut(self, text: str, *, rest: bool = False, offset: int = 0) -> tuple[list[int], list[Span]]:
         """The ids of a text and their characters; `rest`: the text goes on after something else."""
         if rest and not isinstance(self.tokenizer, ImportedTokenizer):
-            ids = self.tokenizer.encode_rest(text) if text else []
+            ids = self.tokenizer.encode_continuation(text) if text else []
             offsets = self.tokenizer._offsets(ids, text)
         else:
             encoding = self.tokenizer.encode(text)

@@ -38,7 +38,7 @@ from regard.explorer.source import find_source
 from regard.explorer.tasks import Made, run_task
 from regard.folder import write_atomically, write_text
 from regard.model.observe import Seen
-from regard.text.directions import Direction, choose, directions_of
+from regard.text.directions import Direction, choose_direction, directions_of
 from regard.text.tokenizer import Vocabularies
 from regard.weights import Contents, choose_device, read_folder
 
@@ -78,7 +78,7 @@ class Explorer:
     def direct(self, to: str | None) -> Direction:
         """The direction into a language, or else the first that the model was trained on."""
         data = self.contents.settings.data
-        return directions_of(data)[0] if to is None else choose(data, target=to)
+        return directions_of(data)[0] if to is None else choose_direction(data, target=to)
 
     def describe(self) -> dict[str, Any]:
         """The model as the page is told of it."""

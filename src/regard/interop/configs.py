@@ -213,8 +213,8 @@ def writing(settings: Settings, vocabularies: Vocabularies) -> dict[str, Any]:
         "max_new_tokens": decoding.max_tokens,
         "repetition_penalty": decoding.repetition_penalty,
     }
-    if specials.unspeakable:
-        found["suppress_tokens"] = specials.unspeakable
+    if specials.never_generated:
+        found["suppress_tokens"] = specials.never_generated
     if decoding.temperature:
         found |= {name: getattr(decoding, name) for name in ("temperature", "top_k", "top_p", "min_p")}
     return found
@@ -279,7 +279,7 @@ def searching(settings: Settings, vocabularies: Vocabularies) -> dict[str, Any]:
         "pad_token_id": specials.pad,
         "max_length": settings.model.max_length,
         "num_beams": decoding.beam,
-        "suppress_tokens": specials.unspeakable,
+        "suppress_tokens": specials.never_generated,
     }
     if decoding.beam > 1:
         found |= {"length_penalty": decoding.length_penalty, "early_stopping": "never"}

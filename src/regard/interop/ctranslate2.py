@@ -29,7 +29,7 @@ from regard.model.attention import Attention
 from regard.model.layers import FeedForward
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
 from regard.settings import ModelSettings
-from regard.text.directions import arrows, targets_of
+from regard.text.directions import format_directions, targets_of
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, Transformer, read_folder, transformer_of
 
@@ -293,7 +293,7 @@ def plain(tensor: Tensor) -> Tensor:
 def page(contents: Contents, source: str, target: str) -> str:
     """README.md of the exported folder."""
     settings = contents.settings
-    title = {"translate": arrows(settings.data), "write": "a writer"}
+    title = {"translate": format_directions(settings.data), "write": "a writer"}
     snippet = {"translate": TRANSLATE, "write": WRITE}.get(settings.task, READ)
     tokenizer = contents.vocabularies.target
     specials, pieces = tokenizer.specials, vocabulary(tokenizer)
@@ -304,7 +304,7 @@ def page(contents: Contents, source: str, target: str) -> str:
         "ALPHA": settings.decoding.length_penalty,
         "BEAM": settings.decoding.beam,
         "LENGTH": settings.model.max_length,
-        "NEVER": [[pieces[token]] for token in specials.unspeakable],
+        "NEVER": [[pieces[token]] for token in specials.never_generated],
         "PREFIX": [pieces[specials.begin]] if specials.prompt else [],
         "BEGIN": specials.begin,
         "END": specials.end,

@@ -24,7 +24,7 @@ from regard.interop.graph import Graph, Place, Sight, activate, embed, length_of
 from regard.interop.output import README, TOKENIZERS, layers_of, require, tag_notes, whole_folder, write_tokenizers
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings, Settings
-from regard.text.directions import arrows, targets_of
+from regard.text.directions import format_directions, targets_of
 from regard.weights import Contents, read_folder, transformer_of
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")
@@ -161,7 +161,7 @@ def page(contents: Contents, source: str, target: str) -> str:
     """README.md of the exported folder."""
     settings, specials = contents.settings, contents.vocabularies.target.specials
     shape = settings.model
-    title = {"translate": arrows(settings.data), "write": "a writer"}
+    title = {"translate": format_directions(settings.data), "write": "a writer"}
     snippet = {"translate": TRANSLATE, "write": WRITE}.get(settings.task, READ)
     axes = f"{shape.decoder_layers}, len(texts), {shape.query_groups}, 0"
     values = {
@@ -169,7 +169,7 @@ def page(contents: Contents, source: str, target: str) -> str:
         "SOURCE": source,
         "TARGET": target,
         "LENGTH": shape.max_length,
-        "NEVER": specials.unspeakable,
+        "NEVER": specials.never_generated,
         "PREFIX": [specials.begin] if specials.prompt else [],
         "PAD": specials.pad,
         "BEGIN": specials.begin,

@@ -16,7 +16,7 @@ from regard.decoding.translator import Found, Part, Translation, Translator
 from regard.serving.batchers import Batcher, ContinuousBatcher, Item, Kind, ReportResults, SmallBatcher
 from regard.serving.scheduler import MOST_WAITING, QueuedRequest, Scheduler, until
 from regard.settings import DecodingSettings
-from regard.text.slots import Cut
+from regard.text.slots import CutText
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +54,7 @@ class TranslatorQueue(Scheduler):
         self._plan_of_common = lru_cache(256)(self._plan)
 
     async def translate(
-        self, texts: Sequence[str | Cut], *, client: str = "", deadline: float | None = None, **options: Any
+        self, texts: Sequence[str | CutText], *, client: str = "", deadline: float | None = None, **options: Any
     ) -> list[Translation]:
         """Translates texts, with the options of `Translator.translate`.
 
@@ -92,14 +92,14 @@ class TranslatorQueue(Scheduler):
         return TranslationPlan(settings, into, Kind(alike, open_batcher))
 
     async def _texts(
-        self, request: QueuedRequest, texts: Sequence[str | Cut], plan: TranslationPlan
+        self, request: QueuedRequest, texts: Sequence[str | CutText], plan: TranslationPlan
     ) -> list[Translation]:
         """Translates whole texts in small batches."""
         request.add([Item(plan.kind, text) for text in texts], len(texts))
         return await request.results()
 
     async def _sentences(
-        self, request: QueuedRequest, texts: Sequence[str | Cut], plan: TranslationPlan
+        self, request: QueuedRequest, texts: Sequence[str | CutText], plan: TranslationPlan
     ) -> list[Translation]:
         """Translates the sentences of texts in a search that they join."""
         small = sum(len(text if isinstance(text, str) else text.text) for text in texts) <= SMALL
@@ -119,7 +119,7 @@ class TranslatorQueue(Scheduler):
         """Returns the result of some work, which runs in a thread unless it is small."""
         return work(*arguments) if small else await self.in_thread(work, *arguments)
 
-    def _read(self, texts: Sequence[str | Cut], start: int, into: str) -> list[list[Part]]:
+    def _read(self, texts: Sequence[str | CutText], start: int, into: str) -> list[list[Part]]:
         return [self.translator.read(number, text, into) for number, text in enumerate(texts, start + 1)]
 
     def _join(self, rows: Sequence[Found]) -> list[Translation]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from regard.text.characters import CONTROL, DIGIT, FOLLOWERS, INVISIBLE, PIECES, REPLACED, SUSPECT, Characters
 from regard.text.formats import Pair
-from regard.text.protect import Piece, find
+from regard.text.protect import ProtectedPiece, find
 
 Severity = Literal["error", "warning"]
 """An error is dropped, by training or by `regard check --fix`; a warning is kept."""
@@ -55,7 +55,9 @@ CHECKS = {
 """Every check, by the name that it has in JSON and in flags, in the order in which they are told."""
 
 
-def inspect(sources: Sequence[str], targets: Sequence[str], left: Characters, right: Characters) -> Iterator[Found]:
+def find_faults(
+    sources: Sequence[str], targets: Sequence[str], left: Characters, right: Characters
+) -> Iterator[CheckResult]:
     """The faults of some pairs: the name of a check, and the numbers of the pairs in which it finds something."""
     either = left.kinds | right.kinds
     yield "control", _rows(either & CONTROL)
@@ -73,7 +75,7 @@ def inspect(sources: Sequence[str], targets: Sequence[str], left: Characters, ri
     yield from found.items()
 
 
-Found = tuple[str, Sequence[int]]
+CheckResult = tuple[str, Sequence[int]]
 
 
 class Notices:
@@ -86,7 +88,7 @@ class Notices:
         """The same pairs, which are tidy; some thousand are looked at together."""
         while chunk := list(islice(pairs, CHUNK)):
             sources, targets = [pair.source for pair in chunk], [pair.target for pair in chunk]
-            for name, rows in inspect(sources, targets, Characters(sources), Characters(targets)):
+            for name, rows in find_faults(sources, targets, Characters(sources), Characters(targets)):
                 self.counts[name] += len(rows)
             yield from chunk
 
@@ -128,7 +130,7 @@ def differences(source: str, target: str) -> Iterator[str]:
         yield "numbers"
 
 
-def contrast(name: str, source: str, target: str) -> tuple[list[str], list[str]]:
+def unmatched_items(name: str, source: str, target: str) -> tuple[list[str], list[str]]:
     """What only one of two texts has of that which a check compares, the source and the target."""
     texts, essence = (source, target), ESSENCES.get(name)
     if essence:
@@ -143,13 +145,13 @@ def _roughly(text: str) -> list[str]:
     return sorted(text.split()) if "@" in text else sorted(ROUGHLY.findall(text))
 
 
-def _without(text: str, pieces: Sequence[Piece]) -> str:
+def _without(text: str, pieces: Sequence[ProtectedPiece]) -> str:
     ends = [0, *(piece.end for piece in pieces)]
     starts = [*(piece.start for piece in pieces), len(text)]
     return " ".join(text[end:start] for end, start in zip(ends, starts, strict=True))
 
 
-def _placeholders(pieces: Sequence[Piece]) -> Iterator[str]:
+def _placeholders(pieces: Sequence[ProtectedPiece]) -> Iterator[str]:
     """What a program will put something in place of, by name or kind; other positions and forms are no difference."""
     for piece in pieces:
         if piece.kind == "icu":
@@ -160,19 +162,19 @@ def _placeholders(pieces: Sequence[Piece]) -> Iterator[str]:
             yield piece.text
 
 
-def _tags(pieces: Sequence[Piece]) -> list[str]:
+def _tags(pieces: Sequence[ProtectedPiece]) -> list[str]:
     """The names of tags; a lone <file> is a word in brackets."""
     found = [match for piece in pieces if piece.kind == "tag" and (match := TAG_NAME.match(piece.text))]
     closed = {match[2] for match in found if match[1]}
     return [match[1] + match[2] for match in found if match[3] or match[2] in closed or match[2] in SINGLE]
 
 
-def _addresses(pieces: Sequence[Piece]) -> Iterator[str]:
+def _addresses(pieces: Sequence[ProtectedPiece]) -> Iterator[str]:
     found = (piece.text for piece in pieces if piece.kind in ("url", "email"))
     return (text.partition("&gt;")[0].removesuffix("&gt").rstrip("/") for text in found)
 
 
-ESSENCES: dict[str, Callable[[Sequence[Piece]], Iterable[str]]] = {
+ESSENCES: dict[str, Callable[[Sequence[ProtectedPiece]], Iterable[str]]] = {
     "placeholders": _placeholders,
     "tags": _tags,
     "addresses": _addresses,

@@ -12,8 +12,8 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Pair as Pair, Place as Place, aligned, files
-from regard.text.sources import expand, is_turned
+from regard.text.formats import Location as Location, Pair as Pair, aligned, files
+from regard.text.sources import expand_paths, is_reversed
 
 
 def read_pairs(names: Sequence[Path], data: DataSettings, report: Report, *, whole: bool = False) -> Iterator[Pair]:
@@ -27,13 +27,13 @@ def read_pairs(names: Sequence[Path], data: DataSettings, report: Report, *, who
 
 
 def _read_files(names: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
-    paths = expand(names, data)
+    paths = expand_paths(names, data)
     if data.directions:
         return aligned.read(paths, data, report)
     both = [path for path in paths if files.suffix(path) in files.PAIRED]
     one_each = [path for path in paths if path not in both]
     if not paths or len(one_each) not in (0, 2):
-        several = ",".join(map(str, aligned.possible(paths)[:12]))
+        several = ",".join(map(str, aligned.possible_directions(paths)[:12]))
         raise DataError(
             f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: give two plain text files, of which "
             "line n of the one translates line n of the other, or files with both languages in each: "
@@ -51,7 +51,9 @@ def _read_files(names: Sequence[Path], data: DataSettings, report: Report) -> It
 
 def _read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     pairs = files.read(path, data, report)
-    return (replace(pair, source=pair.target, target=pair.source) for pair in pairs) if is_turned(path, data) else pairs
+    return (
+        (replace(pair, source=pair.target, target=pair.source) for pair in pairs) if is_reversed(path, data) else pairs
+    )
 
 
 def in_lines(pairs: Iterable[Pair], report: Report) -> Iterator[Pair]:

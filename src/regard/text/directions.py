@@ -44,12 +44,12 @@ def language(name: str) -> str:
     return name.replace("-", "_")
 
 
-def arrows(data: DataSettings, arrow: str = "→") -> str:
+def format_directions(data: DataSettings, arrow: str = "→") -> str:
     """The directions for people: en → de, de → en."""
     return ", ".join(f"{each.source} {arrow} {each.target}" for each in directions_of(data))
 
 
-def choose(
+def choose_direction(
     data: DataSettings, source: str | None = None, target: str | None = None, *, zero_shot: bool = False
 ) -> Direction:
     """The direction that is meant by what is said of it; an empty source where it is not said and several are known.

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.errors import DataError
 from regard.settings import DataSettings
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # Unicode's category Cc; the tab is gone when this is looked for
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, alone
@@ -43,7 +43,7 @@ class Report:
         """All that were made of what was read."""
         return self.read + self.further
 
-    def drop(self, kind: str, where: Place) -> None:
+    def drop(self, kind: str, where: Location) -> None:
         """Count a pair that is left out, and remember the first places."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         places = self.examples.setdefault(kind, [])
@@ -95,7 +95,7 @@ def tidy(text: str) -> str:
     return unicodedata.normalize("NFC", text).replace("\t", " ").strip()
 
 
-def require_some(report: Report, files: Sequence[Path]) -> None:
+def require_kept(report: Report, files: Sequence[Path]) -> None:
     """Refuse a corpus of which nothing is left."""
     if not report.kept:
         reasons = "; ".join(report.lines()[1:]) if report.read else "there is no line in it"
@@ -114,7 +114,7 @@ class Leak:
 def leaks(train: Iterable[Pair], held_out: Mapping[str, Iterable[Pair]]) -> dict[str, Leak]:
     """For each held-out set, the pairs whose source sentence is also a training source; holds only these sets."""
     found = {name: Leak() for name in held_out}
-    sought: dict[str, list[tuple[Leak, Place]]] = {}
+    sought: dict[str, list[tuple[Leak, Location]]] = {}
     for name, pairs in held_out.items():
         for pair in pairs:
             found[name].pairs += 1

@@ -12,11 +12,11 @@ import numpy as np
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.characters import Characters
-from regard.text.checks import CHECKS, CHUNK, Check, Found, Severity, inspect
+from regard.text.checks import CHECKS, CHUNK, Check, CheckResult, Severity, find_faults
 from regard.text.corpus import Pair, read_pairs
 from regard.text.doctor import EXAMPLES, REASONS, Report, tidy
-from regard.text.languages import Identifier, foreign
-from regard.text.repeats import Flags, Repeats
+from regard.text.languages import Identifier, find_foreign
+from regard.text.repeats import FlagArray, Repeats
 from regard.text.thresholds import CheckSettings
 
 SAMPLE = 20_000  # pairs of a direction that its languages are learnt from, at least, where there are as many
@@ -42,7 +42,7 @@ class Finding:
 
 
 @dataclass
-class Part:
+class PairChunk:
     """Some pairs of one direction that stand close together, as a model would see them."""
 
     direction: str
@@ -71,14 +71,14 @@ class Part:
         return ((source, target) for source, target, dropped in texts if not dropped)
 
 
-class _Direction:
+class _DirectionStatistics:
     """What is known of a direction, from pairs that stand evenly in the whole corpus."""
 
     def __init__(self) -> None:
         self.sources, self.targets = list[str](), list[str]()
         self.seen, self.stride = 0, 1
 
-    def add(self, part: Part) -> None:
+    def add(self, part: PairChunk) -> None:
         rows = slice(-self.seen % self.stride, None, self.stride)
         self.sources += [text[: part.longest] for text in part.sources[rows]]
         self.targets += [text[: part.longest] for text in part.targets[rows]]
@@ -103,8 +103,8 @@ class Examination:
         self.data = replace(data, undecodable="drop")
         self.report = Report()
         self.findings = {name: Finding(check) for name, check in CHECKS.items()}
-        self.repeats, self.flags = Repeats(), dict[str, Flags]()
-        self.directions: dict[str, _Direction] = {}
+        self.repeats, self.flags = Repeats(), dict[str, FlagArray]()
+        self.directions: dict[str, _DirectionStatistics] = {}
         self.tested: set[object] = set()  # sources of the test set
         self.leaked: set[object] = set()
         self.kept = 0
@@ -115,7 +115,7 @@ class Examination:
             self.tested.update(part.keys)
         for part in self._parts(self.files):
             self.repeats.add(part.keys, part.targets)
-            self.directions.setdefault(part.direction, _Direction()).add(part)
+            self.directions.setdefault(part.direction, _DirectionStatistics()).add(part)
             yield len(self.repeats)
         if not self.report.read:
             raise DataError(f"no pairs in {' and '.join(map(str, self.files))}")
@@ -127,7 +127,7 @@ class Examination:
             self.flags["leaked"] = self.repeats.known(self.tested)
         self.total, self.repeats = len(self.repeats), Repeats()
 
-    def judge(self) -> Iterator[Part]:
+    def judge(self) -> Iterator[PairChunk]:
         """Goes through it again: the pairs, with a note of which are dropped; counts what it finds."""
         seen = 0
         for part in self._parts(self.files):
@@ -157,7 +157,7 @@ class Examination:
         told = [f"The languages{of} were not checked: there is too little text to learn them from."] if unable else []
         return [*self.report.notes, *told]
 
-    def _parts(self, files: Sequence[Path]) -> Iterator[Part]:
+    def _parts(self, files: Sequence[Path]) -> Iterator[PairChunk]:
         """The pairs of some files, chunk by chunk, each direction apart."""
         self.report = Report()
         pairs, seen = read_pairs(files, self.data, self.report), 0
@@ -166,13 +166,13 @@ class Examination:
             for direction in dict.fromkeys(pair.direction for pair in chunk):
                 mine = [row for row, pair in enumerate(chunk) if pair.direction == direction]
                 rows = [chunk[row] for row in mine]
-                yield Part(direction, [places[row] for row in mine], rows, self.data.max_characters)
+                yield PairChunk(direction, [places[row] for row in mine], rows, self.data.max_characters)
             seen += len(chunk)
 
-    def _faults(self, part: Part) -> Iterator[Found]:
+    def _faults(self, part: PairChunk) -> Iterator[CheckResult]:
         """Every fault of some pairs."""
         left, right = part.characters()
-        yield from inspect(part.sources, part.targets, left, right)
+        yield from find_faults(part.sources, part.targets, left, right)
         lengths = [np.fromiter(map(len, texts), np.int64) for texts in (part.sources, part.targets)]
         there = (lengths[0] > 0) & (lengths[1] > 0)
         yield "long", np.flatnonzero(np.maximum(*lengths) > self.data.max_characters).tolist()
@@ -181,12 +181,12 @@ class Examination:
         ratio = (lengths[1] + SHORT) / (lengths[0] * about.ratio + SHORT)
         yield "ratio", np.flatnonzero(there & (np.maximum(ratio, 1 / ratio) > self.check.ratio)).tolist()
         surely = about.identifier, self.check.confidence
-        sources = foreign(part.sources, part.targets, left, -1, *surely)
-        targets = foreign(part.targets, part.sources, right, 1, *surely)
+        sources = find_foreign(part.sources, part.targets, left, -1, *surely)
+        targets = find_foreign(part.targets, part.sources, right, 1, *surely)
         yield "swapped", sorted(sources & targets)
         yield "language", sorted(sources ^ targets)
 
-    def _count(self, name: str, rows: Sequence[int], part: Part) -> None:
+    def _count(self, name: str, rows: Sequence[int], part: PairChunk) -> None:
         finding = self.findings[name]
         finding.count += len(rows)
         for row in rows[: EXAMPLES - len(finding.examples)]:

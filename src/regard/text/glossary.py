@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.errors import DataError
-from regard.text.formats import Place
-from regard.text.inflection import Endings, Unit, units
+from regard.text.formats import Location
+from regard.text.inflection import Endings, WordUnit, word_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Term:
     targets: tuple[str, ...]  # any one of them will do; none: only the forbidden ones matter
     forbidden: tuple[str, ...] = ()
     note: str = ""
-    where: Place | None = None
+    where: Location | None = None
 
     @property
     def kept(self) -> bool:
@@ -34,7 +34,7 @@ class Term:
         return self.kept or (text.isupper() and 2 <= sum(map(str.isalpha, text)) <= 6)
 
 
-class Match(NamedTuple):
+class TermMatch(NamedTuple):
     """A term in a text, from one character to another."""
 
     term: Term
@@ -43,7 +43,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TermOutcome:
     """What became of a term in a translation."""
 
     source: str
@@ -67,9 +67,9 @@ class Glossary:
             merged[term.source] = _merged(merged[term.source], term) if term.source in merged else term
         self.terms = tuple(merged.values())
         self.source_endings, self.target_endings = Endings.of(source, most=2), Endings.of(target)
-        self._index: defaultdict[str, list[tuple[Term, list[Unit]]]] = defaultdict(list)
+        self._index: defaultdict[str, list[tuple[Term, list[WordUnit]]]] = defaultdict(list)
         for term in sorted(self.terms, key=lambda term: not term.exact(term.source)):
-            wanted = units(term.source, whole=True)
+            wanted = word_units(term.source, whole=True)
             self._index[wanted[0].folded].append((term, wanted))
 
     @classmethod
@@ -91,9 +91,9 @@ class Glossary:
         """The terms of a text, each once."""
         return list({match.term.source: match.term for match in self.matches(text)}.values())
 
-    def matches(self, text: str) -> Iterator[Match]:
+    def matches(self, text: str) -> Iterator[TermMatch]:
         """Where terms stand in a text: whole words, the longest where several begin; placeholders are no words."""
-        words, place = units(text), 0
+        words, place = word_units(text), 0
         while place < len(words):
             best, length = None, 0
             for term, wanted in self._beginning(words[place].folded):
@@ -101,16 +101,16 @@ class Glossary:
                 if len(wanted) > length and self.source_endings.fit(wanted, words[place:], exact=exact):
                     best, length = term, len(wanted)
             if best is not None:
-                yield Match(best, words[place].start, words[place + length - 1].end)
+                yield TermMatch(best, words[place].start, words[place + length - 1].end)
             place += max(1, length)
 
-    def _beginning(self, word: str) -> Iterator[tuple[Term, list[Unit]]]:
+    def _beginning(self, word: str) -> Iterator[tuple[Term, list[WordUnit]]]:
         for stem in self.source_endings.stems(word):
             yield from self._index.get(stem, ())
 
-    def check(self, source: str, output: str) -> list[Outcome]:
+    def check(self, source: str, output: str) -> list[TermOutcome]:
         """What became of each term of a source text in its translation; no two terms are met by the same words."""
-        words, taken = units(output), set[int]()
+        words, taken = word_units(output), set[int]()
         found = self.find(source)
         placed: dict[str, str] = {}
         for term in sorted(found, key=lambda term: -max(map(len, term.targets), default=0)):
@@ -122,18 +122,18 @@ class Glossary:
         for term in found:
             if term.targets:
                 state: Literal["placed", "missing"] = "placed" if term.source in placed else "missing"
-                outcomes.append(Outcome(term.source, term.targets, state, placed.get(term.source, "")))
+                outcomes.append(TermOutcome(term.source, term.targets, state, placed.get(term.source, "")))
             for word in term.forbidden:
                 span = self._span(term, [word], words, taken)
                 if span:
                     used = output[words[span[0]].start : words[span[-1]].end]
-                    outcomes.append(Outcome(term.source, term.targets, "forbidden", used))
+                    outcomes.append(TermOutcome(term.source, term.targets, "forbidden", used))
         return outcomes
 
-    def _span(self, term: Term, targets: Sequence[str], words: Sequence[Unit], taken: set[int]) -> range:
+    def _span(self, term: Term, targets: Sequence[str], words: Sequence[WordUnit], taken: set[int]) -> range:
         """The places of the words that are one of these target terms, and of no other; empty if there are none."""
         for target in sorted(targets, key=len, reverse=True):
-            wanted, exact = units(target, whole=True), term.exact(target)
+            wanted, exact = word_units(target, whole=True), term.exact(target)
             for start in range(len(words) - len(wanted) + 1):
                 span = range(start, start + len(wanted))
                 if taken.isdisjoint(span) and self.target_endings.fit(wanted, words[start:], exact=exact):
@@ -147,7 +147,7 @@ class Tally:
 
     counts: Counter[str] = field(default_factory=Counter)
 
-    def add(self, outcomes: Iterable[Outcome]) -> None:
+    def add(self, outcomes: Iterable[TermOutcome]) -> None:
         self.counts.update(outcome.state for outcome in outcomes)
 
     def __str__(self) -> str:

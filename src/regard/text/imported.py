@@ -54,7 +54,7 @@ class ImportedTokenizer(Tokenizer):
         refuse_surrogates(texts)
         return [self._known(found.ids) for found in self.model.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    def encode_rest(self, text: str) -> list[int]:
+    def encode_continuation(self, text: str) -> list[int]:
         """The ids of a text that goes on after other ids."""
         return self.encode_batch([text])[0]
 
@@ -70,7 +70,7 @@ class ImportedTokenizer(Tokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are left out."""
-        left_out = {*self.specials.unspeakable, self.specials.end}
+        left_out = {*self.specials.never_generated, self.specials.end}
         known = [token for token in ids if token not in left_out]
         return str(self.model.decode(known, skip_special_tokens=True))
 
@@ -96,7 +96,7 @@ class ImportedTokenizer(Tokenizer):
             return [piece.startswith("##") for piece in shown]
         return [piece[:1].isalpha() or piece.startswith("⟨") for piece in shown]
 
-    def goes_on(self) -> list[bool]:
+    def can_continue(self) -> list[bool]:
         """For each id, whether the next one can go on with its word."""
         return [piece[-1:].isalnum() or piece.endswith("⟩") for piece in self.pieces(range(self.size))]
 

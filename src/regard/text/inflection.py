@@ -21,7 +21,7 @@ JOINERS = "\u200c\u200d"
 UMLAUTS = str.maketrans("äöü", "aou")
 
 
-class Unit(NamedTuple):
+class WordUnit(NamedTuple):
     """A word, a character of a script that is written without spaces, or a sign."""
 
     text: str
@@ -30,12 +30,12 @@ class Unit(NamedTuple):
     end: int
 
 
-def units(text: str, *, whole: bool = False) -> list[Unit]:
+def word_units(text: str, *, whole: bool = False) -> list[WordUnit]:
     """The units of a text; placeholders, tags and addresses are signs unless it is taken as a `whole`."""
     for piece in () if whole else protect.find(text):
         text = text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
     found = ((unicodedata.normalize("NFC", match[0]), match) for match in _pattern().finditer(text))
-    return [Unit(word, word.casefold(), *match.span()) for word, match in found]
+    return [WordUnit(word, word.casefold(), *match.span()) for word, match in found]
 
 
 @lru_cache(maxsize=1)
@@ -64,7 +64,7 @@ class Endings(NamedTuple):
         code = primary(language)
         return cls(code in ("en", "eng"), code in ("de", "deu", "ger", ""), most)
 
-    def fit(self, wanted: Sequence[Unit], words: Sequence[Unit], *, exact: bool) -> bool:
+    def fit(self, wanted: Sequence[WordUnit], words: Sequence[WordUnit], *, exact: bool) -> bool:
         """Whether the first of some words are those that are wanted, apart from endings and, unless `exact`, case."""
         if len(words) < len(wanted):
             return False

@@ -42,7 +42,7 @@ class Identifier:
         return total / OVERLAP
 
 
-def foreign(
+def find_foreign(
     texts: Sequence[str], others: Sequence[str], seen: Characters, sign: int, identifier: Identifier, confidence: float
 ) -> set[int]:
     """Which texts are so surely in the language of their translations, to which the evidence has this sign.

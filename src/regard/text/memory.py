@@ -25,7 +25,7 @@ from regard.errors import DataError
 from regard.text import protect
 from regard.text.directions import Direction
 from regard.text.doctor import tidy
-from regard.text.formats import Pair, Place, jsonl, plain
+from regard.text.formats import Location, Pair, jsonl, plain
 
 SAME, EXCHANGED, ALIKE = 100, 99, 75
 """The scores of the same text, of one with other numbers or placeholders, and the least that is worth an offer."""
@@ -44,7 +44,7 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class MemoryMatch:
     """A text of the memory that is like one that is asked for, and its translation."""
 
     score: int
@@ -71,31 +71,31 @@ class Memory:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def exact(self, text: str) -> Match | None:
+    def exact(self, text: str) -> MemoryMatch | None:
         """The same text, white space around it aside."""
         source = tidy(text)
         target = self.targets.get(source)
-        return None if target is None else Match(SAME, source, target)
+        return None if target is None else MemoryMatch(SAME, source, target)
 
-    def find(self, text: str, *, threshold: int = ALIKE, most: int = 3) -> list[Match]:
+    def find(self, text: str, *, threshold: int = ALIKE, most: int = 3) -> list[MemoryMatch]:
         """The texts most like this one, the best first."""
         asked = tidy(text)
         if (same := self.exact(asked)) is not None:
             return [same]
         if not asked or not self.targets:
             return []
-        found: list[Match] = []
+        found: list[MemoryMatch] = []
         choices = [self.sources[number] for number in self.index.candidates(asked)]
         cutoff = min(threshold, LEAST) / 100
         near = process.extract(
             asked, choices, scorer=Levenshtein.normalized_similarity, score_cutoff=cutoff, limit=CANDIDATES
         )
         for source, share, _ in near:
-            target = exchange(source, self.targets[source], asked)
+            target = substitute_variables(source, self.targets[source], asked)
             if target is not None:
-                found.append(Match(EXCHANGED, source, target))
+                found.append(MemoryMatch(EXCHANGED, source, target))
             elif (score := min(EXCHANGED - 1, int(100 * share))) >= threshold:
-                found.append(Match(score, source, self.targets[source]))
+                found.append(MemoryMatch(score, source, self.targets[source]))
         return sorted(found, key=lambda match: -match.score)[:most]
 
     @cached_property
@@ -112,27 +112,27 @@ LEAST = 50
 """Below this similarity, texts are not looked at for other numbers and placeholders either."""
 
 
-def exchange(source: str, target: str, asked: str) -> str | None:
+def substitute_variables(source: str, target: str, asked: str) -> str | None:
     """The translation of `source` with the variables of `asked`, which says the same else; none where that is unsafe.
 
     It is safe where both have the same words, each variable of the source stands in the target as often as there, and
     equal ones become equal ones.
     """
-    words, old = apart(source)
-    others, new = apart(asked)
+    words, old = split_variables(source)
+    others, new = split_variables(asked)
     if not old or words != others:
         return None
     becomes: dict[str, str] = {}
     for before, after in zip(old, new, strict=True):
         if becomes.setdefault(before, after) != after or before[0].isdigit() != after[0].isdigit():
             return None
-    words, places = apart(target)
+    words, places = split_variables(target)
     if Counter(places) != Counter(old):
         return None
     return words[0] + "".join(becomes[place] + word for place, word in zip(places, words[1:], strict=True))
 
 
-def apart(text: str) -> tuple[list[str], list[str]]:
+def split_variables(text: str) -> tuple[list[str], list[str]]:
     """The words of a text, and the protected pieces and numbers between them."""
     words, variables, place = [], [], 0
     pieces = [(piece.start, piece.end) for piece in protect.find(text)]
@@ -149,7 +149,7 @@ class Index:
     """Which texts have which groups of characters, as one sorted array of groups and one of the texts they are in."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        grams, self.counts = groups(texts)
+        grams, self.counts = ngrams(texts)
         owners = np.repeat(np.arange(len(texts), dtype=np.int32), self.counts)
         order = np.argsort(grams, kind="stable")
         grams, self.owners = grams[order], owners[order]
@@ -158,7 +158,7 @@ class Index:
 
     def candidates(self, text: str) -> list[int]:
         """The numbers of the texts that share most with this one."""
-        sought = np.unique(groups([text])[0])
+        sought = np.unique(ngrams([text])[0])
         places = np.searchsorted(self.grams, sought)
         places = places[(places < len(self.grams)) & (self.grams[np.minimum(places, len(self.grams) - 1)] == sought)]
         begins, ends = self.starts[places], self.starts[places + 1]
@@ -178,7 +178,7 @@ class Index:
         return [int(number) for number in numbers[best]]
 
 
-def groups(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """The groups of four characters of all texts, one after another, as numbers, and how many each text has.
 
     Small letters stand for capitals and 0 for every figure, so that "Page 1" and "page 2" are alike.
@@ -213,7 +213,7 @@ def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, 
             text = line.decode()
         except UnicodeDecodeError as error:
             raise DataError(f"not UTF-8 ({error.reason})", path, number) from None
-        record = jsonl.record(text, Place(str(path), number))
+        record = jsonl.record(text, Location(str(path), number))
         source, target = record.get("source"), record.get("target")
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError("no texts under source and target", path, number)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ProtectedPiece:
     """A part of a text that has to stand in its translation as it is."""
 
     start: int
@@ -22,7 +22,7 @@ class Piece:
     kind: str  # a name in PATTERNS, "icu", or "mark" for one that was given
 
 
-def find(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> list[Piece]:
+def find(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> list[ProtectedPiece]:
     """The protected pieces of a text in their order, none in another: of two that overlap, the one that starts first.
 
     `marks` are literal strings that count as well; with `numbers`, numbers with a unit do too.
@@ -97,7 +97,7 @@ def _pattern(marks: tuple[str, ...], numbers: bool) -> re.Pattern[str]:
     return re.compile("|".join(named), re.VERBOSE)
 
 
-def _scan(text: str, pattern: re.Pattern[str]) -> Iterator[Piece]:
+def _scan(text: str, pattern: re.Pattern[str]) -> Iterator[ProtectedPiece]:
     blocks = _blocks(text) if "{" in text else {}
     place, quoted = 0, False
     while match := pattern.search(text, place):
@@ -110,7 +110,7 @@ def _scan(text: str, pattern: re.Pattern[str]) -> Iterator[Piece]:
             end = start
         quoted = match[0] == "%<" or (quoted and match[0] != "%>")
         if end > start:
-            yield Piece(start, end, text[start:end], kind)
+            yield ProtectedPiece(start, end, text[start:end], kind)
         place = max(end, start + 1)
 
 

@@ -23,7 +23,7 @@ REFUSED = re.compile(r"credential|denied|forbidden|unauthori[sz]ed|\b40[13]\b|ga
 T = TypeVar("T")
 
 
-def located(name: Path | str) -> Path:
+def as_path(name: Path | str) -> Path:
     """A file by its name: one on the disk, or one elsewhere, if it begins like s3://."""
     if isinstance(name, RemotePath):
         return name

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from regard.text.protect import Piece, arguments, find
-from regard.text.slots import Cut
+from regard.text.protect import ProtectedPiece, arguments, find
+from regard.text.slots import CutText
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 SPECIAL = {"printf": "%", "brace": "{}", "icu": "{}", "tag": "<>", "entity": "&"}
@@ -20,23 +20,23 @@ ENDING = re.compile(r"(?:\.\.\.|…|[:：])\Z")
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceLine:
     """A line to translate, without white space around it, and what its translation has to hold."""
 
     text: str
     marks: tuple[str, ...] = ()
     numbers: bool = False
-    pieces: tuple[Piece, ...] = field(init=False)
+    pieces: tuple[ProtectedPiece, ...] = field(init=False)
     wanted: Counter[str] = field(init=False)
-    cut: Cut = field(init=False)  # as a translator gets it: without the marks of mnemonics, which are put in later
+    cut: CutText = field(init=False)  # as a translator gets it: without the marks of mnemonics, which are put in later
     forbidden: str = field(init=False)  # characters that may stand in no translation outside of pieces
 
     def __post_init__(self) -> None:
         pieces = self.find(self.text)
         mnemonics = [piece for piece in pieces if piece.kind == "mnemonic"]
-        told = "".join(Cut.at(self.text, mnemonics).texts)
-        cut = Cut.at(told, [piece for piece in self.find(told) if piece.kind != "mnemonic"])
-        outside = "".join(Cut.at(self.text, pieces).texts)
+        told = "".join(CutText.at(self.text, mnemonics).texts)
+        cut = CutText.at(told, [piece for piece in self.find(told) if piece.kind != "mnemonic"])
+        outside = "".join(CutText.at(self.text, pieces).texts)
         special = {character for piece in pieces for character in SPECIAL.get(piece.kind, "")}
         values = {
             "pieces": tuple(pieces),
@@ -47,7 +47,7 @@ class Line:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def find(self, text: str) -> list[Piece]:
+    def find(self, text: str) -> list[ProtectedPiece]:
         """The pieces of a text, as the line counts them."""
         return find(text, self.marks, numbers=self.numbers)
 
@@ -64,7 +64,7 @@ class Line:
         in_turn = _alike(_taken(found), _taken(self.pieces))
         return in_turn and (_nested(found) or _alike(_tags(found), _tags(self.pieces)))
 
-    def missing(self, made: str) -> list[Piece]:
+    def missing(self, made: str) -> list[ProtectedPiece]:
         """The pieces of the line that a translation has not, or not often enough; of equal ones, the last."""
         there = Counter(piece.text for piece in self.find(made))
         found = []
@@ -76,7 +76,7 @@ class Line:
         return found
 
 
-def repair(made: str, line: Line) -> str:
+def repair(made: str, line: SourceLine) -> str:
     """A translation as right as it can be made: without what the line has not, in order, ending like the line."""
     for _ in range(3):  # what stood around a piece can be one when that is gone
         before, made = made, without_others(made, line)
@@ -88,9 +88,9 @@ def repair(made: str, line: Line) -> str:
     return with_ending(in_order(made, line), line)
 
 
-def without_others(made: str, line: Line) -> str:
+def without_others(made: str, line: SourceLine) -> str:
     """A translation in one line, without pieces that the line has not, or not so often."""
-    left, cut = Counter(line.wanted), Cut.at(made, line.find(made))
+    left, cut = Counter(line.wanted), CutText.at(made, line.find(made))
     removed = str.maketrans("", "", line.forbidden)
     found = ""
     for piece, text in zip(["", *cut.pieces], cut.texts, strict=True):
@@ -104,9 +104,9 @@ def without_others(made: str, line: Line) -> str:
     return found.strip()
 
 
-def with_mnemonic(made: str, letter: str, line: Line) -> str:
+def with_mnemonic(made: str, letter: str, line: SourceLine) -> str:
     """A translation with a mnemonic: at the same letter if there is one, best at the start of a word, or at the end."""
-    cut, places, start = Cut.at(made, line.find(made)), [], 0
+    cut, places, start = CutText.at(made, line.find(made)), [], 0
     for text, piece in zip(cut.texts, [*cut.pieces, ""], strict=True):
         places += [start + match.start() for match in re.finditer(r"[^\W_]", text) if match[0] < "\u2e80"]
         start += len(text) + len(piece)
@@ -122,17 +122,17 @@ def with_mnemonic(made: str, letter: str, line: Line) -> str:
     return f"{made}(&{letter.upper()})"  # as is usual in Chinese and Japanese
 
 
-def in_order(made: str, line: Line) -> str:
+def in_order(made: str, line: SourceLine) -> str:
     """A translation whose pieces are changed round where no program could use them as they stand."""
     for chosen in (_taken, _tags):
         found, asked = chosen(line.find(made)), chosen(line.pieces)
         if len(found) == len(asked) and (chosen is _taken or not _nested(found)):
-            cut = Cut.at(made, found)
+            cut = CutText.at(made, found)
             made = replace(cut, pieces=tuple(piece.text for piece in asked)).text
     return made
 
 
-def with_ending(made: str, line: Line) -> str:
+def with_ending(made: str, line: SourceLine) -> str:
     """A translation that ends in a colon or an ellipsis if the line does."""
     ending = ENDING.search(line.text)
     if ending is None or ENDING.search(made) or not made or (line.pieces and line.pieces[-1].end > ending.start()):
@@ -141,21 +141,21 @@ def with_ending(made: str, line: Line) -> str:
     return ended if line.holds(ended) else made
 
 
-def _taken(pieces: Sequence[Piece]) -> list[Piece]:
+def _taken(pieces: Sequence[ProtectedPiece]) -> list[ProtectedPiece]:
     """The pieces that take their arguments one after the other."""
     return [piece for piece in pieces if arguments(piece.text)]
 
 
-def _tags(pieces: Sequence[Piece]) -> list[Piece]:
+def _tags(pieces: Sequence[ProtectedPiece]) -> list[ProtectedPiece]:
     """The pieces that open or close an element."""
     return [piece for piece in pieces if _role(piece.text)]
 
 
-def _alike(these: Sequence[Piece], those: Sequence[Piece]) -> bool:
+def _alike(these: Sequence[ProtectedPiece], those: Sequence[ProtectedPiece]) -> bool:
     return [piece.text for piece in these] == [piece.text for piece in those]
 
 
-def _nested(pieces: Sequence[Piece]) -> bool:
+def _nested(pieces: Sequence[ProtectedPiece]) -> bool:
     """Whether what is opened is closed, the last first."""
     still_open: list[str] = []
     for piece in pieces:

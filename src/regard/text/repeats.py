@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Flags = NDArray[np.bool_]
-Keys = NDArray[np.int64]
+FlagArray = NDArray[np.bool_]
+HashArray = NDArray[np.int64]
 
 
 class Repeats:
@@ -26,23 +26,23 @@ class Repeats:
         self._sources.extend(map(hash, sources))
         self._pairs.extend(map(hash, zip(sources, targets, strict=True)))
 
-    def duplicates(self) -> Flags:
+    def duplicates(self) -> FlagArray:
         """For each pair, whether it stood before."""
         return _later(np.frombuffer(self._pairs, np.int64))
 
-    def scattered(self, most: int, duplicates: Flags) -> Flags:
+    def scattered(self, most: int, duplicates: FlagArray) -> FlagArray:
         """For each pair, whether its source has more than `most` different targets."""
         sources = np.frombuffer(self._sources, np.int64)
         different = np.sort(sources[~duplicates])
         return _among(sources, different[most:][different[most:] == different[: len(different[most:])]])
 
-    def known(self, sources: Iterable[object]) -> Flags:
+    def known(self, sources: Iterable[object]) -> FlagArray:
         """For each pair, whether its source is one of these."""
         keys = np.fromiter(map(hash, sources), np.int64)
         return _among(np.frombuffer(self._sources, np.int64), np.sort(keys))
 
 
-def _later(keys: Keys) -> Flags:
+def _later(keys: HashArray) -> FlagArray:
     """For each key, whether an equal one stands before it."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
@@ -51,7 +51,7 @@ def _later(keys: Keys) -> Flags:
     return found
 
 
-def _among(keys: Keys, wanted: Keys) -> Flags:
+def _among(keys: HashArray, wanted: HashArray) -> FlagArray:
     """For each key, whether it is one of those that are wanted, which are in order."""
     found = np.zeros(len(keys), bool)
     if not len(wanted):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from regard.text.protect import Piece, find
+from regard.text.protect import ProtectedPiece, find
 
 SLOTS = tuple(f"slot:{number}" for number in range(1, 17))
 """The names of the tokens, in `TokenizerSettings.tags`; a text with more pieces spells the rest."""
@@ -30,14 +30,14 @@ class Slotted:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutText:
     """A text cut at its protected pieces."""
 
     texts: tuple[str, ...]  # before, between and after the pieces
     pieces: tuple[str, ...]
 
     @classmethod
-    def at(cls, text: str, pieces: Sequence[Piece]) -> Cut:
+    def at(cls, text: str, pieces: Sequence[ProtectedPiece]) -> CutText:
         """The text without these pieces of it, which are in order."""
         starts, ends = [piece.start for piece in pieces], [piece.end for piece in pieces]
         texts = [text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)]
@@ -59,7 +59,7 @@ class Cut:
         return Slotted(tuple(texts), tuple(used))
 
 
-def slot_text(cut: Cut) -> tuple[Slotted, dict[int, str]]:
+def slot_text(cut: CutText) -> tuple[Slotted, dict[int, str]]:
     """A text that is to be translated with its slots in order, and what stands in each."""
     numbers = [number if number <= len(SLOTS) else None for number in range(1, len(cut.pieces) + 1)]
     return cut.slotted(numbers), dict(enumerate(cut.pieces[: len(SLOTS)], 1))
@@ -74,7 +74,7 @@ def slot_pair(source: str, target: str, dice: Random | None = None) -> tuple[Slo
     sides = [_without_mnemonics(source), _without_mnemonics(target)]
     if sides[0][1] != sides[1][1]:
         sides = [(source, 0), (target, 0)]
-    cuts = [Cut.at(text, [p for p in find(text) if p.kind != "mnemonic"]) for text, _ in sides]
+    cuts = [CutText.at(text, [p for p in find(text) if p.kind != "mnemonic"]) for text, _ in sides]
     shared = Counter(cuts[0].pieces) & Counter(cuts[1].pieces)
     known = [(piece, n) for piece, n in _occurrences(cuts[0]) if n < shared[piece]][: len(SLOTS)]
     numbers = list(range(1, len(known) + 1))
@@ -85,7 +85,7 @@ def slot_pair(source: str, target: str, dice: Random | None = None) -> tuple[Slo
     return first, second
 
 
-def _occurrences(cut: Cut) -> list[tuple[str, int]]:
+def _occurrences(cut: CutText) -> list[tuple[str, int]]:
     """Each piece with how many equal ones are before it."""
     seen: Counter[str] = Counter()
     found = []
@@ -98,4 +98,4 @@ def _occurrences(cut: Cut) -> list[tuple[str, int]]:
 def _without_mnemonics(text: str) -> tuple[str, int]:
     """The text without the marks of its mnemonics, and how many there were."""
     found = [piece for piece in find(text) if piece.kind == "mnemonic"] if "&" in text else []
-    return "".join(Cut.at(text, found).texts), len(found)
+    return "".join(CutText.at(text, found).texts), len(found)

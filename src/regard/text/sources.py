@@ -10,20 +10,20 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.formats import files
-from regard.text.formats.languages import CODE, TWO_LETTERS, alike, normal, primary
-from regard.text.remote import RemotePath, located
+from regard.text.formats.languages import CODE, TWO_LETTERS, normalize_code, primary, same_language
+from regard.text.remote import RemotePath, as_path
 
 CATALOGUES = (".po", ".pot", ".mo")
 
 
-def expand(names: Iterable[Path | str], data: DataSettings | None = None) -> list[Path]:
+def expand_paths(names: Iterable[Path | str], data: DataSettings | None = None) -> list[Path]:
     """Files as they are; for a folder, the files in it that have both languages; for a pattern, those that fit it.
 
     What is found so and says that it is in another language than `data` names is left out.
     """
     found: list[Path] = []
     for name in names:
-        path = located(name)
+        path = as_path(name)
         if path.is_dir():
             below = _below(path)
         elif not path.exists() and glob.has_magic(str(name)):
@@ -65,56 +65,56 @@ def _wanted(path: Path, data: DataSettings) -> bool:
     """Whether a file is in the languages that were named, as far as it tells; a memory may have any."""
     if data.directions or files.suffix(path) == ".tmx":
         return True
-    pairs = zip(told(path), (data.source, data.target), ("source", "target"), strict=True)
-    return all(not has or wanted == unnamed or alike(has, wanted) for has, wanted, unnamed in pairs)
+    pairs = zip(declared_languages(path), (data.source, data.target), ("source", "target"), strict=True)
+    return all(not has or wanted == unnamed or same_language(has, wanted) for has, wanted, unnamed in pairs)
 
 
-def is_turned(path: Path, data: DataSettings) -> bool:
+def is_reversed(path: Path, data: DataSettings) -> bool:
     """Whether a catalogue translates the other way than is wanted."""
     if files.suffix(path) not in CATALOGUES or data.source == DataSettings.source or data.target == DataSettings.target:
         return False
-    source, target = told(path)
-    return alike(source, data.target) and alike(target, data.source)
+    source, target = declared_languages(path)
+    return same_language(source, data.target) and same_language(target, data.source)
 
 
 def languages(paths: Sequence[Path], source: str = "", target: str = "") -> tuple[str, str]:
     """The languages of some files, as far as they tell and it is not known; refuses files of several."""
     if source and target:
         return source, target
-    each = [(path, told(path, source, target)) for path in paths if files.suffix(path) in files.PAIRED]
+    each = [(path, declared_languages(path, source, target)) for path in paths if files.suffix(path) in files.PAIRED]
     if not each and len(paths) == 2 and all(files.suffix(path) in files.ALONE for path in paths):
-        return source or named(paths[0]), target or named(paths[1])
+        return source or language_in_name(paths[0]), target or language_in_name(paths[1])
     sources, targets = ({path: pair[side] for path, pair in each if pair[side]} for side in (0, 1))
     return source or _common(sources, "source"), target or _common(targets, "target")
 
 
 def _common(codes: dict[Path, str], side: str) -> str:
     """The one language of some files."""
-    for form in (normal, primary):
+    for form in (normalize_code, primary):
         found = {form(code): path for path, code in codes.items()}
         if len(found) < 2:
             return next(iter(found), "")
-    told = ", ".join(f"{code} ({path})" for code, path in list(found.items())[:5])
-    raise DataError(f"the files have several {side} languages: {told}; say which one to learn with --{side}")
+    examples = ", ".join(f"{code} ({path})" for code, path in list(found.items())[:5])
+    raise DataError(f"the files have several {side} languages: {examples}; say which one to learn with --{side}")
 
 
-def told(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
+def declared_languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
     """The languages that a file says it has, by its content or its name; nothing where it does not.
 
     Of a file with several, it is that beside the one that is named.
     """
-    module = files.module(path)
+    module = files.format_module(path)
     if module is not None and hasattr(module, "languages"):
         source, target = module.languages(path, source, target)
-        return normal(source), normal(target)
+        return normalize_code(source), normalize_code(target)
     if files.suffix(path) not in CATALOGUES:
         return "", ""
     document = None if files.suffix(path) == ".mo" else files.open_document(path)
     source, target = (document.source_language, document.target_language) if document else ("", "")
-    return normal(source or "en"), normal(target or named(path))
+    return normalize_code(source or "en"), normalize_code(target or language_in_name(path))
 
 
-def named(path: Path) -> str:
+def language_in_name(path: Path) -> str:
     """The language in the name of a file or of the folders around it: de.po, app.de.po, de/LC_MESSAGES/app.po.
 
     A part of the name counts if it is a code of two letters, or a longer one with a region.
@@ -122,5 +122,5 @@ def named(path: Path) -> str:
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
     for name in (stem, re.split(r"[. ]", stem)[-1], stem.partition("-")[2], *path.parts[-2:-5:-1]):
         if CODE.fullmatch(name) and (name.lower() in TWO_LETTERS.split() or primary(name) != name.lower()):
-            return normal(name)
+            return normalize_code(name)
     return ""

@@ -51,7 +51,7 @@ class Specials:
     tags: tuple[int, ...] = ()  # what a model is told beside a text
 
     @property
-    def unspeakable(self) -> list[int]:
+    def never_generated(self) -> list[int]:
         """The ids that are never written, since they are part of no text."""
         others = (self.pad, self.begin, self.unknown, self.mask, *self.tags)
         return sorted({i for i in others if i is not None} - {self.end})
@@ -124,7 +124,7 @@ class Tokenizer:
         tokens = {number: token for token, number in self.slots.items()}
         ids = self.encode_batch([text.texts[0]])[0] if text.texts[0] else []
         for number, rest in zip(text.numbers, text.texts[1:], strict=True):
-            ids += [tokens[number], *(self.encode_rest(rest) if rest else [])]
+            ids += [tokens[number], *(self.encode_continuation(rest) if rest else [])]
         return ids
 
     def decode_slotted(self, ids: Iterable[int]) -> Slotted:
@@ -143,7 +143,7 @@ class Tokenizer:
         """Each id for people to look at: ▁ is a space, ⟨E4⟩ a byte."""
         return [self._shown[token] for token in ids]
 
-    def encode_rest(self, text: str) -> list[int]:
+    def encode_continuation(self, text: str) -> list[int]:
         """The ids of a text that goes on after other ids: nothing is put before it."""
         refuse_surrogates([text])
         if self._inner is None:
@@ -162,7 +162,7 @@ class Tokenizer:
         inside = [first_letter.normalize_str(piece) != piece for piece in learnt]
         return [False] * len(SPECIALS) + [0x80 <= byte < 0xC0 for byte in range(256)] + inside
 
-    def goes_on(self) -> list[bool]:
+    def can_continue(self) -> list[bool]:
         """For each id, whether the next one can go on with its word: it ends in a letter, or in a byte of one."""
         ends = [piece.decode("utf-8", "replace")[-1:] for piece in self._bytes]
         return [end.isalpha() or end == "\N{REPLACEMENT CHARACTER}" for end in ends]

@@ -9,7 +9,7 @@ from torch import nn
 
 import regard
 from regard.settings import Settings
-from regard.text.directions import arrows, targets_of
+from regard.text.directions import format_directions, targets_of
 from regard.text.doctor import Report
 from regard.training.events import Finished
 
@@ -60,7 +60,7 @@ def example(settings: Settings) -> str:
 def purpose(settings: Settings) -> str:
     """What the model is for, in a few words."""
     if settings.task == "translate":
-        return arrows(settings.data)
+        return format_directions(settings.data)
     return {
         "write": "continues text",
         "fill": "fills gaps in text",

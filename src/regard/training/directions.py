@@ -15,7 +15,7 @@ from regard.text.directions import Direction, directions_of, targets_of
 from regard.text.formats import Pair
 from regard.text.formats.files import suffix
 from regard.text.slots import SLOTS
-from regard.text.sources import expand
+from regard.text.sources import expand_paths
 from regard.training.task import Request
 
 
@@ -34,7 +34,7 @@ def with_tags(request: Request) -> Request:
 def protects(data: DataSettings, files: Sequence[str]) -> bool:
     """Whether a model that is trained on these files shall have slots."""
     if data.protect == "auto":
-        return any(suffix(path) in PROGRAMS for path in expand(files))
+        return any(suffix(path) in PROGRAMS for path in expand_paths(files))
     return data.protect == "on"
 
 

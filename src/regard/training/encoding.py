@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from regard.folder import write_text
-from regard.text.formats import Pair, Place
+from regard.text.formats import Location, Pair
 from regard.text.slots import slot_pair
 from regard.text.tokenizer import Vocabularies
 from regard.training.shards import Shard, name_of, open_whole, token_type, write_index, write_shard
@@ -176,7 +176,7 @@ def unpack(text: bytes) -> Iterator[Pair]:
         start = end + 1
 
 
-NOWHERE = Place("", 0)
+NOWHERE = Location("", 0)
 
 
 def encode_pairs(

@@ -66,8 +66,8 @@ class Filling(Task):
         self.mask = self.specials.mask
         self.room = settings.model.max_length - 2 - (self.specials.between if settings.model.next_sentence else 0)
         tokenizer, whole = vocabularies.target, settings.training.whole_words
-        self.words = (np.array(tokenizer.continues()), np.array(tokenizer.goes_on())) if whole else None
-        special = {*self.specials.unspeakable, self.specials.end}
+        self.words = (np.array(tokenizer.continues()), np.array(tokenizer.can_continue())) if whole else None
+        special = {*self.specials.never_generated, self.specials.end}
         self.ordinary = np.array([i for i in range(vocabularies.target.size) if i not in special])
 
     def plan(self, epoch: int) -> Sequence[Rows]:

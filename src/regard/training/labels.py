@@ -15,13 +15,13 @@ from torch.nn import functional as F
 
 from regard.decoding.reader import Classifier, Text, shorten
 from regard.errors import DataError
-from regard.evaluation.labels import Quality, judge
+from regard.evaluation.labels import Quality, compare_labels
 from regard.model.transformer import Encoder
 from regard.settings import Settings
 from regard.text.corpus import split
-from regard.text.doctor import Report, require_some
+from regard.text.doctor import Report, require_kept
 from regard.text.formats.labelled import Labelled, read
-from regard.text.remote import located
+from regard.text.remote import as_path
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import IGNORE, Examples, Rows, write_examples
 from regard.training.events import Note, Stage
@@ -64,12 +64,12 @@ class LabelPreparation(Preparation):
 
     def read(self, name: str, files: Sequence[str]) -> list[Labelled]:
         """All labelled texts of some files; they fit into memory."""
-        self.report, paths, found = Report(unit="texts"), [located(file) for file in files], []
+        self.report, paths, found = Report(unit="texts"), [as_path(file) for file in files], []
         for number, each in enumerate(read(paths, self.data, self.report)):
             if number % 5000 == 0:
                 self.tell(Stage(f"reading the {name} set", number))
             found.append(each)
-        require_some(self.report, paths)
+        require_kept(self.report, paths)
         for line in self.report.lines():
             self.tell(Note(f"{name}: {line}"))
         return found
@@ -232,7 +232,7 @@ class Classifying(Task):
         records = self.held_out(name)
         found = find_labels(Classifier(contents), [tuple(record["texts"]) for record in records])
         right = [record["labels"] for record in records]
-        quality = judge(right, found, self.settings.data.labels)
+        quality = compare_labels(right, found, self.settings.data.labels)
         return quality, [(r["texts"], r["labels"], f) for r, f in zip(records, found, strict=True)]
 
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:

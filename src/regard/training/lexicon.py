@@ -142,7 +142,7 @@ def _lists(pairs: _Pairs, vocabularies: Vocabularies, common: int, each: int, te
         starts.append(len(tokens))
     counts = np.bincount(np.concatenate([t for _, t in pairs.each()]), minlength=target.size)
     often = np.argsort(-counts, kind="stable")[:common]
-    always = {target.specials.end, *target.specials.unspeakable, *often[counts[often] > 0].tolist()}
+    always = {target.specials.end, *target.specials.never_generated, *often[counts[often] > 0].tolist()}
     return Shortlist(array("i", sorted(always)), starts, tokens)
 
 

@@ -17,7 +17,7 @@ from regard.decoding.confidence import fit
 from regard.decoding.reference import translator_of
 from regard.decoding.translator import Translation
 from regard.errors import DataError
-from regard.evaluation.scores import each_chrf, quick, score
+from regard.evaluation.scores import score, sentence_chrf, single_score
 from regard.folder import MEMORY, TOKENIZER
 from regard.model.recurrent import SequenceToSequence
 from regard.settings import DataSettings, Settings
@@ -25,13 +25,13 @@ from regard.text import memory
 from regard.text.checks import Notices
 from regard.text.corpus import Pair, read_pairs, split, split_each
 from regard.text.directions import Direction
-from regard.text.doctor import Report, clean, leaks, require_some, tidy
+from regard.text.doctor import Report, clean, leaks, require_kept, tidy
 from regard.text.formats import files
-from regard.text.formats.aligned import absent
-from regard.text.remote import located
+from regard.text.formats.aligned import missing_direction
+from regard.text.remote import as_path
 from regard.text.sampling import Sampler, WordTable
 from regard.text.slots import SLOTS, slot_pair
-from regard.text.sources import expand
+from regard.text.sources import expand_paths
 from regard.text.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, PairBatch, Recut, Rows
 from regard.training.directions import (
@@ -57,7 +57,7 @@ class _Corpus:
     """The pairs of some files, cleaned, as often as they are asked for; `swapped`, what is the target is the source."""
 
     def __init__(self, name: str, files: Sequence[str], data: DataSettings, tell: Tell, swapped: bool = False) -> None:
-        self.files = [located(path) for path in files]
+        self.files = [as_path(path) for path in files]
         self.name, self.tell, self.swapped = name, tell, swapped
         self.data = replace(data, source=data.target, target=data.source) if swapped else data
         self.report = Report()
@@ -75,12 +75,12 @@ class _Corpus:
 
     def accept(self) -> None:
         """Refuses a corpus without a usable pair, and tells what was left out of any other."""
-        require_some(self.report, self.files)
+        require_kept(self.report, self.files)
         for line in self.report.lines():
             self.tell(Note(f"{self.name}: {line}"))
         for direction in self.data.directions:
             if not self.kept[direction]:
-                raise absent(direction, self.files)
+                raise missing_direction(direction, self.files)
             self.tell(Note(f"{self.name}: {direction} has {self.kept[direction]:,} pairs"))
 
 
@@ -92,7 +92,7 @@ class PairPreparation(Preparation):
         refuse_start(self.start, "translate", ("translate",))
         require_tags(self.settings, request)
         made = [str(new / SYNTHETIC / PAIRS)]
-        alone = request.teacher is not None and is_text([located(name) for name in request.files])
+        alone = request.teacher is not None and is_text([as_path(name) for name in request.files])
         self.corpus = _Corpus("train", made if alone else request.files, self.data, tell, request.swapped)
         self.belongs: Callable[[Pair], bool] = lambda _: True  # whether a pair of the corpus is trained on
         self.total = 0
@@ -241,7 +241,10 @@ class PairPreparation(Preparation):
 
     def keep_memory(self) -> None:
         """The real pairs as a translation memory; held-out ones are not in it, so that scores stay honest."""
-        kept = any(files.suffix(path) in memory.KEPT for path in expand(self.corpus.files)) and not self.request.teacher
+        kept = (
+            any(files.suffix(path) in memory.KEPT for path in expand_paths(self.corpus.files))
+            and not self.request.teacher
+        )
         if self.request.swapped or not (self.data.memory == "on" or (self.data.memory == "auto" and kept)):
             return
         pairs = read_pairs(self.corpus.files, self.data, Report(), whole=True)
@@ -347,8 +350,8 @@ class Translating(Task):
             pairs = pairs[:first]
             made = self.translate(contents, direction, pairs, beam=1)
             found, references = [each.text for each in made], [p["target"] for p in pairs]
-            scores[f"bleu {direction}"] = quick(found, references, "bleu", direction.target)
-            scores[f"chrf {direction}"] = quick(found, references, "chrf", direction.target)
+            scores[f"bleu {direction}"] = single_score(found, references, "bleu", direction.target)
+            scores[f"chrf {direction}"] = single_score(found, references, "chrf", direction.target)
             samples.append(list(zip(pairs, found, strict=True)))
         for metric in ("bleu", "chrf"):
             scores[metric] = sum(scores[f"{metric} {direction}"] for direction in apart) / len(apart)
@@ -373,7 +376,7 @@ class Translating(Task):
             lines += [f"{prefix}{line} (beam {self.settings.decoding.beam})" for line in scores]
             found.append(scores)
             means += [each.log_probability / max(1, len(each.token_log_probabilities)) for each in made]
-            qualities += each_chrf(texts, references)
+            qualities += sentence_chrf(texts, references)
         if name == "dev":
             self.confidence = fit(means, qualities)
         return [*lines, mean_of(found)] if len(found) > 1 else lines

@@ -36,7 +36,7 @@ from regard.folder import (
 )
 from regard.options import dump
 from regard.settings import Settings
-from regard.text.remote import located
+from regard.text.remote import as_path
 from regard.text.tokenizer import Vocabularies
 from regard.training.distributed import Group, require_shardable
 from regard.training.events import Event
@@ -71,7 +71,7 @@ def claim(output: Path, overwrite: bool, reads: Iterable[str]) -> None:
     if output.exists() and not output.is_dir():
         raise ModelError(f"{output}: is a file, not a folder")
     for name in reads:
-        if located(name).resolve().is_relative_to(output.resolve()):
+        if as_path(name).resolve().is_relative_to(output.resolve()):
             raise ModelError(f"{output}: this run reads {name}, and would write over it: choose another folder with -o")
     found = sorted(path.name for path in output.iterdir() if path.name[0] != ".") if output.is_dir() else []
     if found and found != [NEW] and not any((output / name).exists() for name in (SETTINGS, f"{NEW}/{REQUEST}")):

@@ -11,7 +11,7 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.corpus import read_pairs
-from regard.text.doctor import Report, clean, require_some
+from regard.text.doctor import Report, clean, require_kept
 from regard.text.formats import running
 
 MOST_PAIRS, MOST_CHARACTERS, DEV = 50_000, 3_000_000, 200
@@ -41,7 +41,7 @@ def sample_pairs(files: list[Path], data: DataSettings, folder: Path) -> Sample:
             if len(kept) > MOST_PAIRS:
                 del kept[1::2]
                 step *= 2
-    require_some(report, files)
+    require_kept(report, files)
     if len(kept) < 2:
         raise DataError(f"there are too few pairs in {' and '.join(map(str, files))}")
     return _written(kept, folder, "tsv", report.kept)

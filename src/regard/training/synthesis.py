@@ -22,9 +22,9 @@ from regard.errors import DataError, InputError, SettingsError
 from regard.folder import CARD, TRAINING, read_settings, write_text
 from regard.options import merge
 from regard.settings import Settings
-from regard.text.doctor import Report, require_some
+from regard.text.doctor import Report, require_kept
 from regard.text.formats.files import require_plain
-from regard.text.remote import located
+from regard.text.remote import as_path
 from regard.training.events import Event, Finished, Note, Stage
 from regard.training.machine import set_up_machine
 from regard.training.prepare import NEW, READY, REQUEST, REVERSE, install, traceless
@@ -48,7 +48,7 @@ def with_back_translation(
         raise SettingsError(f"--back-translate makes pairs of sentences: the task {settings.task} has no use for them")
     if settings.data.directions:
         raise SettingsError("--back-translate makes pairs for one direction: train without data.directions")
-    for path in map(located, texts):
+    for path in map(as_path, texts):
         require_plain(path, "text to translate back is plain text, a sentence a line (it may end in .gz)")
     if reverse is not None:
         require_opposite(Path(reverse), settings)
@@ -61,7 +61,7 @@ def with_back_translation(
     return replace(
         request,
         given=given,
-        texts=[str(located(name).absolute()) for name in texts],
+        texts=[str(as_path(name).absolute()) for name in texts],
         reverse=None if reverse is None else str(Path(reverse).resolve()),
     )
 
@@ -121,7 +121,7 @@ def count(request: Request, settings: Settings, stop: threading.Event) -> Genera
             yield Stage("reading what is to be translated", number)
             if stop.is_set():
                 return 0
-    require_some(report, [located(name) for name in request.texts or request.files])
+    require_kept(report, [as_path(name) for name in request.texts or request.files])
     yield from (Note(f"to be translated: {line}") for line in report.lines())
     return report.kept
 

@@ -23,7 +23,7 @@ from regard.text.corpus import read_pairs
 from regard.text.doctor import CONTROL, Report, clean, tidy
 from regard.text.formats import Pair, plain
 from regard.text.formats.files import PAIRED, require_plain, suffix
-from regard.text.remote import located
+from regard.text.remote import as_path
 from regard.training.events import Event, Stage
 from regard.training.task import Request
 
@@ -148,7 +148,7 @@ def judge(text: str, translation: Translation, data: DataSettings) -> str | None
 
 def read_sentences(request: Request, data: DataSettings, report: Report) -> Iterator[Pair]:
     """What is to be translated, cleaned, each as the source of a pair: lines of text, or the sources of a corpus."""
-    files = [located(name) for name in request.texts or request.files]
+    files = [as_path(name) for name in request.texts or request.files]
     if request.texts or is_text(files):
         report.unit = "sentences"
         return clean(_lines(files, data, report), data, report)

@@ -21,8 +21,8 @@ from regard.options import dump
 from regard.presets import choose_preset
 from regard.settings import Settings
 from regard.text.doctor import Report
-from regard.text.remote import located
-from regard.text.sources import expand
+from regard.text.remote import as_path
+from regard.text.sources import expand_paths
 from regard.text.tokenizer import Vocabularies
 from regard.training.batches import Rows
 from regard.training.events import Event
@@ -64,7 +64,7 @@ class Request:
 
 def absolute_paths(names: Sequence[Path | str], settings: Settings) -> list[str]:
     """The files of a request, wherever it is gone on with; folders and patterns stand for files with pairs."""
-    found = expand(names, settings.data) if settings.task == "translate" else map(located, names)
+    found = expand_paths(names, settings.data) if settings.task == "translate" else map(as_path, names)
     return [str(path.absolute()) for path in found]
 
 

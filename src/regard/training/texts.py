@@ -10,8 +10,8 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import Settings
 from regard.text.doctor import Report
-from regard.text.formats.running import Part, read
-from regard.text.remote import located
+from regard.text.formats.running import DocumentPart, read
+from regard.text.remote import as_path
 from regard.text.tokenizer import MOST_CHARACTERS, Tokenizer, Vocabularies
 from regard.training.events import Note, Stage
 from regard.training.streams import write_stream
@@ -30,8 +30,10 @@ class TextPreparation(Preparation):
         super().__init__(new, request, tell)
         allowed = ("write",) if self.settings.task == "write" else ("fill", "embed", "classify")
         refuse_start(self.start, self.settings.task, allowed)
-        self.files = [located(name) for name in request.files]
-        self.held: Callable[[Iterator[Part]], Iterator[tuple[Part, bool]]] = lambda parts: ((p, False) for p in parts)
+        self.files = [as_path(name) for name in request.files]
+        self.held: Callable[[Iterator[DocumentPart]], Iterator[tuple[DocumentPart, bool]]] = lambda parts: (
+            (p, False) for p in parts
+        )
 
     def run(self) -> None:
         report, characters = self.check()
@@ -42,14 +44,14 @@ class TextPreparation(Preparation):
         sets = {"train": self.training_parts("encoding")}
         for name, files in (("dev", self.request.dev), ("test", self.request.test)):
             if files:
-                sets[name] = read([located(file) for file in files], self.data, Report())
+                sets[name] = read([as_path(file) for file in files], self.data, Report())
         if "dev" not in sets:
             sets["dev"] = (part for part, dev in self.held(self.parts("encoding")) if dev)
         tokens = {name: self.encode(name, parts, tokenizer) for name, parts in sets.items()}
         self.tell(Note(f"train: {tokens['train']:,} tokens; dev: {tokens['dev']:,} tokens"))
         self.write_about(tokens["train"], report, {name: n for name, n in tokens.items() if name != "train"})
 
-    def parts(self, doing: str, report: Report | None = None) -> Iterator[Part]:
+    def parts(self, doing: str, report: Report | None = None) -> Iterator[DocumentPart]:
         """The whole corpus, telling what it is read for."""
         done = 0
         for number, part in enumerate(read(self.files, self.data, report or Report())):
@@ -87,7 +89,7 @@ class TextPreparation(Preparation):
         """How many characters are held out."""
         return sum(len(part.text) for part, dev in self.held(self.parts("splitting off a dev set")) if dev)
 
-    def training_parts(self, doing: str) -> Iterator[Part]:
+    def training_parts(self, doing: str) -> Iterator[DocumentPart]:
         return (part for part, dev in self.held(self.parts(doing)) if not dev)
 
     def learn(self, settings: Settings) -> Vocabularies:
@@ -95,7 +97,7 @@ class TextPreparation(Preparation):
         tokenizer = Tokenizer.train(first(self.training_parts("learning the vocabulary")), settings.tokenizer)
         return Vocabularies(tokenizer, tokenizer)
 
-    def encode(self, name: str, parts: Iterator[Part], tokenizer: Tokenizer) -> int:
+    def encode(self, name: str, parts: Iterator[DocumentPart], tokenizer: Tokenizer) -> int:
         """Writes the tokens of a set; to write, a document has a begin and an end, which the model learns too."""
         specials, writes = tokenizer.specials, self.settings.task == "write"
         ends = writes and specials.begin != specials.end
@@ -110,7 +112,7 @@ class TextPreparation(Preparation):
                     ids = tokenizer.encode_batch([part.text])[0]
                     yield [specials.begin, *ids] if writes else ids, True, len(part.text)
                 else:
-                    yield tokenizer.encode_rest(part.text), False, len(part.text)
+                    yield tokenizer.encode_continuation(part.text), False, len(part.text)
             if open_document and ends:
                 yield [specials.end], False, 0
 
@@ -120,7 +122,7 @@ class TextPreparation(Preparation):
         return count
 
 
-def first(parts: Iterator[Part], most: int = MOST_CHARACTERS) -> Iterator[str]:
+def first(parts: Iterator[DocumentPart], most: int = MOST_CHARACTERS) -> Iterator[str]:
     """The texts of the first parts, as many as can be held."""
     held = 0
     for part in parts:
@@ -130,10 +132,10 @@ def first(parts: Iterator[Part], most: int = MOST_CHARACTERS) -> Iterator[str]:
         yield part.text
 
 
-def by_document(share: float) -> Callable[[Iterator[Part]], Iterator[tuple[Part, bool]]]:
+def by_document(share: float) -> Callable[[Iterator[DocumentPart]], Iterator[tuple[DocumentPart, bool]]]:
     """Whether each part is held out: about this share of the documents, always the same ones."""
 
-    def held(parts: Iterator[Part]) -> Iterator[tuple[Part, bool]]:
+    def held(parts: Iterator[DocumentPart]) -> Iterator[tuple[DocumentPart, bool]]:
         dev = False
         for part in parts:
             if part.begins:
@@ -143,10 +145,10 @@ def by_document(share: float) -> Callable[[Iterator[Part]], Iterator[tuple[Part,
     return held
 
 
-def by_end(limit: int) -> Callable[[Iterator[Part]], Iterator[tuple[Part, bool]]]:
+def by_end(limit: int) -> Callable[[Iterator[DocumentPart]], Iterator[tuple[DocumentPart, bool]]]:
     """Whether each part is held out: what comes after so many characters, from the next line or document on."""
 
-    def held(parts: Iterator[Part]) -> Iterator[tuple[Part, bool]]:
+    def held(parts: Iterator[DocumentPart]) -> Iterator[tuple[DocumentPart, bool]]:
         done, dev = 0, False
         for part in parts:
             room, done = limit - done, done + len(part.text)

@@ -35,7 +35,7 @@ from .models import (
 from .test_live import Room
 
 BEAM = DecodingSettings(beam=4, alternatives=1)
-ALWAYS = sorted({SPECIALS.end, *SPECIALS.unspeakable})
+ALWAYS = sorted({SPECIALS.end, *SPECIALS.never_generated})
 
 
 def lists(rows: list[list[int]], common: list[int]) -> Shortlist:

@@ -101,7 +101,7 @@ class NativeSearch:
         rows = [ids[-self.longest + 1 :] if self.decoder_only else [*ids, self.specials.end] for ids in sources]
         arrays: list[array[Any]] = [int32(i for row in rows for i in row), offsets(map(len, rows)), int32(limits)]
         arrays += luck(sources, limits, settings) if settings.temperature else [array("d"), offsets([])]
-        arrays.append(int32(self.specials.unspeakable))
+        arrays.append(int32(self.specials.never_generated))
         request = Request(len(rows), *(numbers.buffer_info()[0] for numbers in arrays))
         request.unspeakable_count = len(arrays[-1])
         request.begin, request.end = self.specials.begin, self.specials.end

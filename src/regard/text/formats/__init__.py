@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A line of a file, counted from 1."""
 
     path: str
@@ -24,13 +24,13 @@ class Pair:
 
     source: str
     target: str
-    where: Place
+    where: Location
     tags: tuple[str, ...] = ()  # what the model is told beside the source (`TokenizerSettings.tags`)
     direction: str = ""  # of a model that has several, such as en-de
     family: str = ""  # the same for all pairs of one line in several languages; they are held out together
 
 
-State = Literal["empty", "draft", "done"]
+TranslationState = Literal["empty", "draft", "done"]
 """Of a translation: there is none; there is one that somebody has to look at (fuzzy, needs review); it is finished."""
 
 
@@ -40,8 +40,8 @@ class Unit:
 
     source: str
     target: str  # nothing where there is none, and in files of one language
-    where: Place
-    state: State = "empty"
+    where: Location
+    state: TranslationState = "empty"
     marks: tuple[str, ...] = ()  # inline elements such as <g id="1">, as they stand in the text; all else in it is text
     context: str = ""  # what tells equal sources apart
 

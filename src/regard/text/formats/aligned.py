@@ -12,22 +12,22 @@ from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.directions import Direction, directions_of, language, languages_of
 from regard.text.doctor import Report, tidy
-from regard.text.formats import Pair, Place, jsonl, plain, tmx
-from regard.text.formats.files import LEARN, require_plain
+from regard.text.formats import Location, Pair, jsonl, plain, tmx
+from regard.text.formats.files import READ_ADVICE, require_plain
 
 TABLES = (".tsv", ".jsonl", ".tmx")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AlignedRow:
     """What stands on one line, by language; nothing where it is not text."""
 
     texts: Mapping[str, str | None]
     paths: Mapping[str, Path]  # by language
     line: int
 
-    def where(self, name: str) -> Place:
-        return Place(str(self.paths[name]), self.line)
+    def where(self, name: str) -> Location:
+        return Location(str(self.paths[name]), self.line)
 
 
 def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
@@ -37,8 +37,8 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
     require_directions(files, data)
     for path in files:
         if suffix(path) not in TABLES:
-            require_plain(path, LEARN)
-    for paths in group(files):
+            require_plain(path, READ_ADVICE)
+    for paths in group_files(files):
         for row in _lines(paths, data):
             yield from _pairs(row, wanted, names, report)
     for path in files:
@@ -48,7 +48,7 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
                 yield from _pairs(row, wanted, names, report)
 
 
-def group(files: Sequence[Path]) -> list[dict[str, Path]]:
+def group_files(files: Sequence[Path]) -> list[dict[str, Path]]:
     """Plain files in sets by language: one that comes again begins a new set, and so does b.fr after a.en and a.de."""
     sets: list[dict[str, Path]] = []
     for path in files:
@@ -75,16 +75,16 @@ def suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix
 
 
-def possible(files: Sequence[Path]) -> list[Direction]:
+def possible_directions(files: Sequence[Path]) -> list[Direction]:
     """The directions that plain files could give, as far as their names have languages."""
-    named = [[name for name in paths if name] for paths in group(files)]
+    named = [[name for name in paths if name] for paths in group_files(files)]
     return list(dict.fromkeys(Direction(*pair) for names in named for pair in permutations(names, 2)))
 
 
 def require_directions(files: Sequence[Path], data: DataSettings) -> None:
     """Refuses a file that no direction needs, and a direction that no file has; objects are seen when they are read."""
     wanted = directions_of(data)
-    for paths in group(files):
+    for paths in group_files(files):
         used = {name for d in wanted if {d.source, d.target} <= paths.keys() for name in (d.source, d.target)}
         for name, path in paths.items():
             if name not in used:
@@ -96,13 +96,13 @@ def require_directions(files: Sequence[Path], data: DataSettings) -> None:
                 )
     if any(suffix(path) in (".jsonl", ".tmx") for path in files):
         return
-    found = [*map(set, group(files)), *(set(_header(path)) for path in files if suffix(path) == ".tsv")]
+    found = [*map(set, group_files(files)), *(set(_header(path)) for path in files if suffix(path) == ".tsv")]
     for each in wanted:
         if not any({each.source, each.target} <= names for names in found):
-            raise absent(str(each), files)
+            raise missing_direction(str(each), files)
 
 
-def absent(direction: str, files: Sequence[Path]) -> DataError:
+def missing_direction(direction: str, files: Sequence[Path]) -> DataError:
     """What to say where a direction has no pairs."""
     return DataError(
         f"no pairs for the direction {direction} in {', '.join(map(str, files)) or 'no file'}: languages are the ends "
@@ -110,7 +110,7 @@ def absent(direction: str, files: Sequence[Path]) -> DataError:
     )
 
 
-def _pairs(row: Row, wanted: Sequence[Direction], names: Sequence[str], report: Report) -> Iterator[Pair]:
+def _pairs(row: AlignedRow, wanted: Sequence[Direction], names: Sequence[str], report: Report) -> Iterator[Pair]:
     """The pairs of a line."""
     family = next((tidy(text) for name in names if (text := row.texts.get(name))), "")
     found = [d for d in wanted if d.source in row.texts and d.target in row.texts]
@@ -126,7 +126,7 @@ def _pairs(row: Row, wanted: Sequence[Direction], names: Sequence[str], report: 
             yield Pair(source, target, row.where(each.source), (each.target,), str(each), family)
 
 
-def _lines(paths: Mapping[str, Path], data: DataSettings) -> Iterator[Row]:
+def _lines(paths: Mapping[str, Path], data: DataSettings) -> Iterator[AlignedRow]:
     """The lines of some files that have equally many."""
     readers = [plain.lines(path) for path in paths.values()]
     for number, lines in enumerate(zip_longest(*readers), 1):
@@ -144,10 +144,10 @@ def _lines(paths: Mapping[str, Path], data: DataSettings) -> Iterator[Row]:
             name: plain.decode(line, path, number, data, Report())
             for line, (name, path) in zip(lines, paths.items(), strict=True)
         }
-        yield Row(texts, paths, number)
+        yield AlignedRow(texts, paths, number)
 
 
-def _table(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[Row]:
+def _table(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[AlignedRow]:
     """The lines of a .tsv whose first line names the languages of its columns."""
     header = _header(path)
     paths = dict.fromkeys(header, path)
@@ -157,7 +157,7 @@ def _table(path: Path, names: Sequence[str], data: DataSettings, report: Report)
         columns = text.split("\t") if text.strip() else [""] * len(header)
         if len(columns) != len(header):
             raise DataError(f"{len(columns)} columns, where the first line has {len(header)}", path, number)
-        yield Row(dict(zip(header, columns, strict=True)), paths, number)
+        yield AlignedRow(dict(zip(header, columns, strict=True)), paths, number)
 
 
 def _header(path: Path) -> list[str]:
@@ -173,11 +173,11 @@ def _header(path: Path) -> list[str]:
     return names
 
 
-def _objects(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[Row]:
+def _objects(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[AlignedRow]:
     """The objects of a .jsonl, with texts under languages; those that are missing are no fault."""
     paths = dict.fromkeys(names, path)
     for number, line in _texts(path, data, report):
-        where = Place(str(path), number)
+        where = Location(str(path), number)
         record = jsonl.record(line, where) if line.strip() else {}
         record = nested if isinstance(nested := record.get("translation"), dict) else record
         texts: dict[str, str | None] = {}
@@ -187,15 +187,15 @@ def _objects(path: Path, names: Sequence[str], data: DataSettings, report: Repor
                 continue
             if not isinstance(text, str):
                 raise DataError(f"a JSON {type(text).__name__} under {name}, where text is needed", path, number)
-            texts[name] = text if jsonl.legible(text, where, data) else None
-        yield Row(texts, paths, number)
+            texts[name] = text if jsonl.is_valid_text(text, where, data) else None
+        yield AlignedRow(texts, paths, number)
 
 
-def _memory(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[Row]:
+def _memory(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[AlignedRow]:
     """The texts of a .tmx in the languages that are wanted."""
     paths = dict.fromkeys(names, path)
     for line, texts in tmx.rows(path, names):
-        yield Row(texts, paths, line)
+        yield AlignedRow(texts, paths, line)
 
 
 def _texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:

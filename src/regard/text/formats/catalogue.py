@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.text.formats.plain import surely_utf8
+from regard.text.formats.plain import is_surely_utf8
 
 KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)\s*(?:\[\s*([0-9]{1,3})\s*\]\s*)?")
 STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"\s*', re.DOTALL)
@@ -26,7 +26,7 @@ SPELLED = {
 
 
 @dataclass
-class Value:
+class POValue:
     """The strings after a keyword, and the lines on which they stand, counted from 1."""
 
     first: int
@@ -39,10 +39,10 @@ class Value:
 
 
 @dataclass
-class Entry:
+class POEntry:
     """A message: what stands after its keywords, and where its flags stand or would have to."""
 
-    values: dict[str, Value] = field(default_factory=dict)  # by keyword, such as msgid or msgstr[0], in their order
+    values: dict[str, POValue] = field(default_factory=dict)  # by keyword, such as msgid or msgstr[0], in their order
     fuzzy: bool = False
     flags: int = 0  # the first line with flags; 0 where there is none
     begin: int = 0  # the line before which flags belong
@@ -78,7 +78,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Decoder:
+class LineDecoder:
     """What makes text of the lines of a file."""
 
     charset: str
@@ -116,7 +116,7 @@ class Decoder:
         return bytes(numbers).decode(self.charset, "replace")
 
 
-def decoder(lines: Sequence[bytes], path: Path, errors: str = "strict") -> Decoder:
+def line_decoder(lines: Sequence[bytes], path: Path, errors: str = "strict") -> LineDecoder:
     """The charset that the header declares, which is the first entry; UTF-8 where it does not."""
     messages = 0
     for number, line in enumerate(lines, 1):
@@ -128,8 +128,8 @@ def decoder(lines: Sequence[bytes], path: Path, errors: str = "strict") -> Decod
             declared = found[1].decode("ascii", "replace")
             name = charset(declared, path, number)
             _require_honest(declared, name, lines, path, number)
-            return Decoder(name, path, errors, declared, number)
-    return Decoder("utf-8", path, errors)
+            return LineDecoder(name, path, errors, declared, number)
+    return LineDecoder("utf-8", path, errors)
 
 
 MEND = "write the charset that it is in into its header, or convert it with msgconv -t utf-8"
@@ -139,7 +139,7 @@ def _require_honest(declared: str, name: str, lines: Sequence[bytes], path: Path
     """Refuses a catalogue in UTF-8 that declares another charset: its texts would be read as other characters."""
     if not name.startswith(("utf", "gb18030")):
         text = b"".join(line for line in lines if not line.startswith(b"#") and not line.isascii())
-        if surely_utf8(text):
+        if is_surely_utf8(text):
             raise DataError(
                 f"declares the charset {declared}, but is in UTF-8: write charset=UTF-8 into its header", path, number
             )
@@ -157,10 +157,10 @@ def charset(name: str, path: Path, number: int) -> str:
     return codecs.lookup(name).name
 
 
-def entries(lines: Sequence[bytes], path: Path, errors: str = "strict") -> Iterator[Entry]:
+def entries(lines: Sequence[bytes], path: Path, errors: str = "strict") -> Iterator[POEntry]:
     """The entries of a file that are not obsolete, from its lines without line feeds."""
-    decode = decoder(lines, path, errors)
-    entry, value = Entry(), None
+    decode = line_decoder(lines, path, errors)
+    entry, value = POEntry(), None
     for number, raw in enumerate(lines, 1):
         line = (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).strip()
         if not line:
@@ -174,7 +174,7 @@ def entries(lines: Sequence[bytes], path: Path, errors: str = "strict") -> Itera
         begins = line.startswith((b"#", b"msgctxt", b"domain")) or (line.startswith(b"msgid") and line[5:6] != b"_")
         if begins and (entry.is_translated or line.startswith((b"#~", b"domain"))):
             yield from _finished(entry, path)
-            entry, value = Entry(), None
+            entry, value = POEntry(), None
         if line.startswith(b"#"):
             _remark(entry, line, number)
         elif not line.startswith(b"domain"):
@@ -186,7 +186,7 @@ def _shown(line: bytes) -> str:
     return line[:30].decode("ascii", "replace")
 
 
-def _remark(entry: Entry, line: bytes, number: int) -> None:
+def _remark(entry: POEntry, line: bytes, number: int) -> None:
     """Note what a comment says about its entry."""
     if line.startswith(b"#,"):
         entry.flags = entry.flags or number
@@ -195,7 +195,7 @@ def _remark(entry: Entry, line: bytes, number: int) -> None:
         entry.begin = entry.begin or number
 
 
-def _begin(entry: Entry, line: str, decode: Decoder, number: int) -> Value:
+def _begin(entry: POEntry, line: str, decode: LineDecoder, number: int) -> POValue:
     """The value that a keyword begins, which has to be one that may come next."""
     found = KEYWORD.match(line)
     if found is None:
@@ -214,11 +214,11 @@ def _begin(entry: Entry, line: str, decode: Decoder, number: int) -> Value:
         before = ", ".join(entry.values) or "nothing"
         raise DataError(f"{key} cannot stand here: its entry has {before} before it", decode.path, number)
     entry.begin = entry.begin or number
-    entry.values[key] = Value(number, number, decode.strings(line, found.end(), number))
+    entry.values[key] = POValue(number, number, decode.strings(line, found.end(), number))
     return entry.values[key]
 
 
-def _finished(entry: Entry, path: Path) -> Iterator[Entry]:
+def _finished(entry: POEntry, path: Path) -> Iterator[POEntry]:
     """An entry, if there is any, that has all that it needs."""
     for key, value in entry.values.items():
         if not value.parts:

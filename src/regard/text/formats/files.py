@@ -62,22 +62,22 @@ def require_plain(path: Path, advice: str) -> None:
     end = suffix(path)
     if end in (*PAIRED, *ALONE, *MARKED):
         raise DataError(f"{end} is not plain text: {advice}", path)
-    if kind := plain.markup_of(path):
+    if kind := plain.detect_markup(path):
         raise DataError(f"begins like {kind}, not like plain text: {advice}", path)
 
 
-def module(path: Path) -> ModuleType | None:
+def format_module(path: Path) -> ModuleType | None:
     """The module of a file's format; none for plain text."""
     name = {**PAIRED, **ALONE}.get(suffix(path))
     return None if name is None else import_module(f"regard.text.formats.{name}")
 
 
-LEARN = f"take its text out of it, or give a format that Regard reads ({', '.join((*PAIRED, *ALONE))})"
+READ_ADVICE = f"take its text out of it, or give a format that Regard reads ({', '.join((*PAIRED, *ALONE))})"
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of a file that has both languages in it."""
-    found = module(path)
+    found = format_module(path)
     if found is None or suffix(path) in ALONE:
         raise DataError("has one language only: give the file of the other beside it", path)
     pairs: Iterator[Pair] = found.read(path, data, report)
@@ -86,9 +86,9 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of two files with one language each: line by line, or, where their format has texts, text by text."""
-    if module(source) is None or module(source) is not module(target):
+    if format_module(source) is None or format_module(source) is not format_module(target):
         for path in (source, target):
-            require_plain(path, LEARN)
+            require_plain(path, READ_ADVICE)
         yield from plain.read(source, target, data, report)
         return
     lefts, rights = open_document(source).units, open_document(target).units
@@ -109,7 +109,7 @@ def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> 
 def open_document(path: Path | str, source: str = "", target: str = "") -> Document:
     """A file as units that can be filled in; the languages are those that are wanted, of a file that has several."""
     path = Path(path)
-    found = plain if suffix(path) in PLAIN else module(path)
+    found = plain if suffix(path) in PLAIN else format_module(path)
     if found is None or not hasattr(found, "open_document"):
         raise DataError("is in no format that translations are put back into", path)
     document: Document = found.open_document(path, source, target)

@@ -13,10 +13,10 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
-from regard.text.formats import Document, Pair, Place, State, Unit, plain
-from regard.text.formats.catalogue import CHARSET, Entry, charset, decoder, entries, spell
+from regard.text.formats import Document, Location, Pair, TranslationState, Unit, plain
+from regard.text.formats.catalogue import CHARSET, POEntry, charset, entries, line_decoder, spell
 from regard.text.formats.files import suffix
-from regard.text.formats.spliced import legible
+from regard.text.formats.spliced import replace_surrogates
 
 MOST_FORMS = 10  # of a plural; Arabic has six
 _FEW = "n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2"
@@ -37,7 +37,7 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
         texts = _finished(path, data)
     last = None
     for source, target, number in texts:
-        where = Place(str(path), number)
+        where = Location(str(path), number)
         report.read, report.further = report.read + (where != last), report.further + (where == last)
         last = where
         if SURROGATE.search(source + target):
@@ -67,7 +67,7 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class LineEdit:
     """What takes the place of the lines from `first` to `last`, or is put before `first` if there are none such."""
 
     first: int
@@ -81,12 +81,12 @@ class Catalogue:
     def __init__(self, path: Path, target: str = "") -> None:
         self.path = path
         self._lines = plain.content(path).split(b"\n")
-        self._decode = decoder(self._lines, path)
+        self._decode = line_decoder(self._lines, path)
         self._wide = any(len(line) > 100 and line.lstrip().startswith((b'"', b"msg")) for line in self._lines)
         self.notes: list[str] = []
-        self._header: Entry | None = None
+        self._header: POEntry | None = None
         self._units: list[Unit] = []
-        self._forms: list[tuple[Entry, str]] = []  # of each unit
+        self._forms: list[tuple[POEntry, str]] = []  # of each unit
         self._rule = _rule(target)
         forms = _forms(self._rule)
         for entry in entries(self._lines, path):
@@ -103,13 +103,13 @@ class Catalogue:
     def units(self) -> Sequence[Unit]:
         return self._units
 
-    def _add(self, entry: Entry, forms: int) -> None:
+    def _add(self, entry: POEntry, forms: int) -> None:
         context = entry.values["msgctxt"].text if "msgctxt" in entry.values else ""
         for source, key in entry.forms(forms):
             target = entry.values[key].text if key in entry.values else ""
-            state: State = "empty" if not target else "draft" if entry.fuzzy else "done"
+            state: TranslationState = "empty" if not target else "draft" if entry.fuzzy else "done"
             if source and not SURROGATE.search(source):
-                self._units.append(Unit(source, target, Place(str(self.path), entry.line), state, (), context))
+                self._units.append(Unit(source, target, Location(str(self.path), entry.line), state, (), context))
                 self._forms.append((entry, key))
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
@@ -118,7 +118,7 @@ class Catalogue:
             return b"\n".join(self._lines)
         if not self._holds(targets.values()):
             return self._in_utf8().render(targets, language)
-        changed: dict[int, tuple[Entry, dict[str, str]]] = {}
+        changed: dict[int, tuple[POEntry, dict[str, str]]] = {}
         for i, target in targets.items():
             entry, key = self._forms[i]
             changed.setdefault(entry.line, (entry, {}))[1][key] = target
@@ -154,36 +154,36 @@ class Catalogue:
         )
         return found
 
-    def _edits(self, entry: Entry, new: Mapping[str, str]) -> Iterator[Edit]:
+    def _edits(self, entry: POEntry, new: Mapping[str, str]) -> Iterator[LineEdit]:
         """What changes for one message; a form that has no line yet comes after the others, as do those before it."""
         end = b"\r" if self._lines[entry.line - 1].endswith(b"\r") else b""
         if not entry.fuzzy and entry.flags:
             before, _, flags = self._lines[entry.flags - 1].partition(b"#,")
-            yield Edit(
+            yield LineEdit(
                 entry.flags,
                 entry.flags,
                 before + b"#, fuzzy" + (b", " if flags.strip() else b"") + flags.lstrip(b" \t"),
             )
         elif not entry.fuzzy:
-            yield Edit(entry.begin, entry.begin - 1, b"#, fuzzy" + end)
+            yield LineEdit(entry.begin, entry.begin - 1, b"#, fuzzy" + end)
         for key in new.keys() & entry.values.keys():
             value = entry.values[key]
             lines = self._spell(key, new[key])
             final = b"\r" if self._lines[value.last - 1].endswith(b"\r") else b""
-            yield Edit(value.first, value.last, (end + b"\n").join(lines) + final)
+            yield LineEdit(value.first, value.last, (end + b"\n").join(lines) + final)
         missing = [key for _, key in entry.forms(MOST_FORMS) if key not in entry.values]
         last = max((i for i, key in enumerate(missing) if key in new), default=-1)
         if last >= 0:
             where = max(value.last for value in entry.values.values())
             spelled = [line for key in missing[: last + 1] for line in self._spell(key, new.get(key, ""))]
-            yield Edit(where + 1, where, (end + b"\n").join(spelled) + end)
+            yield LineEdit(where + 1, where, (end + b"\n").join(spelled) + end)
 
     def _spell(self, key: str, text: str) -> list[bytes]:
         """The lines of a translation, in the charset of the file."""
-        lines = spell(key, legible(text), 10**9 if self._wide else 77)
+        lines = spell(key, replace_surrogates(text), 10**9 if self._wide else 77)
         return [line.encode(self._decode.charset) for line in lines]
 
-    def _header_edits(self, header: Entry, language: str) -> Iterator[Edit]:
+    def _header_edits(self, header: POEntry, language: str) -> Iterator[LineEdit]:
         """A template's language, charset and rule of plurals, which it leaves to the translator."""
         value = header.values["msgstr"]
         for number in range(value.first, value.last + 1):
@@ -194,7 +194,7 @@ class Catalogue:
             if self._rule:
                 new = new.replace(b"nplurals=INTEGER; plural=EXPRESSION;", self._rule.encode())
             if new != line:
-                yield Edit(number, number, new)
+                yield LineEdit(number, number, new)
 
 
 def _forms(rule: str) -> int:

@@ -26,13 +26,13 @@ class Segment:
         return bool(self.text.strip())
 
 
-NOTHING = Segment("", (), "")
+EMPTY = Segment("", (), "")
 
 
 def segment(element: Element | None, content: Content) -> Segment:
     """What an element has in it."""
     if element is None:
-        return NOTHING
+        return EMPTY
     pieces = list(_pieces(element, content))
     marks = tuple(text for text, is_mark in pieces if is_mark)
     plain = on_one_line("".join(text for text, is_mark in pieces if not is_mark))
@@ -62,7 +62,7 @@ def _untranslatable(element: Element) -> bool:
     return attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
 
 
-def markup(text: str, marks: Sequence[str], line_end: str = "\n") -> bytes:
+def write_segment(text: str, marks: Sequence[str], line_end: str = "\n") -> bytes:
     """A translation as it is written: its marks as they are, all else escaped.
 
     Marks that are not well nested come in the order of the source, in the places that the translation has for them.
@@ -135,7 +135,7 @@ def _blank(tag: bytes) -> bytes:
     return re.sub(rb"\"[^\"]*\"|'[^']*'", lambda value: b'"%s"' % (b"." * (len(value[0]) - 2)), tag)
 
 
-def around(element: Element, content: Content, inside: bytes, **values: str) -> bytes:
+def rewrite_element(element: Element, content: Content, inside: bytes, **values: str) -> bytes:
     """An element with other attributes and another inside."""
     name = (content.text[element.start + 1 : element.inside].split(None, 1)[0]).rstrip(b"/>")
     tag = with_attributes(content.text[element.start : element.inside], **values)

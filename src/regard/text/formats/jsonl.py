@@ -11,9 +11,9 @@ from typing import Any
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
-from regard.text.formats import Document, Pair, Place, State, plain
+from regard.text.formats import Document, Location, Pair, TranslationState, plain
 from regard.text.formats.spliced import Spliced
-from regard.text.formats.strings import Value, values
+from regard.text.formats.strings import JSONValue, values
 
 MEND = "mend the file, or leave such lines out with regard train --data.undecodable drop"
 
@@ -22,7 +22,7 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of a file; a blank line is an empty pair."""
     for text, where in plain.texts(path, data, report):
         source, target = _texts(text, data, where) if text.strip() else ("", "")
-        if legible(source + target, where, data):
+        if is_valid_text(source + target, where, data):
             yield Pair(source, target, where)
         else:
             report.drop("undecodable", where)
@@ -48,7 +48,7 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
     return document
 
 
-def _add(document: Spliced, at: int, source: Value, target: Value | None, name: str) -> None:
+def _add(document: Spliced, at: int, source: JSONValue, target: JSONValue | None, name: str) -> None:
     """A unit of the line that begins at `at`."""
     text = json.loads(source.spelled)
     if not text.strip() or SURROGATE.search(text):
@@ -58,7 +58,7 @@ def _add(document: Spliced, at: int, source: Value, target: Value | None, name: 
         return
     old = json.loads(target.spelled)
     old = old if isinstance(old, str) else ""
-    state: State = "done" if old.strip() else "empty"
+    state: TranslationState = "done" if old.strip() else "empty"
     document.add(text, at + target.start, at + target.end, _spell, target=old, state=state)
 
 
@@ -66,7 +66,7 @@ def _spell(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def legible(text: str, where: Place, data: DataSettings) -> bool:
+def is_valid_text(text: str, where: Location, data: DataSettings) -> bool:
     """Whether a text has characters only: JSON can spell what UTF-8 cannot."""
     if not SURROGATE.search(text):
         return True
@@ -75,7 +75,7 @@ def legible(text: str, where: Place, data: DataSettings) -> bool:
     return False
 
 
-def record(line: str, where: Place) -> dict[str, Any]:
+def record(line: str, where: Location) -> dict[str, Any]:
     """The object of a line."""
     try:
         found = json.loads(line)
@@ -88,7 +88,7 @@ def record(line: str, where: Place) -> dict[str, Any]:
     return found
 
 
-def _texts(line: str, data: DataSettings, where: Place) -> tuple[str, str]:
+def _texts(line: str, data: DataSettings, where: Location) -> tuple[str, str]:
     """The source and the target of a line."""
     found = record(line, where)
     nested = found.get("translation")

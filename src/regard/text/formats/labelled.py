@@ -13,7 +13,7 @@ from typing import Any
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report, tidy
-from regard.text.formats import Place, jsonl, plain
+from regard.text.formats import Location, jsonl, plain
 from regard.text.formats.files import require_plain, suffix
 
 LABELS = ("label", "labels", "class", "category", "tag", "tags", "sentiment", "ner_tags")
@@ -28,7 +28,7 @@ class Labelled:
 
     texts: tuple[str, ...]  # one or two; or the words
     labels: tuple[str, ...]  # one; or as many as there are words
-    where: Place
+    where: Location
 
 
 def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Labelled]:
@@ -89,7 +89,7 @@ def _table(path: Path, delimiter: str, data: DataSettings, report: Report) -> It
         columns = _header([name.strip().lower() for name in first])
         width = len(first)
         for row in rows if columns else chain([first], rows):
-            where = Place(str(path), number)
+            where = Location(str(path), number)
             if not any(cell.strip() for cell in row):
                 continue
             report.read += 1
@@ -143,7 +143,7 @@ def _words(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]
             labels.append(columns[-1])
         elif words:
             report.read += 1
-            yield Labelled(tuple(words), tuple(labels), Place(str(path), begin))
+            yield Labelled(tuple(words), tuple(labels), Location(str(path), begin))
             words, labels = [], []
 
 
@@ -153,14 +153,14 @@ def _objects(path: Path, data: DataSettings, report: Report) -> Iterator[Labelle
         if not line.strip():
             continue
         report.read += 1
-        where = Place(str(path), number)
+        where = Location(str(path), number)
         record = jsonl.record(line, where)
         label = next((record[name] for name in LABELS if name in record), None)
         first, second = [*(record[name] for name in _texts(record)), None, None][:2]
         yield _labelled(first, second, label, data, where)
 
 
-def _labelled(first: Any, second: Any, label: Any, data: DataSettings, where: Place) -> Labelled:
+def _labelled(first: Any, second: Any, label: Any, data: DataSettings, where: Location) -> Labelled:
     if data.carrier == "word":
         words = first.split() if isinstance(first, str) else first
         if not isinstance(words, list) or not isinstance(label, list) or len(words) != len(label):

@@ -41,7 +41,7 @@ def is_language(code: str) -> bool:
 
 
 @lru_cache(1000)
-def normal(code: str) -> str:
+def normalize_code(code: str) -> str:
     """One spelling for each language, as directions name it: EN-us is en_US."""
     first, *rest = re.split("[-_]", code.strip())
     return "_".join([first.lower(), *(part.title() if len(part) == 4 else part.upper() for part in rest)])
@@ -49,22 +49,27 @@ def normal(code: str) -> str:
 
 def primary(code: str) -> str:
     """The language without script and region."""
-    return normal(code).split("_")[0].split("@")[0]
+    return normalize_code(code).split("_")[0].split("@")[0]
 
 
 @lru_cache(1000)
-def fits(code: str, wanted: str) -> bool:
+def matches_code(code: str, wanted: str) -> bool:
     """Whether a code is the wanted one, or has a region where none is named."""
-    return normal(code) == normal(wanted) or primary(code) == normal(wanted)
+    return normalize_code(code) == normalize_code(wanted) or primary(code) == normalize_code(wanted)
 
 
-def alike(code: str, wanted: str) -> bool:
+def same_language(code: str, wanted: str) -> bool:
     """Whether two codes name one language, as far as they both tell."""
-    return fits(code, wanted) or fits(wanted, code)
+    return matches_code(code, wanted) or matches_code(wanted, code)
 
 
-def best(codes: Iterable[str], wanted: str) -> str | None:
+def best_match(codes: Iterable[str], wanted: str) -> str | None:
     """Of some codes the one that is wanted, or else the first that fits, or else the first that is alike."""
-    close = [code for code in codes if alike(code, wanted)]
-    ranked = sorted(close, key=lambda code: 0 if normal(code) == normal(wanted) else 1 if fits(code, wanted) else 2)
+    close = [code for code in codes if same_language(code, wanted)]
+    ranked = sorted(
+        close,
+        key=lambda code: (
+            0 if normalize_code(code) == normalize_code(wanted) else 1 if matches_code(code, wanted) else 2
+        ),
+    )
     return ranked[0] if ranked else None

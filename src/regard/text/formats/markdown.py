@@ -61,22 +61,22 @@ BEGINS = re.compile(r"(?=[-+*](?:\s|$)|#{1,6}(?:\s|$)|>|`{3}|~{3}|:::|\||(?:=+|-
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
     """A unit for each piece of text, its lines joined; the marks are what has to survive in it."""
     document = Spliced(path, plain.text(path), source, target)
-    lines = [Line(found.start(), found[1]) for found in re.finditer(r"([^\n]*?)\r?(?:\n|\Z)", document.text)]
+    lines = [MarkdownLine(found.start(), found[1]) for found in re.finditer(r"([^\n]*?)\r?(?:\n|\Z)", document.text)]
     Scanner(document, lines).scan()
     return document
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MarkdownLine:
     """A line, or what is left of it, and where that begins."""
 
     start: int
     text: str
 
-    def after(self, end: int) -> Line:
+    def after(self, end: int) -> MarkdownLine:
         """What is left after so many characters, without white space around it."""
         rest = self.text[end:]
-        return Line(self.start + end + len(rest) - len(rest.lstrip(SPACE)), rest.strip(SPACE))
+        return MarkdownLine(self.start + end + len(rest) - len(rest.lstrip(SPACE)), rest.strip(SPACE))
 
     @property
     def indent(self) -> int:
@@ -87,9 +87,9 @@ class Line:
 class Scanner:
     """Goes through the lines and knows which paragraph, list and quotation they stand in."""
 
-    def __init__(self, document: Spliced, lines: Sequence[Line]) -> None:
+    def __init__(self, document: Spliced, lines: Sequence[MarkdownLine]) -> None:
         self.document, self.lines = document, lines
-        self.paragraph: list[Line] = []
+        self.paragraph: list[MarkdownLine] = []
         self.items: list[int] = []  # how far the items of the lists around are indented
         self.depth = 0  # of quotations
 
@@ -128,23 +128,23 @@ class Scanner:
         elif heading := HEADING.match(content.text):
             self.end_paragraph()
             title = content.after(heading.end())
-            self.add([Line(title.start, re.sub(r"(?:^|[ \t])#+$", "", title.text).rstrip())])
+            self.add([MarkdownLine(title.start, re.sub(r"(?:^|[ \t])#+$", "", title.text).rstrip())])
         elif not self.paragraph and "|" in content.text and self.is_table(at + 1):
             return self.table(at, content)
         elif content.text:
             hard = self.lines[at].text.endswith("  ") or content.text.endswith("\\")
             self.paragraph.append(
-                Line(content.start, content.text.removesuffix("\\").rstrip() if hard else content.text)
+                MarkdownLine(content.start, content.text.removesuffix("\\").rstrip() if hard else content.text)
             )
             if hard:  # a line end that has to stay
                 self.end_paragraph()
         return at + 1
 
-    def unquoted(self, line: Line) -> Line:
+    def unquoted(self, line: MarkdownLine) -> MarkdownLine:
         """A line without the signs of quotations; where their number changes, but not to none, a paragraph ends."""
         depth = 0
         while (found := QUOTE.match(line.text)) and (depth or line.indent < 4 or self.items):
-            line = Line(line.start + found.end(), line.text[found.end() :])
+            line = MarkdownLine(line.start + found.end(), line.text[found.end() :])
             depth += 1
         if depth > self.depth or (depth and depth != self.depth):
             self.end_paragraph()
@@ -153,7 +153,7 @@ class Scanner:
         self.depth = depth
         return line
 
-    def item(self, line: Line) -> Line:
+    def item(self, line: MarkdownLine) -> MarkdownLine:
         """What is left of a line after the signs of list items and footnotes."""
         content, width = line.after(0), line.indent
         for _ in range(DEEPEST):
@@ -200,13 +200,13 @@ class Scanner:
             text = text[found.end() :]
         return "-" in text and DASHES.fullmatch(text) is not None
 
-    def table(self, at: int, content: Line) -> int:
+    def table(self, at: int, content: MarkdownLine) -> int:
         """Takes in a table, and tells which line comes after it."""
         first = at
         while True:
             if at != first + 1:
                 for cell in CELL.finditer(content.text):
-                    self.add([Line(content.start + cell.start(), cell[0]).after(0)], cell=True)
+                    self.add([MarkdownLine(content.start + cell.start(), cell[0]).after(0)], cell=True)
             at += 1
             if at == len(self.lines):
                 return at
@@ -219,7 +219,7 @@ class Scanner:
             self.add(self.paragraph, begins=True)
             self.paragraph = []
 
-    def add(self, lines: Sequence[Line], *, cell: bool = False, begins: bool = False) -> None:
+    def add(self, lines: Sequence[MarkdownLine], *, cell: bool = False, begins: bool = False) -> None:
         """A unit of some lines."""
         text = " ".join(line.text for line in lines)
         marks = tuple(found[0] for found in MARKS.finditer(text))

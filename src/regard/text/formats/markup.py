@@ -119,7 +119,7 @@ def walk(walker: Walker) -> Iterator[None]:
 
 def _texts(path: Path) -> Iterator[str]:
     """The text of a file, piece by piece."""
-    with plain.unpacked(path) as file:
+    with plain.open_unpacked(path) as file:
         piece = file.read(PIECE)
         mark, encoding = encoding_of(piece, path)
         piece = piece[len(mark) :]
@@ -153,7 +153,7 @@ def encoding_of(content: bytes, path: Path) -> tuple[bytes, str]:
     with suppress(LookupError, UnicodeError):
         encoding = codecs.lookup(name).name
         if encoding not in NOT_TEXT and b"<?xml".decode(encoding) == "<?xml":
-            if encoding != "utf-8" and plain.surely_utf8(content):
+            if encoding != "utf-8" and plain.is_surely_utf8(content):
                 raise DataError(f"declares the encoding {name}, but is in UTF-8: write encoding='UTF-8' there", path, 1)
             return b"", encoding
     raise DataError(f"its encoding {name[:40]} is not known: convert it to UTF-8", path, 1)
@@ -194,7 +194,7 @@ class Content:
 
 def load(path: Path) -> Content:
     """The whole of a file."""
-    with plain.unpacked(path) as file:
+    with plain.open_unpacked(path) as file:
         raw = file.read(LARGEST + 1)
     if len(raw) > LARGEST:
         raise DataError(f"has more than {LARGEST:,} bytes, too many to be filled in: split it", path)
@@ -246,7 +246,7 @@ class Element:
         return ""
 
 
-class Tree(Walker):
+class ElementReader(Walker):
     """Collects the elements of some names with all that is in them; of those around them, only their opening tags."""
 
     def __init__(self, content: Content, roots: Sequence[str], wanted: Container[str]) -> None:

@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Document, Pair, Place
+from regard.text.formats import Document, Location, Pair
 from regard.text.formats.spliced import Spliced, has_words, one_line
 
 HEAD = 1 << 14  # bytes of a file that are looked at
@@ -30,16 +30,16 @@ MARKED = {  # what text begins with that is not plain
 MARKED_AS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in MARKED.items()}
 
 
-def markup_of(path: Path) -> str:
+def detect_markup(path: Path) -> str:
     """Names what a file is by its first bytes if that is not plain text; a pipe is left unread."""
     if not path.is_file():
         return ""
-    with unpacked(path) as file:
+    with open_unpacked(path) as file:
         head = file.read(HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
     return next((kind for kind, pattern in MARKED_AS.items() if pattern.match(head)), "")
 
 
-def surely_utf8(data: bytes) -> bool:
+def is_surely_utf8(data: bytes) -> bool:
     """Whether bytes that are said to be in another charset are in UTF-8: three letters are so by chance no more."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(data)
@@ -63,21 +63,21 @@ def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iter
         source_text = decode(left, source, number, data, report)
         target_text = None if source_text is None else decode(right, target, number, data, report)
         if source_text is not None and target_text is not None:
-            yield Pair(source_text, target_text, Place(str(source), number))
+            yield Pair(source_text, target_text, Location(str(source), number))
 
 
-def texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str, Place]]:
+def texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str, Location]]:
     """The lines of a file as text, each counted as read; what is not UTF-8 is left out where the settings say so."""
     for number, line in enumerate(lines(path), 1):
         report.read += 1
         text = decode(line, path, number, data, report)
         if text is not None:
-            yield text, Place(str(path), number)
+            yield text, Location(str(path), number)
 
 
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, cut at line feeds only, without line ends and byte-order mark."""
-    with unpacked(path) as file:
+    with open_unpacked(path) as file:
         for number, line in enumerate(file, 1):
             if b"\0" in line:
                 raise DataError("looks like a binary file; text in UTF-16 must be converted to UTF-8", path, number)
@@ -87,7 +87,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[BinaryIO]:
+def open_unpacked(path: Path) -> Iterator[BinaryIO]:
     """A file to read, gzipped or not, wherever it is; what goes wrong while it is read is told with its name."""
     try:
         with path.open("rb") as file:
@@ -103,7 +103,7 @@ def unpacked(path: Path) -> Iterator[BinaryIO]:
 
 def content(path: Path) -> bytes:
     """All bytes of a file, unpacked."""
-    with unpacked(path) as file:
+    with open_unpacked(path) as file:
         return file.read()
 
 
@@ -123,7 +123,7 @@ def text(path: Path) -> str:
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
     """A unit for each line that has words in it."""
-    kind = markup_of(path)
+    kind = detect_markup(path)
     if kind:
         raise DataError(f"begins like {kind}, not like plain text: let its name end as its format does", path)
     document = Spliced(path, text(path), source, target)
@@ -140,7 +140,7 @@ def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Rep
         return line.decode()
     except UnicodeDecodeError as error:
         if data.undecodable == "drop":
-            report.drop("undecodable", Place(str(path), number))
+            report.drop("undecodable", Location(str(path), number))
             return None
         raise DataError(
             f"byte {error.start + 1} of the line (0x{line[error.start]:02X}) is not UTF-8: convert the file, e.g. "

@@ -11,7 +11,7 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
-from regard.text.formats import Place, jsonl, plain
+from regard.text.formats import Location, jsonl, plain
 from regard.text.formats.files import require_plain, suffix
 
 SEPARATOR = "<|endoftext|>"
@@ -20,15 +20,15 @@ PART = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DocumentPart:
     """A document, or the next part of one: parts of a document joined give its text back."""
 
     text: str
     begins: bool  # whether a document begins with it
-    where: Place
+    where: Location
 
 
-def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Part]:
+def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[DocumentPart]:
     """The documents of some files, in parts; composed characters (NFC).
 
     The cut is before a line end that follows a visible character: no token lies across it.
@@ -43,11 +43,11 @@ def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[
             yield from _parts(_documents(path, data, report), report)
 
 
-def _documents(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str | None, Place]]:
+def _documents(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str | None, Location]]:
     """The lines of a file with their line ends, and none where a document ends."""
     number = 0
     for number, line in enumerate(plain.lines(path), 1):
-        where = Place(str(path), number)
+        where = Location(str(path), number)
         text = plain.decode(line, path, number, data, report)
         if text is None:
             continue
@@ -57,13 +57,13 @@ def _documents(path: Path, data: DataSettings, report: Report) -> Iterator[tuple
         yield unicodedata.normalize("NFC", text) + "\n", where
         if data.documents == "line":
             yield None, where
-    yield None, Place(str(path), number)
+    yield None, Location(str(path), number)
 
 
-def _parts(lines: Iterable[tuple[str | None, Place]], report: Report) -> Iterator[Part]:
+def _parts(lines: Iterable[tuple[str | None, Location]], report: Report) -> Iterator[DocumentPart]:
     """Lines joined; a document without a visible character is left out, and so is white space around one."""
     held: list[str] = []
-    size, begins, begin = 0, True, Place("", 0)
+    size, begins, begin = 0, True, Location("", 0)
     for line, where in lines:
         if line is not None and (line.strip() or held or not begins):
             if not held:
@@ -77,15 +77,15 @@ def _parts(lines: Iterable[tuple[str | None, Place]], report: Report) -> Iterato
         text = text.lstrip() if begins else text
         if text.strip():
             report.read, report.kept = report.read + begins, report.kept + begins
-            yield Part(text, begins, begin)
+            yield DocumentPart(text, begins, begin)
         held, size = ([], 0) if ends else (["\n"], 1)
         begins = ends if ends else False
 
 
-def _objects(path: Path, data: DataSettings, report: Report) -> Iterator[Part]:
+def _objects(path: Path, data: DataSettings, report: Report) -> Iterator[DocumentPart]:
     """A document for each line: the text under "text" or "content"."""
     for number, line in enumerate(plain.lines(path), 1):
-        where = Place(str(path), number)
+        where = Location(str(path), number)
         found = plain.decode(line, path, number, data, report)
         if found is None or not found.strip():
             continue
@@ -101,4 +101,4 @@ def _objects(path: Path, data: DataSettings, report: Report) -> Iterator[Part]:
             report.drop("empty", where)
         else:
             report.kept += 1
-            yield Part(unicodedata.normalize("NFC", text.strip()), True, where)
+            yield DocumentPart(unicodedata.normalize("NFC", text.strip()), True, where)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from regard.errors import DataError
 from regard.text.doctor import SURROGATE
-from regard.text.formats import Place, State, Unit
+from regard.text.formats import Location, TranslationState, Unit
 
 Write = Callable[[str], str]
 
@@ -30,9 +30,9 @@ class Spliced:
     def units(self) -> Sequence[Unit]:
         return self._units
 
-    def place(self, at: int) -> Place:
+    def place(self, at: int) -> Location:
         """The line of a character of the text."""
-        return Place(str(self.path), bisect(self._ends, at) + 1)
+        return Location(str(self.path), bisect(self._ends, at) + 1)
 
     def fault(self, message: str, at: int) -> DataError:
         """What to raise where the text is not as it has to be."""
@@ -46,7 +46,7 @@ class Spliced:
         write: Write = str,
         *,
         target: str = "",
-        state: State = "empty",
+        state: TranslationState = "empty",
         marks: tuple[str, ...] = (),
         context: str = "",
     ) -> None:
@@ -56,7 +56,7 @@ class Spliced:
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
         """The text with these translations in it."""
-        edits = [(*self._parts[i][:2], self._parts[i][2](legible(target))) for i, target in targets.items()]
+        edits = [(*self._parts[i][:2], self._parts[i][2](replace_surrogates(target))) for i, target in targets.items()]
         if targets and language and self.language:
             start, end, write = self.language
             edits.append((start, end, write(language)))
@@ -67,7 +67,7 @@ class Spliced:
         return "".join([*pieces, self.text[at:]]).encode()
 
 
-def legible(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """A text without what UTF-8 cannot spell."""
     return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 

@@ -16,7 +16,7 @@ TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DO
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class JSONValue:
     """A string, number or other value of a JSON text that holds no further ones, and where it stands."""
 
     keys: tuple[str, ...]  # those that lead to it, and numbers of list items
@@ -74,7 +74,7 @@ def _has_messages(table: object) -> bool:
     )
 
 
-def values(text: str, start: int = 0) -> Iterator[Value]:
+def values(text: str, start: int = 0) -> Iterator[JSONValue]:
     """The values of a text that is right JSON, with their places."""
     levels: list[str | int] = []  # the current key of each object, and the current number of each list
     in_key = False
@@ -98,4 +98,4 @@ def values(text: str, start: int = 0) -> Iterator[Value]:
         elif in_key:
             levels[-1] = json.loads(piece)
         else:
-            yield Value(tuple(map(str, levels)), found.start(), found.end(), piece)
+            yield JSONValue(tuple(map(str, levels)), found.start(), found.end(), piece)

@@ -23,7 +23,7 @@ DASHES = "\N{EN DASH}\N{EM DASH}\N{HYPHEN}-"  # before what each of two speakers
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CueLine:
     """A line that is not blank, and where it begins."""
 
     start: int
@@ -60,12 +60,12 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
     return document
 
 
-def _blocks(text: str) -> Iterator[list[Line]]:
+def _blocks(text: str) -> Iterator[list[CueLine]]:
     """The lines between blank ones."""
-    block: list[Line] = []
+    block: list[CueLine] = []
     for found in re.finditer(r"[^\n]*\n|[^\n]+", text):
         mark = found[0].startswith("\ufeff")
-        line = Line(found.start() + mark, found[0][mark:].rstrip())
+        line = CueLine(found.start() + mark, found[0][mark:].rstrip())
         if line.text:
             block.append(line)
         elif block:
@@ -75,13 +75,13 @@ def _blocks(text: str) -> Iterator[list[Line]]:
         yield block
 
 
-def _add(document: Spliced, lines: Sequence[Line], kind: str) -> None:
+def _add(document: Spliced, lines: Sequence[CueLine], kind: str) -> None:
     """The units of a cue."""
     mark = MARKS[kind]
     dashes = [re.match(rf"(?:{mark.pattern}|\s)*[{DASHES}]\s*", line.text, mark.flags) for line in lines]
     if len(lines) > 1 and all(dashes):
         said = [
-            Line(line.start + len(dash[0]), line.text[len(dash[0]) :])
+            CueLine(line.start + len(dash[0]), line.text[len(dash[0]) :])
             for line, dash in zip(lines, dashes, strict=True)
             if dash
         ]

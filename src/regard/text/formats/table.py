@@ -12,7 +12,7 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import SURROGATE, Report
-from regard.text.formats import Document, Pair, Place, plain
+from regard.text.formats import Document, Location, Pair, plain
 from regard.text.formats.languages import is_language
 from regard.text.formats.spliced import Spliced, Write
 
@@ -53,9 +53,9 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             if len(row) != len(names):
                 raise DataError(f"{len(row)} columns, where the first line has {len(names)}", path, number)
             if SURROGATE.search(row[left] + row[right]):
-                report.drop("undecodable", Place(str(path), number))
+                report.drop("undecodable", Location(str(path), number))
             else:
-                yield Pair(row[left], row[right], Place(str(path), number))
+                yield Pair(row[left], row[right], Location(str(path), number))
     except csv.Error as error:
         raise DataError(f"not valid CSV ({error})", path, number) from None
 
@@ -100,7 +100,7 @@ def _name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TableFormat:
     """How a file is to be read."""
 
     delimiter: str
@@ -109,7 +109,7 @@ class Form:
     has_header: bool = True
 
 
-def _form(head: Sequence[str], source: str, target: str, path: Path) -> Form:
+def _form(head: Sequence[str], source: str, target: str, path: Path) -> TableFormat:
     """The form of a file by its first lines: its header, or else two columns of texts."""
     line = head[0] if head else ""
     for delimiter in DELIMITERS:
@@ -119,10 +119,10 @@ def _form(head: Sequence[str], source: str, target: str, path: Path) -> Form:
             break
         found = columns(names, source, target)
         if found is not None:
-            return Form(delimiter, [name.strip() for name in names], found)
+            return TableFormat(delimiter, [name.strip() for name in names], found)
     for delimiter in reversed(DELIMITERS):  # there are commas in texts
         if _has_two_texts(head, delimiter):
-            return Form(delimiter, ["source", "target"], (0, 1), has_header=False)
+            return TableFormat(delimiter, ["source", "target"], (0, 1), has_header=False)
     wanted = f" or {source} and {target}" if {source, target} - {"", "source", "target"} else ""
     raise DataError(
         f"the first line of a CSV has to name its columns, two of them source and target{wanted} (say which, as "

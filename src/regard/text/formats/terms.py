@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.errors import DataError
-from regard.text.formats import Place, plain
+from regard.text.formats import Location, plain
 from regard.text.formats.files import ALONE, MARKED, PAIRED, suffix
-from regard.text.formats.languages import normal, primary
-from regard.text.formats.markup import Element, Tree, load
+from regard.text.formats.languages import normalize_code, primary
+from regard.text.formats.markup import Element, ElementReader, load
 
 FORM = "a glossary has one term a line, as source,target,forbidden,note (for example dog,Hund)"
 FEW_WORDS, MANY_WORDS = 6, 9
@@ -25,17 +25,17 @@ AVOIDED = ("deprecated", "superseded", "forbidden", "obsolete")
 """What the administrative status of a term begins with that shall not be used."""
 
 
-class Row(NamedTuple):
+class TermRow(NamedTuple):
     """A term of the source language, and what it is and is not called in the target language."""
 
     source: str
     targets: tuple[str, ...]
     forbidden: tuple[str, ...]
     note: str
-    where: Place
+    where: Location
 
 
-def read(path: Path, source: str, target: str) -> Iterator[Row]:
+def read(path: Path, source: str, target: str) -> Iterator[TermRow]:
     """The terms of a file, from one language into another."""
     if suffix(path) == ".tbx":
         return _read_tbx(path, source, target)
@@ -44,7 +44,7 @@ def read(path: Path, source: str, target: str) -> Iterator[Row]:
     return _read_table(path, source, target)
 
 
-def _read_table(path: Path, source: str, target: str) -> Iterator[Row]:
+def _read_table(path: Path, source: str, target: str) -> Iterator[TermRow]:
     lines = (f"{_decoded(line, path, number)}\n" for number, line in enumerate(plain.lines(path), 1))
     first = next(lines, "")
     delimiter = "\t" if suffix(path) == ".tsv" else max(",;\t", key=first.count)
@@ -55,7 +55,7 @@ def _read_table(path: Path, source: str, target: str) -> Iterator[Row]:
         strict=True,
     )
     names: Sequence[str] | None = None
-    found, prose = list[Row](), list[Row]()
+    found, prose = list[TermRow](), list[TermRow]()
     try:
         for cells in rows:
             spaced = any(cell[:1] == " " for cell in cells)
@@ -65,7 +65,7 @@ def _read_table(path: Path, source: str, target: str) -> Iterator[Row]:
                 if names:
                     continue
             if any(cells):
-                row = _row(cells, names or COLUMNS, Place(str(path), rows.line_num))
+                row = _row(cells, names or COLUMNS, Location(str(path), rows.line_num))
                 found.append(row)
                 prose += [row] if not names and _is_prose(cells[:3], spaced=spaced) else []
     except csv.Error as error:
@@ -93,7 +93,7 @@ def _header(cells: Sequence[str], source: str, target: str) -> list[str]:
     return names if "source" in names and "target" in names else []
 
 
-def _row(cells: Sequence[str], names: Sequence[str], where: Place) -> Row:
+def _row(cells: Sequence[str], names: Sequence[str], where: Location) -> TermRow:
     if len(cells) > len(names):
         raise DataError(f"{len(cells)} columns, where there are {', '.join(names)}: {FORM}", where.path, where.line)
     values = dict(zip(names, cells, strict=False))
@@ -101,7 +101,7 @@ def _row(cells: Sequence[str], names: Sequence[str], where: Place) -> Row:
     if not term:
         raise DataError("there is no term of the source language in this row", where.path, where.line)
     wanted, unwanted = _several(targets), _several(forbidden)
-    return Row(term, wanted or (() if unwanted else (term,)), unwanted, values.get("note", ""), where)
+    return TermRow(term, wanted or (() if unwanted else (term,)), unwanted, values.get("note", ""), where)
 
 
 def _several(cell: str) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def _again(first: str, lines: Iterator[str]) -> Iterator[str]:
         yield from lines
 
 
-def _read_tbx(path: Path, source: str, target: str) -> Iterator[Row]:
+def _read_tbx(path: Path, source: str, target: str) -> Iterator[TermRow]:
     found = list(_concepts(path))
     languages = list(dict.fromkeys(name for each in found for name in (*each.terms, *each.avoided)))
     if not source and not target and len(languages) == 2:
@@ -132,12 +132,12 @@ def _read_tbx(path: Path, source: str, target: str) -> Iterator[Row]:
         wanted, unwanted = _of(concept.terms, targets), _of(concept.avoided, targets)
         if wanted or unwanted:
             for term in (*_of(concept.terms, sources), *_of(concept.avoided, sources)):
-                yield Row(term, wanted, unwanted, concept.note, Place(str(path), concept.line))
+                yield TermRow(term, wanted, unwanted, concept.note, Location(str(path), concept.line))
 
 
 def _named(languages: Sequence[str], name: str, path: Path) -> list[str]:
     """The languages of a file that are meant by a name: en is en-US too, and the other way round."""
-    same = [each for each in languages if normal(each) == normal(name)]
+    same = [each for each in languages if normalize_code(each) == normalize_code(name)]
     alike = [each for each in languages if primary(each) == primary(name)]
     if not name or not alike:
         missing = f"has no terms in {name}" if name else "is for a model that does not say what its languages are"
@@ -162,7 +162,7 @@ class _Concept:
 def _concepts(path: Path) -> Iterator[_Concept]:
     """The concepts of a file."""
     seen = False
-    for element in Tree(load(path), ROOTS, ENTRIES).elements():
+    for element in ElementReader(load(path), ROOTS, ENTRIES).elements():
         seen = True
         yield _concept(element)
     if not seen:

@@ -9,10 +9,19 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Pair, Place, State, Unit, inline
-from regard.text.formats.inline import NOTHING, Segment, around, escape, indentation, markup, on_one_line, segment
-from regard.text.formats.languages import alike, best, fits, normal, primary
-from regard.text.formats.markup import Element, Tree, Walker, load, walk
+from regard.text.formats import Location, Pair, TranslationState, Unit, inline
+from regard.text.formats.inline import (
+    EMPTY,
+    Segment,
+    escape,
+    indentation,
+    on_one_line,
+    rewrite_element,
+    segment,
+    write_segment,
+)
+from regard.text.formats.languages import best_match, matches_code, normalize_code, primary, same_language
+from regard.text.formats.markup import Element, ElementReader, Walker, load, walk
 
 CODES = {"bpt", "ept", "it", "ph", "ut"}  # native code is in these, and no text but that of a <sub>
 LONGEST = 1 << 22  # characters of a segment
@@ -22,7 +31,7 @@ MACHINE = {"creationtool": "regard", "creationid": "MT!"}  # what says in a tuv 
 
 
 @dataclass(slots=True)
-class Group:
+class TranslationUnit:
     """What is said in one place, by language; a language may come more than once."""
 
     line: int
@@ -30,9 +39,9 @@ class Group:
 
     def find(self, wanted: str) -> tuple[str, list[str]]:
         """The texts of a language, or else of the first region of it, with its code; not the empty ones."""
-        fitting = [(normal(code), text) for code, text in self.texts if text and fits(code, wanted)]
+        fitting = [(normalize_code(code), text) for code, text in self.texts if text and matches_code(code, wanted)]
         codes = [code for code, _ in fitting]
-        chosen = normal(wanted) if normal(wanted) in codes else codes[0] if codes else ""
+        chosen = normalize_code(wanted) if normalize_code(wanted) in codes else codes[0] if codes else ""
         return chosen, [text for code, text in fitting if code == chosen]
 
 
@@ -40,13 +49,13 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """The pairs of the two languages that are wanted, or else of those that the file has."""
     named = (data.source, DataSettings.source), (data.target, DataSettings.target)
     source, target = languages(path, *("" if name == unnamed else name for name, unnamed in named))
-    walker, found = Units(path), False
+    walker, found = TMXReader(path), False
     for group in walker.groups():
         (one, sources), (other, targets) = group.find(source), group.find(target)
         if sources and targets and one != other:
             found = True
             report.read += 1
-            where = Place(str(path), group.line)
+            where = Location(str(path), group.line)
             yield Pair(sources[0], targets[0], where)
             for _ in range(1, max(len(sources), len(targets))):
                 report.drop("repeated language", where)
@@ -56,7 +65,7 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 def rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """The texts in some languages, the first of each, with the lines where they stand."""
-    for group in Units(path).groups():
+    for group in TMXReader(path).groups():
         found = {name: group.find(name)[1] for name in names}
         yield group.line, {name: texts[0] for name, texts in found.items() if texts}
 
@@ -65,7 +74,7 @@ def languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]
     """The two languages of a file, as far as they are not named; refuses to guess of several."""
     if source and target:
         return source, target
-    walker = Units(path)
+    walker = TMXReader(path)
     for _ in walker.groups():
         pass
     if target:  # the source is the other one
@@ -75,10 +84,10 @@ def languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]
 
 def choose(codes: Collection[str], source: str, path: Path) -> tuple[str, str]:
     """The source and the one other language."""
-    first = best(codes, source) if source and source != ALL else None
-    others = [code for code in codes if first is None or not alike(code, first)]
+    first = best_match(codes, source) if source and source != ALL else None
+    others = [code for code in codes if first is None or not same_language(code, first)]
     others = [code for code in others if first is None or primary(code) != primary(first)] or others
-    if first is not None and len({normal(code) for code in others}) == 1:
+    if first is not None and len({normalize_code(code) for code in others}) == 1:
         return first, others[0]
     why = f"which two of its languages are meant? It has {_list(codes)}" if len(codes) > 1 else _alone(codes)
     example = f": say so, as in regard train --source {first or 'LANGUAGE'} --target LANGUAGE" if len(codes) > 1 else ""
@@ -94,7 +103,7 @@ def _list(codes: Collection[str]) -> str:
     return ", ".join(shown) + (f" and {len(codes) - 20} more" if len(codes) > 20 else "") if shown else "none"
 
 
-class Units(Walker):
+class TMXReader(Walker):
     """Collects the texts of a file without their inline codes."""
 
     roots = ("tmx",)
@@ -103,14 +112,14 @@ class Units(Walker):
         super().__init__(path)
         self.source = ""  # the language of the source, as the header has it
         self.languages: dict[str, None] = {}
-        self.found: list[Group] = []
-        self.group: Group | None = None
+        self.found: list[TranslationUnit] = []
+        self.group: TranslationUnit | None = None
         self.language = ""
         self.segment = 0  # how many elements are open when one begins that is in a segment; none outside
         self.text: list[str] = []
         self.size = 0
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[TranslationUnit]:
         """What stands in the file, one after another."""
         for _ in walk(self):
             yield from self.found
@@ -121,7 +130,7 @@ class Units(Walker):
             if name in CODES or name in ("hi", "sub"):
                 self._listen(name not in CODES)
         elif name == "tu":
-            self.group = Group(self.line)
+            self.group = TranslationUnit(self.line)
         elif name == "tuv":
             self.language = language_of(attributes)
         elif name == "seg" and self.names[-2:-1] == ["tuv"]:
@@ -169,7 +178,7 @@ def language_of(attributes: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TMXEntry:
     """A text, and where its translation stands, if there is one."""
 
     source: Segment
@@ -188,7 +197,7 @@ class TMX:
 
     def __init__(self, path: Path, source: str = "", target: str = "") -> None:
         self.content = load(path)
-        tree = Tree(self.content, ("tmx",), ("tu", "header"))
+        tree = ElementReader(self.content, ("tmx",), ("tu", "header"))
         groups: list[Element] = []
         header = ""
         for element in tree.elements():
@@ -201,14 +210,17 @@ class TMX:
         )
         if not source or not target:
             found = choose(codes, source or header, path) if not target else (header, target)
-            source, target = source or best(codes, found[0]) or "", target or found[1]
+            source, target = source or best_match(codes, found[0]) or "", target or found[1]
         if not source or source == ALL:
             raise DataError(f"which of its languages is the source? It has {_list(codes)}", path)
         self.prefix = tree.prefix.encode()
         self.notes: list[str] = []
-        self.source_language, self.target_language = best(codes, source) or source, best(codes, target) or target
+        self.source_language, self.target_language = (
+            best_match(codes, source) or source,
+            best_match(codes, target) or target,
+        )
         self.wanted = [  # a region that the file does not have is not looked for in each place
-            code if any(fits(each, code) for each in codes) else found
+            code if any(matches_code(each, code) for each in codes) else found
             for code, found in ((source, self.source_language), (target, self.target_language))
         ]
         self.entries = [entry for group in groups if (entry := self._entry(group))]
@@ -223,37 +235,41 @@ class TMX:
         end = inline.line_end(self.content)
         for number, text in targets.items():
             entry = self.entries[number]
-            written = markup(text, entry.source.marks, end)
+            written = write_segment(text, entry.source.marks, end)
             if entry.target is not None:
                 edits.append((entry.target.start, entry.target.end, self._filled(entry.target, written)))
             else:
                 edits.append(self._added(entry, written))
         return self.content.edited(edits)
 
-    def _entry(self, group: Element) -> Entry | None:
+    def _entry(self, group: Element) -> TMXEntry | None:
         source, target = (_variant(group, wanted) for wanted in self.wanted)
-        text = segment(source.find("seg"), self.content) if source else NOTHING
+        text = segment(source.find("seg"), self.content) if source else EMPTY
         if source is None or not text or source is target:
             return None
-        found = segment(target.find("seg"), self.content) if target else NOTHING
-        state: State = "done" if found else "empty"
+        found = segment(target.find("seg"), self.content) if target else EMPTY
+        state: TranslationState = "done" if found else "empty"
         if target is not None and found and target.attributes.get("creationid") == MACHINE["creationid"]:
             state = "draft"
-        where = Place(str(self.content.path), group.line)
+        where = Location(str(self.content.path), group.line)
         context = group.attributes.get("tuid", "")
         unit = Unit(text.text, found.text, where, state, text.marks, context)
-        return Entry(text, unit, source, target)
+        return TMXEntry(text, unit, source, target)
 
     def _filled(self, variant: Element, written: bytes) -> bytes:
         """A tuv with another text in it."""
         old = variant.find("seg")
         if old is None:
             written = b"<%sseg>%s</%sseg>" % (self.prefix, written, self.prefix)
-            return around(variant, self.content, self.content.text[variant.inside : variant.until] + written, **MACHINE)
+            return rewrite_element(
+                variant, self.content, self.content.text[variant.inside : variant.until] + written, **MACHINE
+            )
         before, after = self.content.text[variant.inside : old.start], self.content.text[old.end : variant.until]
-        return around(variant, self.content, before + around(old, self.content, written) + after, **MACHINE)
+        return rewrite_element(
+            variant, self.content, before + rewrite_element(old, self.content, written) + after, **MACHINE
+        )
 
-    def _added(self, entry: Entry, written: bytes) -> tuple[int, int, bytes]:
+    def _added(self, entry: TMXEntry, written: bytes) -> tuple[int, int, bytes]:
         """A new tuv behind the last of its tu, made like that of the source."""
         variant, text = entry.variant, self.content.text
         assert variant.parent is not None  # the tu
@@ -272,8 +288,8 @@ class TMX:
 
 def _variant(group: Element, wanted: str) -> Element | None:
     """The first tuv in a language, or else in a region of it."""
-    fitting = [each for each in group.children("tuv") if fits(language_of(each.attributes), wanted)]
-    exact = [each for each in fitting if normal(language_of(each.attributes)) == normal(wanted)]
+    fitting = [each for each in group.children("tuv") if matches_code(language_of(each.attributes), wanted)]
+    exact = [each for each in fitting if normalize_code(language_of(each.attributes)) == normalize_code(wanted)]
     return next(iter(exact or fitting), None)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Document, Pair, State, plain
+from regard.text.formats import Document, Pair, TranslationState, plain
 from regard.text.formats.spliced import Spliced, one_line
 from regard.text.formats.table import columns
 
@@ -50,7 +50,7 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
             document.add(texts[left], start - 1, start - 1, lambda text: "\t" + _cell(text))
         else:
             text = texts[right]
-            state: State = "done" if text.strip() else "empty"
+            state: TranslationState = "done" if text.strip() else "empty"
             document.add(texts[left], start, start + len(text), _cell, target=text, state=state)
     return document
 

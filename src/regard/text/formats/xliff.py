@@ -9,17 +9,17 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.settings import DataSettings
 from regard.text.doctor import Report
-from regard.text.formats import Pair, Place, State, Unit, inline
-from regard.text.formats.inline import Segment, around, indentation, markup, segment, with_attributes
-from regard.text.formats.languages import alike, normal
-from regard.text.formats.markup import Content, Element, Tree, load
+from regard.text.formats import Location, Pair, TranslationState, Unit, inline
+from regard.text.formats.inline import Segment, indentation, rewrite_element, segment, with_attributes, write_segment
+from regard.text.formats.languages import normalize_code, same_language
+from regard.text.formats.markup import Content, Element, ElementReader, load
 
-Edit = tuple[int, int, bytes]
+ByteEdit = tuple[int, int, bytes]
 NEEDS_REVIEW = "needs-review-translation"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class XLIFFEntry:
     """A segment and where its translation stands or has to be put."""
 
     source: Segment
@@ -56,7 +56,7 @@ class XLIFF:
     def __init__(self, path: Path, source: str = "", target: str = "") -> None:
         self.content = load(path)
         self.notes: list[str] = []
-        tree = Tree(self.content, ("xliff",), ("trans-unit", "unit"))
+        tree = ElementReader(self.content, ("xliff",), ("trans-unit", "unit"))
         elements = (each for each in tree.elements() if each.inherited("translate") != "no")
         entries = [entry for element in elements for entry in _entries(element, self.content)]
         fitting = [entry for entry in entries if _fits(entry.holder, source, target)]
@@ -75,24 +75,24 @@ class XLIFF:
         holders: dict[int, list[int]] = {}
         for number in targets:
             holders.setdefault(self.entries[number].holder.start, []).append(number)
-        edits: list[Edit] = []
+        edits: list[ByteEdit] = []
         for numbers in holders.values():
             edits += self._fill({number: targets[number] for number in sorted(numbers)})
         return self.content.edited([*edits, *self._tell(targets, language)])
 
-    def _fill(self, targets: Mapping[int, str]) -> Iterator[Edit]:
+    def _fill(self, targets: Mapping[int, str]) -> Iterator[ByteEdit]:
         """The translations of one holder."""
         entries = {self.entries[number]: text for number, text in targets.items()}
         holder = next(iter(entries)).holder
         end = inline.line_end(self.content)
-        written = {entry.number: markup(text, entry.source.marks, end) for entry, text in entries.items()}
+        written = {entry.number: write_segment(text, entry.source.marks, end) for entry, text in entries.items()}
         states = {"state": NEEDS_REVIEW} if holder.name == "trans-unit" else {}
         target = holder.find("target")
         if target is not None and "state-qualifier" in target.attributes:
             states["state_qualifier"] = "leveraged-mt"
         inside = written[None] if None in written else self._parts(holder, target, written)
         if target is not None:
-            yield target.start, target.end, around(target, self.content, inside, **states)
+            yield target.start, target.end, rewrite_element(target, self.content, inside, **states)
         else:
             before = holder.find("seg-source") or holder.find("source")
             assert before is not None  # there would be no unit
@@ -112,11 +112,11 @@ class XLIFF:
             number = part.attributes.get("mid")
             stands = old.get(number)
             kept = b"" if stands is None else self.content.text[stands.inside : stands.until]
-            pieces.append(around(part, self.content, written.get(number, kept)))
+            pieces.append(rewrite_element(part, self.content, written.get(number, kept)))
             done = part.end
         return b"".join([*pieces, self.content.text[done : source.until]])
 
-    def _mark(self, holder: Element) -> Iterator[Edit]:
+    def _mark(self, holder: Element) -> Iterator[ByteEdit]:
         """Says in the opening tag of a holder that somebody has to look at it."""
         tag = self.content.text[holder.start : holder.inside]
         if holder.name == "segment":
@@ -124,17 +124,21 @@ class XLIFF:
         elif holder.attributes.get("approved") == "yes":
             yield holder.start, holder.inside, with_attributes(tag, approved="no")
 
-    def _tell(self, targets: Mapping[int, str], language: str) -> Iterator[Edit]:
+    def _tell(self, targets: Mapping[int, str], language: str) -> Iterator[ByteEdit]:
         """The language of the translations, where nothing says it."""
         homes = {home.start: home for number in targets if (home := _home(self.entries[number].holder))}
         for home in homes.values():
             name = "target_language" if home.name == "file" else "trgLang"
             if language and name.replace("_", "-") not in home.attributes:
                 tag = self.content.text[home.start : home.inside]
-                yield home.start, home.inside, with_attributes(tag, **{name: normal(language).replace("_", "-")})
+                yield (
+                    home.start,
+                    home.inside,
+                    with_attributes(tag, **{name: normalize_code(language).replace("_", "-")}),
+                )
 
 
-def _entries(element: Element, content: Content) -> Iterator[Entry]:
+def _entries(element: Element, content: Content) -> Iterator[XLIFFEntry]:
     """What can be translated in a trans-unit of XLIFF 1 or a unit of XLIFF 2."""
     context = next((element.attributes[name] for name in ("resname", "name", "id") if name in element.attributes), "")
     holders = [element] if element.name == "trans-unit" else element.children("segment")
@@ -149,10 +153,12 @@ def _entries(element: Element, content: Content) -> Iterator[Entry]:
             number = None if whole or source is None else source.attributes.get("mid")
             text, found = segment(source, content), segment(target if whole else parts.get(number), content)
             state = _state(found, holder, target)
-            where = Place(str(content.path), holder.line)
+            where = Location(str(content.path), holder.line)
             if text and source is not None:
                 told = name if whole else f"{name}/{number}"
-                yield Entry(text, found, Unit(text.text, found.text, where, state, text.marks, told), holder, number)
+                yield XLIFFEntry(
+                    text, found, Unit(text.text, found.text, where, state, text.marks, told), holder, number
+                )
 
 
 def _parts(element: Element) -> list[Element]:
@@ -174,7 +180,7 @@ def _numbered(element: Element) -> list[Element]:
     return parts if None not in numbers and len(numbers) == len(parts) else []
 
 
-def _state(target: Segment, holder: Element, element: Element | None) -> State:
+def _state(target: Segment, holder: Element, element: Element | None) -> TranslationState:
     if not target or element is None:
         return "empty"
     state = (holder if holder.name == "segment" else element).attributes.get("state", "")
@@ -197,10 +203,10 @@ def _language(holder: Element | None, side: str) -> str:
 
 def _fits(holder: Element, source: str, target: str) -> bool:
     told = (_language(holder, "source"), source), (_language(holder, "target"), target)
-    return all(not has or not wanted or alike(has, wanted) for has, wanted in told)
+    return all(not has or not wanted or same_language(has, wanted) for has, wanted in told)
 
 
-def _turned(entry: Entry, data: DataSettings) -> bool:
+def _turned(entry: XLIFFEntry, data: DataSettings) -> bool:
     """Whether the source is wanted as the target; refuses other languages."""
     source = "" if data.source == DataSettings.source else data.source
     target = "" if data.target == DataSettings.target else data.target
