@@ -221,7 +221,7 @@ def export(folder: Path, contents: Any) -> dict[str, Path]:
     """The model in the form of each engine; CTranslate2's int8 is on disk too, as its users have it."""
     import ctranslate2
 
-    from regard.decoding.engine import load_as
+    from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
     from regard.errors import RegardError
     from regard.interop import ctranslate2 as to_ctranslate2, huggingface
@@ -249,8 +249,8 @@ def export(folder: Path, contents: Any) -> dict[str, Path]:
 
 def list_tokens(folder: Path, data: Path) -> None:
     """Learns the shortlist of a model that has none."""
-    from regard.folder import SHORTLIST, TRAINING
-    from regard.training.lexicon import learn_shortlist
+    from regard.jobs.shortlist_learning import learn_shortlist
+    from regard.model_folder import SHORTLIST, TRAINING
 
     if not (folder / SHORTLIST).is_file():
         files = [data / f"train.lc.norm.tok.{side}" for side in ("en", "de")]

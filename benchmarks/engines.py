@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
 from benchmarks import records
-from regard.decoding.reader import Embedder, Row
-from regard.decoding.reference import translator_of, writer_of
+from regard.decoding.fill_classify_embed import Embedder, Row
+from regard.decoding.pytorch_engine import translator_of, writer_of
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.interop import ctranslate2 as to_ctranslate2, onnx as to_onnx
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import ModelSettings
-from regard.text.tokenizer import Tokenizer
+from regard.tokens.tokenizer import Tokenizer
 from regard.weights import Contents, read_folder
 
 BEAM, ALPHA = 5, 1.0

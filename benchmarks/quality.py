@@ -223,10 +223,10 @@ class Log:
 
 def train(run: Run, stop: threading.Event) -> bool:
     """Trains, or goes on, until the run is complete; false if it was stopped before."""
-    from regard.folder import TRAINING, WEIGHTS, read_settings
-    from regard.training import events as told, trainer
+    from regard.model_folder import TRAINING, WEIGHTS, read_settings
+    from regard.training import events as told, train_and_resume as trainer
     from regard.training.checkpoint import snapshot_path
-    from regard.training.prepare import NEW, REQUEST
+    from regard.training.preparation import NEW, REQUEST
 
     prepared = (run.model / TRAINING).exists()
     if prepared and (others := run.recipe.differences(read_settings(run.model), run.overrides)):
@@ -280,9 +280,9 @@ def describe_session(run: Run) -> dict[str, Any]:
 
 def measure(run: Run) -> None:
     """Scores a finished model; what was scored before stays, as long as the weights are the same."""
-    from regard.decoding.engine import load_as
+    from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
-    from regard.folder import SETTINGS, WEIGHTS, write_text
+    from regard.model_folder import SETTINGS, WEIGHTS, write_text
     from regard.weights import read_folder
 
     contents, kept = read_folder(run.model), run.folder / "scores.json"

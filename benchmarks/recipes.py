@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.records import ROOT
-from regard.configuration import FREE, gather, resolve
 from regard.errors import InputError
 from regard.settings import Settings
+from regard.settings.resolution import FREE, gather, resolve
 
 FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and what stands before the language in the names of their files
 OF_THE_RUN = ("seed", "threads", "device", "precision")  # settings in which runs of one recipe may differ

@@ -154,13 +154,13 @@ def run_regard() -> None:
     """The trainer's own loop, as `regard train --task write` runs it, on these ids."""
     from types import SimpleNamespace
 
-    from regard.configuration import resolve
-    from regard.options import dump
-    from regard.text.tokenizer import Specials
+    from regard.settings.option_fields import dump
+    from regard.settings.resolution import resolve
+    from regard.tokens.token_streams import write_stream
+    from regard.tokens.tokenizer import Specials
     from regard.training.events import Progress
     from regard.training.loop import train_model
     from regard.training.run import open_run
-    from regard.training.streams import write_stream
 
     job, folder = read_job(), Path.cwd() / "run"
     ids = np.fromfile("ids.bin", np.uint16).tolist()

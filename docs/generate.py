@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from regard.options import Option, options
-from regard.presets import PRESETS, TASKS
+from regard.files.check_thresholds import CheckSettings
 from regard.settings import Settings
-from regard.text.thresholds import CheckSettings
+from regard.settings.option_fields import Option, options
+from regard.settings.presets import PRESETS, TASKS
 
 HEAD = """# Settings
 

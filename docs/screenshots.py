@@ -14,7 +14,7 @@ import uvicorn
 from playwright.sync_api import sync_playwright
 
 from regard.cli.look import listen, open_model
-from regard.explorer.app import create_app
+from regard.explorer.http_api import create_app
 
 VIEWS: dict[str, dict[str, object]] = {
     "journey": {"card": 9, "q": 9, "layer": 1},

@@ -11,9 +11,9 @@ import pytest
 
 import regard
 from regard.cli import build_parser
-from regard.configuration import REMOVED
-from regard.options import options
 from regard.settings import Settings
+from regard.settings.option_fields import options
+from regard.settings.resolution import REMOVED
 
 SOURCE = Path(regard.__file__).parent
 VERBS = dict(build_parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
@@ -23,39 +23,39 @@ TRAINING = ("train", "distill")
 CORPUS = ("train", "distill", "plan", "check", "shortlist", "evaluate")
 TRANSLATING = ("translate", "evaluate")
 SHOWN_BY = {
-    "cli/bulk.py": ("translate",),
-    "cli/display.py": TRAINING,
-    "cli/documents.py": ("translate",),
-    "cli/exchange.py": ("import", "export"),
-    "cli/findings.py": ("check",),
-    "cli/measure.py": ("evaluate",),
-    "cli/processes.py": ("train",),
-    "cli/read.py": ("fill", "classify", "embed"),
-    "cli/terms.py": ("translate",),
-    "cli/parser.py": (),
-    "cli/start.py": (),
-    "configuration.py": ("train",),
-    "decoding/cluster.py": ("translate",),
+    "cli/translate_bulk.py": ("translate",),
+    "cli/training_display.py": TRAINING,
+    "cli/translate_documents.py": ("translate",),
+    "cli/import_export.py": ("import", "export"),
+    "cli/check_display.py": ("check",),
+    "cli/evaluate_tasks.py": ("evaluate",),
+    "cli/training_processes.py": ("train",),
+    "cli/encoder_verbs.py": ("fill", "classify", "embed"),
+    "cli/glossary_options.py": ("translate",),
+    "cli/argument_parser.py": (),
+    "cli/welcome.py": (),
+    "settings/resolution.py": ("train",),
+    "jobs/ray_cluster.py": ("translate",),
     "decoding": TRANSLATING,
     "demo": ("demo",),
     "explorer": ("look",),
-    "folder.py": TRAINING,
+    "model_folder.py": TRAINING,
     "interop": ("import",),
     "serving": ("serve",),
-    "settings.py": ("train",),
-    "text/directions.py": TRANSLATING,
-    "text/formats/jsonl.py": ("translate",),  # what it says to those who train names the verb
+    "settings/__init__.py": ("train",),
+    "tokens/directions.py": TRANSLATING,
+    "files/formats/jsonl.py": ("translate",),  # what it says to those who train names the verb
     "text": CORPUS,
-    "training/shards.py": ("train",),
+    "tokens/token_shards.py": ("train",),
     "training": ("train",),
 }
 """The verbs that show the messages of a module: a flag that one names by itself is there on all of them."""
 
 OF_ONE_VERB = {
-    ("cli/exchange.py", "--tokenizer"): "import",
-    ("training/card.py", "--to"): "translate",
-    ("cli/read.py", "--nearest"): "embed",
-    ("cli/read.py", "--count"): "fill",
+    ("cli/import_export.py", "--tokenizer"): "import",
+    ("training/model_card.py", "--to"): "translate",
+    ("cli/encoder_verbs.py", "--nearest"): "embed",
+    ("cli/encoder_verbs.py", "--count"): "fill",
 }
 MAKERS = ("flags", "completion")
 """Modules that make flags, or list them."""
@@ -171,5 +171,5 @@ def test_every_page_that_an_error_names_is_there() -> None:
 def test_wrong_advice_is_noticed() -> None:
     assert list(wrong_advice("cli/plan.py", "name it with --reverse")) == ["--reverse of plan"]
     assert list(wrong_advice("training/loop.py", "go on with regard distill --resume X")) == ["regard distill --resume"]
-    assert list(wrong_advice("text/corpus.py", "see regard trian --source")) == ["regard trian"]
-    assert not list(wrong_advice("text/corpus.py", "see regard train --source"))
+    assert list(wrong_advice("files/corpus.py", "see regard trian --source")) == ["regard trian"]
+    assert not list(wrong_advice("files/corpus.py", "see regard train --source"))

@@ -23,8 +23,8 @@ from benchmarks.decoders.tuning import Way
 from benchmarks.plots import Bars, draw_bars
 from benchmarks.training import BenchmarkError
 
-from regard.configuration import load
-from regard.interop.configs import describe
+from regard.interop.huggingface_config import describe
+from regard.settings.resolution import load
 from regard.weights import read_folder
 from tests.interop.toys import SHAPES, SOURCES, settings_of, write_model
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from docs.book.reference import addresses, error_classes
 
-from regard import folder
+from regard import model_folder as folder
 from regard.cli import build_parser
-from regard.configuration import load
-from regard.options import options
+from regard.files.formats import format_by_suffix as files
 from regard.settings import Settings
-from regard.text.formats import files
+from regard.settings.option_fields import options
+from regard.settings.resolution import load
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

@@ -13,14 +13,15 @@ from typing import Any, assert_type
 import pytest
 
 import regard
-from regard import Classifier, Embedder, Filler, Translation, Translator, Writer, configuration, weights
-from regard.decoding.reference import writer_of
+from regard import Classifier, Embedder, Filler, Translation, Translator, Writer, weights
+from regard.decoding.pytorch_engine import writer_of
 from regard.demo.glass import GLASS
-from regard.interop import ctranslate2, huggingface, llama2c, onnx, quantized
-from regard.text.formats import files
-from regard.text.glossary import Glossary
+from regard.faithful.glossary import Glossary
+from regard.files.formats import format_by_suffix as files
+from regard.interop import ctranslate2, huggingface, int8_folder as quantized, llama2c, onnx
+from regard.jobs.shortlist_learning import learn_shortlist
+from regard.settings import resolution as configuration
 from regard.training.events import Training
-from regard.training.lexicon import learn_shortlist
 from tests.decoding.toys import toy
 
 BEYOND: list[Callable[..., Any]] = [  # told of in the documentation, beside the public names

@@ -18,8 +18,8 @@ from benchmarks.report import read_log
 from benchmarks.training import ROOT
 
 from regard.cli import build_parser
-from regard.configuration import load
 from regard.errors import RegardError
+from regard.settings.resolution import load
 
 TINY = {
     "tokenizer.vocabulary": "300",

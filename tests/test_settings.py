@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.configuration import load, read_toml, recorded, removed
 from regard.errors import SettingsError
-from regard.options import Bounds, Option, Section, build, dump, merge, options
-from regard.presets import NAMES, PRESETS, TASKS, choose_preset
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings, TrainingSettings
+from regard.settings.option_fields import Bounds, Option, Section, build, dump, merge, options
+from regard.settings.presets import NAMES, PRESETS, TASKS, choose_preset
+from regard.settings.resolution import load, read_toml, recorded, removed
 from tests.examples import examples
 
 OPTIONS = {option.path: option for option in options(Settings)}

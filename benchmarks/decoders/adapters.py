@@ -83,7 +83,7 @@ class Regard(Base):
         return self.job.engine.startswith("native")
 
     def prepare(self) -> None:
-        from regard.decoding import engine  # noqa: F401 (is timed apart from the loading)
+        from regard.decoding import model_loading as engine  # noqa: F401 (is timed apart from the loading)
 
         if not self.native:
             import torch
@@ -91,7 +91,7 @@ class Regard(Base):
             torch.set_num_threads(self.job.threads)
 
     def load(self) -> None:
-        from regard.decoding import engine
+        from regard.decoding import model_loading as engine
         from regard.decoding.translator import Translator
 
         load_as: Any = engine.load_as
@@ -120,12 +120,12 @@ class CTranslate2(Base):
     def prepare(self) -> None:
         import ctranslate2  # noqa: F401
 
-        from regard.text import tokenizer  # noqa: F401 (does not import torch)
+        from regard.tokens import tokenizer  # noqa: F401 (does not import torch)
 
     def load(self) -> None:
         import ctranslate2
 
-        from regard.text.tokenizer import Vocabularies
+        from regard.tokens.tokenizer import Vocabularies
 
         self.vocabularies = Vocabularies.load(Path(self.job.tokenizer))
         self.pieces = [str(self.vocabularies.source.model.id_to_token(i)) for i in range(self.vocabularies.source.size)]
@@ -162,14 +162,14 @@ class HuggingFace(Base):
         import torch
         from transformers import MarianMTModel  # noqa: F401
 
-        from regard.text import tokenizer  # noqa: F401
+        from regard.tokens import tokenizer  # noqa: F401
 
         torch.set_num_threads(self.job.threads)
 
     def load(self) -> None:
         from transformers import MarianMTModel
 
-        from regard.text.tokenizer import Vocabularies
+        from regard.tokens.tokenizer import Vocabularies
 
         self.vocabularies = Vocabularies.load(Path(self.job.tokenizer))
         self.model = MarianMTModel.from_pretrained(self.job.folder).eval()

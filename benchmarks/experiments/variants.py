@@ -12,8 +12,8 @@ from benchmarks.experiments.learning import Batches, accuracy, build, learn, pai
 from benchmarks.experiments.log import Figures
 from regard.demo.glass import GLASS
 from regard.demo.grammar import Sentence, splits
-from regard.folder import TOKENIZER
-from regard.text.tokenizer import Vocabularies
+from regard.model_folder import TOKENIZER
+from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import IGNORE, PairBatch
 
 HEADS, SEEDS, WIDTH = (1, 2, 4, 8), 3, 64

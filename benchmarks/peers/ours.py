@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from benchmarks.peers.meter import Counts, Job, Meter
-from regard.options import dump
 from regard.settings import ModelSettings, Settings, TrainingSettings
-from regard.text.tokenizer import Specials
+from regard.settings.option_fields import dump
+from regard.tokens.tokenizer import Specials
 from regard.training import loop
 from regard.training.batches import Examples, PairBatch, write_examples
 from regard.training.events import Progress
 from regard.training.loop import Share, train_model
 from regard.training.run import TrainingRun, open_run
-from regard.training.task import Batch
+from regard.training.tasks.task import Batch
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from regard.model import attention, layers
 from regard.model.attention import attend_readably, spelt_out
 from regard.model.positions import sinusoids
 from regard.model.transformer import EncoderDecoder
-from regard.text.tokenizer import Tokenizer
+from regard.tokens.tokenizer import Tokenizer
 
 Contexts = Callable[[EncoderDecoder], list[Any]]
 

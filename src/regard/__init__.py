@@ -15,40 +15,40 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from regard.decoding.engine import load, load_as
-    from regard.decoding.reader import Classifier, Embedder, Filler
+    from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
+    from regard.decoding.model_loading import load, load_as
     from regard.decoding.translator import Translation, Translator
     from regard.decoding.writer import Writer
     from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
-    from regard.evaluation.scores import compare, score
+    from regard.evaluation.translation_scores import compare, score
     from regard.explorer.trace import look
+    from regard.jobs.distillation import distill
     from regard.model.observe import observe
     from regard.settings import Settings
-    from regard.training.distillation import distill
-    from regard.training.trainer import resume, train
+    from regard.training.train_and_resume import resume, train
 
 _HOMES = {
-    "Classifier": "decoding.reader",
-    "Embedder": "decoding.reader",
-    "Filler": "decoding.reader",
+    "Classifier": "decoding.fill_classify_embed",
+    "Embedder": "decoding.fill_classify_embed",
+    "Filler": "decoding.fill_classify_embed",
     "Translation": "decoding.translator",
     "Translator": "decoding.translator",
     "Writer": "decoding.writer",
-    "load": "decoding.engine",
-    "load_as": "decoding.engine",
+    "load": "decoding.model_loading",
+    "load_as": "decoding.model_loading",
     "DataError": "errors",
     "InputError": "errors",
     "ModelError": "errors",
     "RegardError": "errors",
     "SettingsError": "errors",
-    "compare": "evaluation.scores",
-    "score": "evaluation.scores",
+    "compare": "evaluation.translation_scores",
+    "score": "evaluation.translation_scores",
     "look": "explorer.trace",
     "observe": "model.observe",
     "Settings": "settings",
-    "distill": "training.distillation",
-    "resume": "training.trainer",
-    "train": "training.trainer",
+    "distill": "jobs.distillation",
+    "resume": "training.train_and_resume",
+    "train": "training.train_and_resume",
 }
 
 __all__ = [

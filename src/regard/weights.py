@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard.errors import InputError, ModelError
-from regard.folder import SCALE, TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
 from regard.model.recurrent import Recurrent
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
+from regard.model_folder import SCALE, TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
 from regard.settings import Settings
-from regard.text.tokenizer import Vocabularies
+from regard.tokens.tokenizer import Vocabularies
 
 Transformer = EncoderDecoder | Decoder | Encoder
 Model = Transformer | Recurrent

@@ -12,7 +12,7 @@ import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from regard.cli.look import listen
-from regard.explorer.app import create_app
+from regard.explorer.http_api import create_app
 from regard.explorer.trace import Explorer
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from regard.configuration import resolve
 from regard.demo.grammar import splits
 from regard.explorer.trace import Explorer
 from regard.settings import TokenizerSettings
-from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.settings.resolution import resolve
+from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
 
 SHAPE = {"width": 16, "heads": 2, "hidden": 32, "encoder_layers": 2, "decoder_layers": 2, "max_length": 200}

@@ -14,9 +14,8 @@ from playwright.sync_api import Browser
 from regard import look
 from regard.demo.glass import GLASS
 from regard.explorer.trace import Explorer
-
-from .conftest import Watched, downloads
-from .models import arranged
+from tests.browser.conftest import Watched, downloads
+from tests.browser.models import arranged
 
 TIRED = "The animal didn't cross the street because it was too tired."
 

@@ -16,9 +16,8 @@ from playwright.sync_api import Page
 
 import regard
 from regard.explorer.trace import Explorer
-
-from .conftest import Watched
-from .models import arranged
+from tests.browser.conftest import Watched
+from tests.browser.models import arranged
 
 PAGE = Path(regard.__file__).parent / "explorer" / "page"
 SHORT = "The animal didn't cross the street because it was too tired."

@@ -10,10 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from regard.explorer.trace import Explorer, Run
+from tests.browser.conftest import Watched, downloads
+from tests.browser.models import ARRANGEMENTS, SENTENCE, arranged
 from tests.cli.running import process
-
-from .conftest import Watched, downloads
-from .models import ARRANGEMENTS, SENTENCE, arranged
 
 TIRED = "The animal didn't cross the street because it was too tired."
 

@@ -11,9 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from regard.explorer.trace import Explorer
-
-from .conftest import Watched
-from .models import SENTENCE, arranged
+from tests.browser.conftest import Watched
+from tests.browser.models import SENTENCE, arranged
 
 ATTENTION_VIEWS = ["journey", "atlas", "head", "microscope", "decoding", "beam", "lens", "whatif"]
 VIEWS = [*ATTENTION_VIEWS, "positions", "space", "alignment", "time", "weights"]

@@ -16,10 +16,9 @@ from safetensors.torch import save_file
 from regard.explorer.ablation import ablate
 from regard.explorer.trace import Explorer, Run
 from regard.weights import parameters
+from tests.browser.conftest import Watched
+from tests.browser.models import SENTENCE, arranged
 from tests.explorer.toys import explorer as toy
-
-from .conftest import Watched
-from .models import SENTENCE, arranged
 
 TIRED = "The animal didn't cross the street because it was too tired."
 WIDE = TIRED.replace("tired", "wide")

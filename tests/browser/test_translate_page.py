@@ -14,15 +14,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from regard.demo.glass import GLASS
-from regard.serving.app import create_app
-from regard.serving.limits import KeyFile, ServingLimits, make_key
-from regard.serving.models import Models
+from regard.serving.application import create_app
+from regard.serving.client_limits import KeyFile, ServingLimits, make_key
 from regard.serving.refusals import BusyError
-from regard.text.directions import Direction
+from regard.serving.served_models import Models
+from regard.tokens.directions import Direction
+from tests.browser.conftest import Watched, downloads
 from tests.serving.fakes import FakeModels, FakeQueue
 from tests.serving.running import running
-
-from .conftest import Watched, downloads
 
 ENGLISH = "The children are playing in the garden with their father."
 GERMAN = "Die Kinder spielen mit ihrem Vater im Garten und die Mutter liest."

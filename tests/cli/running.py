@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from regard.cli import main
-from regard.folder import NATIVE
+from regard.model_folder import NATIVE
 
 
 class Done(NamedTuple):

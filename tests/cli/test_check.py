@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.findings import shorten
-from regard.text.checks import CHECKS
-
-from .running import call, process
+from regard.cli.check_display import shorten
+from regard.files.pair_checks import CHECKS
+from tests.cli.running import call, process
 
 PAIRS = [
     ("one tree", "ein Baum"),

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.options import options
 from regard.settings import DecodingSettings, Settings
-
-from .conftest import TINY, write_corpus
-from .running import call, process, tree
+from regard.settings.option_fields import options
+from tests.cli.conftest import TINY, write_corpus
+from tests.cli.running import call, process, tree
 
 VERBS = [
     "train",

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from regard.cli import build_parser, main
-from regard.cli.start import trained
+from regard.cli.welcome import trained
 from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
-
-from .running import call
+from tests.cli.running import call
 
 ROOT = Path(__file__).parents[2]
 

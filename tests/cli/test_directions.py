@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from regard.cli import main
-from regard.decoding.engine import load_as
+from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
-from regard.folder import read_settings
-
-from .conftest import TINY, write_corpus
-from .running import call
+from regard.model_folder import read_settings
+from tests.cli.conftest import TINY, write_corpus
+from tests.cli.running import call
 
 LINES = ["a dog sees me 5.", "", "the cat likes us 12."]
 TEXT = "".join(line + "\n" for line in LINES).encode()

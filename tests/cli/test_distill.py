@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.folder import read_settings
-from regard.text.tokenizer import Vocabularies
-from regard.training import synthesis
+from regard.jobs import synthetic_corpus as synthesis
+from regard.model_folder import read_settings
+from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.events import Stage
-
-from ..training.fakes import Turning
-from .conftest import TINY, write_corpus
-from .running import call
+from tests.cli.conftest import TINY, write_corpus
+from tests.cli.running import call
+from tests.training.fakes import Turning
 
 BRIEF = [*TINY, "--training.steps", "1"]
 

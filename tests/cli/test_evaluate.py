@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from regard.decoding.engine import load_as
+from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
-from regard.evaluation.scores import compare, score
-
-from .conftest import write_corpus
-from .running import Done, call, with_settings
+from regard.evaluation.translation_scores import compare, score
+from tests.cli.conftest import write_corpus
+from tests.cli.running import Done, call, with_settings
 
 QUICK = ["--resamples", "40"]
 

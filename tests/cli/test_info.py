@@ -12,8 +12,7 @@ import torch
 
 import regard
 from regard.weights import read_folder
-
-from .running import call
+from tests.cli.running import call
 
 
 def test_a_model_is_described(capsys: pytest.CaptureFixture[str], model: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from .running import call, process
+from tests.cli.running import call, process
 
 TIRED = "The animal didn't cross the street because it was too tired."
 

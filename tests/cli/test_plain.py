@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TINY, write_corpus
-from .running import call, tree
+from tests.cli.conftest import TINY, write_corpus
+from tests.cli.running import call, tree
 
 XML = '<?xml version="1.0"?>\n<resources>\n  <string name="dog">a dog</string>\n</resources>\n'
 HTML = "<!DOCTYPE html>\n<html><body><p>a dog</p></body></html>\n"
@@ -19,7 +19,7 @@ UNKNOWN = ["xml", "html", "ftl", "resx", "properties", "yml", "xcstrings", "xyz"
 @pytest.fixture
 def _unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails a test that loads a model: what is refused is refused before."""
-    monkeypatch.setattr("regard.decoding.engine.load_as", lambda *_, **__: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("regard.decoding.model_loading.load_as", lambda *_, **__: pytest.fail("a model was loaded"))
 
 
 @pytest.mark.usefixtures("_unloaded")
@@ -132,7 +132,7 @@ def test_distilling_markup_is_refused(capsys: pytest.CaptureFixture[str], model:
 
 
 def test_a_pipe_is_left_unread(model: str, tmp_path: Path) -> None:
-    from regard.text.formats.plain import detect_markup
+    from regard.files.formats.plain_text import detect_markup
 
     os.mkfifo(tmp_path / "pipe")
     assert detect_markup(tmp_path / "pipe") == ""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TINY, write_corpus
-from .running import call
+from tests.cli.conftest import TINY, write_corpus
+from tests.cli.running import call
 
 QUICK = [*TINY, "--seconds", "0.01", "--preset", "tiny"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.decoding.native.library import instructions, missing
+from regard.decoding.native.compiled_library import instructions, missing
 from regard.model.kernels.fused import best_instructions
 from regard.weights import parameters, read_folder
 from tests.cli.running import call, process
@@ -81,7 +81,7 @@ def test_the_native_engine_needs_neither_torch_nor_numpy_once_it_has_packed(mode
 def test_without_the_library_pytorch_decodes_and_says_why(
     capsys: pytest.CaptureFixture[str], model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.decoding.native.library.library", lambda: "it was not built: no compiler")
+    monkeypatch.setattr("regard.decoding.native.compiled_library.library", lambda: "it was not built: no compiler")
     assert call(capsys, "translate", model, stdin=LINES).code == 0
     refused = call(capsys, "translate", model, "--engine", "native", stdin=LINES)
     assert refused.code == 2

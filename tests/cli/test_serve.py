@@ -13,10 +13,9 @@ import httpx
 import pytest
 
 from regard.demo.glass import GLASS
-from regard.serving.limits import KeyFile
-
-from .running import call
-from .serving import Process
+from regard.serving.client_limits import KeyFile
+from tests.cli.running import call
+from tests.cli.serving import Process
 
 TIRED = "The animal didn't cross the street because it was too tired."
 TAKEN = "regard_scheduler_requests_total"

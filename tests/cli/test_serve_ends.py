@@ -10,14 +10,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from regard.cli.bench import made_up
-from regard.decoding.engine import load_as
+from regard.cli.serving_benchmark import made_up
+from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.demo.glass import GLASS
 from regard.serving.load_generator import LoadReport, load, question
-
-from .running import tree
-from .serving import Process
+from tests.cli.running import tree
+from tests.cli.serving import Process
 
 CLIENTS = 20
 TEXTS = made_up("en")[:50]

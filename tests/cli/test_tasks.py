@@ -16,15 +16,14 @@ import numpy as np
 import pytest
 
 from regard.cli import main
-from regard.decoding.engine import load_as
-from regard.decoding.reader import Classifier, Embedder, Filler
+from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
+from regard.decoding.model_loading import load_as
 from regard.decoding.writer import Writer
-from regard.evaluation.labels import compare_labels
-from regard.folder import read_settings
-
-from ..training.toys import write_labels, write_text, write_words
-from .conftest import TINY
-from .running import Done, call, process, with_settings
+from regard.evaluation.classification_scores import compare_labels
+from regard.model_folder import read_settings
+from tests.cli.conftest import TINY
+from tests.cli.running import Done, call, process, with_settings
+from tests.training.toys import write_labels, write_text, write_words
 
 Capture = pytest.CaptureFixture[str]
 BRIEF = [*TINY, "--training.steps", "4", "--training.evaluate_every", "2"]

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.folder import read_settings
-
-from .conftest import TINY, write_corpus
-from .running import call, tree
+from regard.model_folder import read_settings
+from tests.cli.conftest import TINY, write_corpus
+from tests.cli.running import call, tree
 
 BRIEF = [*TINY, "--training.steps", "1"]
 

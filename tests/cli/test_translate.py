@@ -17,13 +17,12 @@ from typing import Any
 import pytest
 
 from regard.cli import main
-from regard.cli.meter import describe
+from regard.cli.progress_bar import describe
 from regard.cli.translate import read_lines
-from regard.decoding.engine import load_as
+from regard.decoding.model_loading import load_as
 from regard.decoding.translator import WINDOW, Translator
-from regard.text.protect import counts
-
-from .running import call, process, with_settings
+from regard.tokens.protected_pieces import counts
+from tests.cli.running import call, process, with_settings
 
 LINES = ["a dog sees me 5.", "", "the cat likes us 12.", "   ", "she hears the café 7."]
 TEXT = "".join(line + "\n" for line in LINES).encode()
@@ -175,7 +174,7 @@ def test_a_line_feed_in_a_translation_is_a_space(
     capsys: pytest.CaptureFixture[str], model: str, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     """A model spells with bytes too, and one of them is the line feed."""
-    monkeypatch.setattr("regard.text.tokenizer.Tokenizer.decode", lambda *_: "ein\nHund")
+    monkeypatch.setattr("regard.tokens.tokenizer.Tokenizer.decode", lambda *_: "ein\nHund")
     done = call(capsys, "translate", model, *flags, stdin=b"a dog\nshe\n")
     assert [line.split("\t")[-1] for line in done.out.split("\n")] == ["ein Hund", "ein Hund", ""]
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.decoding.engine import load_as
+from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
-from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.files.formats import Location, Pair
 from regard.model.transformer import EncoderDecoder
-from regard.options import dump
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.settings import DataSettings, ModelSettings, Settings, TokenizerSettings
-from regard.text.formats import Location, Pair
-from regard.text.tokenizer import Vocabularies
-from regard.text.vocabulary import BOS, EOS, PAD
+from regard.settings.option_fields import dump
+from regard.tokens.tokenizer import Vocabularies
+from regard.tokens.vocabulary_learning import BOS, EOS, PAD
 from regard.weights import build_model, parameters, read_folder, write_tensors
 
 torch.set_num_threads(1)  # toys are too small to share; two threads would wait for each other

@@ -8,15 +8,14 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from regard.decoding.hypothesis import Hypothesis, power_penalty
-from regard.decoding.search import beam_search, follow, highest
-from regard.decoding.step import NextToken, TranslationStep
+from regard.decoding.beam_search import beam_search, follow, highest
+from regard.decoding.decoder_step import NextToken, TranslationStep
+from regard.decoding.hypotheses import Hypothesis, power_penalty
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
-from regard.text.tokenizer import Specials
-from regard.text.vocabulary import BOS, EOS, MASK, PAD, UNK
-
-from ..model.foreign import copy_marian
+from regard.tokens.tokenizer import Specials
+from regard.tokens.vocabulary_learning import BOS, EOS, MASK, PAD, UNK
+from tests.model.foreign import copy_marian
 
 VOCABULARY, LIMIT = 40, 12
 SOURCES = [[7, 30, 12, 9, 25], [11], [5, 39, 8, 8, 21, 14, 33], [20, 6, 17], [10, 10, 38, 28, 5, 6]]

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from regard.decoding.reference import translator_of
+from regard.decoding.pytorch_engine import translator_of
 from regard.decoding.translator import Translator
 from regard.errors import InputError, ModelError
+from regard.files.formats import Location, Pair
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings
-from regard.text.formats import Location, Pair
-from regard.text.tokenizer import Vocabularies
+from regard.tokens.tokenizer import Vocabularies
 from regard.weights import Contents, build_model
-
-from .conftest import CORPUS
+from tests.decoding.conftest import CORPUS
 
 LONG = " ".join(["She reads, and it rains."] * 6)
 

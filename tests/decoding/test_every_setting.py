@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from regard.decoding.engine import load_as
-from regard.decoding.reader import Embedder
-from regard.decoding.reference import translator_of, writer_of
+from regard.decoding.fill_classify_embed import Embedder
+from regard.decoding.model_loading import load_as
+from regard.decoding.pytorch_engine import translator_of, writer_of
 from regard.decoding.translator import Translator
-from regard.options import options
 from regard.settings import DecodingSettings, EmbeddingSettings
-
-from .conftest import CORPUS
-from .toys import toy
+from regard.settings.option_fields import options
+from tests.decoding.conftest import CORPUS
+from tests.decoding.toys import toy
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [source for source, _ in CORPUS][:12]

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 import regard
-from regard.configuration import resolve
-from regard.decoding.reference import translator_of
+from regard.decoding.pytorch_engine import translator_of
 from regard.errors import InputError, SettingsError
 from regard.explorer.trace import Explorer
-from regard.folder import write_text
 from regard.interop import ctranslate2, huggingface, onnx
-from regard.options import dump
+from regard.model_folder import write_text
+from regard.settings.option_fields import dump
+from regard.settings.resolution import resolve
 from regard.weights import parameters, write_tensors
-
-from .toys import toy
+from tests.decoding.toys import toy
 
 every_kind = pytest.mark.parametrize("kind", ["lstm", "gru"])
 TEXTS = ["a dog runs", "the old dog sees a cat in the garden", "a cat"]
@@ -59,7 +58,7 @@ def test_the_alignment_is_that_of_its_attention() -> None:
 
 
 def test_a_folder_is_opened_by_pytorch_and_found_again_in_int8(folder: Path, tmp_path: Path) -> None:
-    from regard.interop.quantized import quantize_folder
+    from regard.interop.int8_folder import quantize_folder
 
     whole = regard.load_as(regard.Translator, folder)
     assert type(whole.searcher).__name__ == "TorchSearch"

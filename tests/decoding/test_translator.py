@@ -19,23 +19,22 @@ from torch import Tensor
 
 import regard
 from regard.decoding import translator as engine
-from regard.decoding.engine import load
-from regard.decoding.hypothesis import Enough, Hypothesis, google_penalty
-from regard.decoding.reference import TorchSearch
-from regard.decoding.search import beam_search
-from regard.decoding.step import NextToken, TranslationStep, lucky
+from regard.decoding.beam_search import beam_search
+from regard.decoding.decoder_step import NextToken, TranslationStep, lucky
+from regard.decoding.hypotheses import Enough, Hypothesis, google_penalty
+from regard.decoding.model_loading import load
+from regard.decoding.pytorch_engine import TorchSearch
 from regard.decoding.translator import Translation, Translator
 from regard.errors import InputError, SettingsError
-from regard.folder import TOKENIZER, read_settings
 from regard.model.transformer import EncoderDecoder
+from regard.model_folder import TOKENIZER, read_settings
 from regard.settings import DecodingSettings, ModelSettings
-from regard.text.splitting import BREAKS, split_lines, split_text
-from regard.text.tokenizer import Specials, Vocabularies
-from regard.text.vocabulary import BOS, EOS, RESERVED, SPECIALS
+from regard.tokens.split_long_texts import BREAKS, split_lines, split_text
+from regard.tokens.tokenizer import Specials, Vocabularies
+from regard.tokens.vocabulary_learning import BOS, EOS, RESERVED, SPECIALS
 from regard.weights import choose_device
+from tests.decoding.conftest import CORPUS
 from tests.examples import examples
-
-from .conftest import CORPUS
 
 SOURCES = [source for source, _ in CORPUS]
 WORDS = sorted({word for source in SOURCES for word in source.split()} | {"zoo", "Ü", "7,5", "日本", "🙂"})
@@ -167,10 +166,10 @@ def test_auto_is_a_device_that_is_there() -> None:
 WITHOUT_TORCH = """
 import sys
 from pathlib import Path
-from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.translator import Translator
-from regard.folder import TOKENIZER, check_folder, read_settings
-from regard.text.tokenizer import Vocabularies
+from regard.model_folder import TOKENIZER, check_folder, read_settings
+from regard.tokens.tokenizer import Vocabularies
 
 class Parrot:
     def search(self, sources, limits, settings):

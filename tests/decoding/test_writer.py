@@ -12,16 +12,15 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 from transformers.generation.logits_process import RepetitionPenaltyLogitsProcessor
 
-from regard.decoding.reference import writer_of
-from regard.decoding.step import NextToken, WritingStep
+from regard.decoding.decoder_step import NextToken, WritingStep
+from regard.decoding.pytorch_engine import writer_of
 from regard.decoding.writer import Writing, first_stop, held_back, windows
 from regard.errors import InputError, SettingsError
 from regard.model.transformer import Decoder
-from regard.text.tokenizer import Specials
-from regard.text.vocabulary import BOS, EOS
+from regard.tokens.tokenizer import Specials
+from regard.tokens.vocabulary_learning import BOS, EOS
+from tests.decoding.toys import TOKENIZER, toy
 from tests.examples import examples
-
-from .toys import TOKENIZER, toy
 
 CONTENTS = toy("write")
 WRITER = writer_of(CONTENTS)

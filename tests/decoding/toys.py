@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 
-from regard.configuration import resolve
 from regard.model.transformer import Encoder
 from regard.settings import Settings, TokenizerSettings
-from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.settings.resolution import resolve
+from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
-
-from .conftest import CORPUS
+from tests.decoding.conftest import CORPUS
 
 TEXTS = [side for pair in CORPUS for side in pair]
 TOKENIZER = Tokenizer.train(TEXTS, TokenizerSettings(vocabulary=400))

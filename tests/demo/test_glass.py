@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from regard.configuration import load
-from regard.decoding.reference import translator_of
+from regard.decoding.pytorch_engine import translator_of
 from regard.decoding.translator import Translator
 from regard.demo.glass import GLASS, SETTINGS, glass_splits
 from regard.demo.grammar import EXAMPLES, pronoun_accuracy
-from regard.evaluation.scores import exact_match
-from regard.folder import CARD, HISTORY, NATIVE, SETTINGS as SETTINGS_FILE, TOKENIZER, WEIGHTS
+from regard.evaluation.translation_scores import exact_match
+from regard.model_folder import CARD, HISTORY, NATIVE, SETTINGS as SETTINGS_FILE, TOKENIZER, WEIGHTS
+from regard.settings.resolution import load
 from regard.weights import assign, read_folder, read_tensors
 
 SENTENCES = glass_splits()

@@ -16,9 +16,9 @@ import torch
 
 import regard
 from regard.interop import huggingface
-from regard.serving.app import create_app
-from regard.serving.models import Models
-from regard.training.lexicon import learn_shortlist
+from regard.jobs.shortlist_learning import learn_shortlist
+from regard.serving.application import create_app
+from regard.serving.served_models import Models
 from tests.cli.conftest import write_corpus
 from tests.documentation.pages import ROOT, Runner, blocks, chdir, quick_training
 from tests.interop.toys import settings_of, write_model

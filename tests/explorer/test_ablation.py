@@ -10,8 +10,7 @@ import torch
 from regard.errors import InputError
 from regard.explorer import ablation
 from regard.explorer.ablation import GoneError, ablate
-
-from .toys import GREEDY, SHAPES, TEXT, explorer, look_at
+from tests.explorer.toys import GREEDY, SHAPES, TEXT, explorer, look_at
 
 TEXTS = {"fill": "A [MASK] sees the [MASK].", "classify": TEXT, "translate": TEXT, "write": TEXT}
 CASES = [

@@ -9,8 +9,7 @@ import pytest
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.trace import Explorer
 from regard.weights import parameters
-
-from .toys import TASKS, contents
+from tests.explorer.toys import TASKS, contents
 
 
 @pytest.mark.parametrize("task", TASKS)

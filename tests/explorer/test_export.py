@@ -15,10 +15,9 @@ from safetensors.torch import load
 
 from regard.errors import InputError, ModelError
 from regard.explorer import export
-from regard.explorer.app import PAGE
+from regard.explorer.http_api import PAGE
 from regard.explorer.trace import Explorer
-
-from .toys import GREEDY, TASKS, TEXT, contents, look_at
+from tests.explorer.toys import GREEDY, TASKS, TEXT, contents, look_at
 
 
 def data_of(text: str) -> dict[str, Any]:

@@ -11,15 +11,14 @@ import torch
 from safetensors.torch import load
 
 import regard
-from regard.decoding.reader import Classifier, Embedder, Filler
-from regard.decoding.reference import translator_of, writer_of
+from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
+from regard.decoding.pytorch_engine import translator_of, writer_of
 from regard.errors import InputError
-from regard.explorer.requests import LIMITS, MissingError
+from regard.explorer.request_checks import LIMITS, MissingError
 from regard.explorer.trace import Explorer, contents_of, look
 from regard.model.observe import observe
 from regard.model.transformer import Decoder, EncoderDecoder
-
-from .toys import GREEDY, SHAPES, TASKS, TEXT, close, contents, explorer, look_at
+from tests.explorer.toys import GREEDY, SHAPES, TASKS, TEXT, close, contents, explorer, look_at
 
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from regard.configuration import resolve
 from regard.explorer.trace import Explorer, Run
 from regard.settings import TokenizerSettings
-from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.settings.resolution import resolve
+from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
 
 torch.set_num_threads(1)  # toys are too small to share; two threads would wait for each other

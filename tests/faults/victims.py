@@ -24,7 +24,7 @@ def victim(folder: Path, corpus: list[Path], fault: str, amount: float, given: d
     """Trains or goes on training in `folder`; what it says is in `folder`.said, and it ends with 2 on an error."""
     from regard.errors import RegardError
     from regard.training.events import Finished, Note
-    from regard.training.trainer import resume, train
+    from regard.training.train_and_resume import resume, train
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -107,7 +107,7 @@ def clock_jumps(amount: float) -> None:
 
 def no_memory(amount: float) -> None:
     """Memory for so many rows of a batch, and no more."""
-    from regard.training import pairs
+    from regard.training.tasks import translation as pairs
 
     real = pairs.Translating.loss
 

@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 import torch
 
-from regard.decoding.reference import translator_of, writer_of
+from regard.decoding.pytorch_engine import translator_of, writer_of
 from regard.errors import InputError, ModelError
 from regard.interop import ctranslate2 as module
 from regard.interop.ctranslate2 import export_model, source_vocabulary
 from regard.model.transformer import Decoder, Encoder
 from regard.settings import EmbeddingSettings
-from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import read_folder
-
-from .toys import SHAPES, SOURCES, run_snippet, settings_of, talkative, write_foreign, write_model
+from tests.interop.toys import SHAPES, SOURCES, run_snippet, settings_of, talkative, write_foreign, write_model
 
 PLAIN: dict[str, Any] = {"device": "cpu", "compute_type": "float32", "inter_threads": 1, "intra_threads": 1}
 ENOUGH = 100  # patience: Regard goes on until no output can be better, CTranslate2 until it has found so many

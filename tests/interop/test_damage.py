@@ -13,9 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from regard.errors import ModelError, RegardError
 from regard.interop.huggingface import import_model
-from regard.interop.tables import BERT, DISTILBERT, GPT2, LLAMA, ROBERTA, Table, marian_table
-
-from .published import save_bert, save_gpt2, save_llama, save_marian
+from regard.interop.weight_names import BERT, DISTILBERT, GPT2, LLAMA, ROBERTA, Table, marian_table
+from tests.interop.published import save_bert, save_gpt2, save_llama, save_marian
 
 Damage = Callable[[Path], None]
 

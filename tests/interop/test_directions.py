@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from regard.decoding.reference import translator_of
+from regard.decoding.pytorch_engine import translator_of
 from regard.interop import ctranslate2, huggingface, onnx
 from regard.weights import Contents, read_folder
-
-from .toys import run_snippet, settings_of, write_model
+from tests.interop.toys import run_snippet, settings_of, write_model
 
 NOTE = "put the language to translate into before each text, as <tag:de> or <tag:fr>"
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli import exchange
+from regard.cli import import_export as exchange
 from regard.errors import InputError, ModelError
-
-from .published import save_bert, save_gpt2
-from .test_llama2c import save as save_llama2c
+from tests.interop.published import save_bert, save_gpt2
+from tests.interop.test_llama2c import save as save_llama2c
 
 
 def run(*arguments: str | Path) -> int:

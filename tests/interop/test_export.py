@@ -10,22 +10,21 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from regard.configuration import resolve
-from regard.decoding.engine import load
+from regard.decoding.model_loading import load
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import ModelError
 from regard.explorer.trace import contents_of
-from regard.folder import write_text
-from regard.interop.configs import halve_sinusoids
+from regard.files.formats import Location, Pair
 from regard.interop.huggingface import export_model, import_model
-from regard.options import dump
+from regard.interop.huggingface_config import halve_sinusoids
+from regard.model_folder import write_text
 from regard.settings import Settings
-from regard.text.formats import Location, Pair
-from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.settings.option_fields import dump
+from regard.settings.resolution import resolve
+from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import build_model, parameters, read_folder, write_tensors
-
-from .published import FOREIGN, LINES, TEXTS, their_tokenizer, theirs
+from tests.interop.published import FOREIGN, LINES, TEXTS, their_tokenizer, theirs
 
 SMALL: dict[str, Any] = {"width": 16, "heads": 4, "hidden": 24, "max_length": 128}
 LAYERS = {"encoder_layers": 2, "decoder_layers": 3}

@@ -11,13 +11,12 @@ import sentencepiece
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from regard.decoding.engine import load
+from regard.decoding.model_loading import load
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
 from regard.interop.llama2c import import_model
 from regard.weights import read_folder
-
-from .published import LINES, LLAMA, train_pieces
+from tests.interop.published import LINES, LLAMA, train_pieces
 
 WIDTH, HIDDEN, LAYERS, HEADS, GROUPS, LENGTH = 16, 24, 2, 4, 2, 32
 ORDER = (

@@ -13,16 +13,15 @@ import tokenizers
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tokenizers import decoders, models, pre_tokenizers
 
-from regard.decoding.engine import load
-from regard.decoding.reader import Embedder, Filler
+from regard.decoding.fill_classify_embed import Embedder, Filler
+from regard.decoding.model_loading import load
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import RegardError
 from regard.interop.huggingface import import_model
 from regard.weights import read_folder
-
-from .published import save_bert, save_distilbert, save_gpt2, save_llama, save_marian, save_roberta
-from .test_damage import config
+from tests.interop.published import save_bert, save_distilbert, save_gpt2, save_llama, save_marian, save_roberta
+from tests.interop.test_damage import config
 
 FAMILIES: dict[str, Callable[[Path], Path]] = {
     "bert": save_bert,

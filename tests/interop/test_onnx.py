@@ -13,16 +13,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from regard.decoding.reader import Embedder
-from regard.decoding.reference import translator_of, writer_of
+from regard.decoding.fill_classify_embed import Embedder
+from regard.decoding.pytorch_engine import translator_of, writer_of
 from regard.errors import InputError, ModelError
-from regard.interop import graph, onnx as module
+from regard.interop import onnx as module, onnx_graph as graph
 from regard.interop.onnx import export_model
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings
 from regard.weights import Contents, read_folder
-
-from .toys import SHAPES, run_snippet, settings_of, write_foreign, write_model
+from tests.interop.toys import SHAPES, run_snippet, settings_of, write_foreign, write_model
 
 Array = NDArray[Any]
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)

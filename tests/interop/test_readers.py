@@ -11,14 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.decoding.engine import load
-from regard.decoding.reader import Classifier, Embedder, Filler
+from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
+from regard.decoding.model_loading import load
 from regard.errors import ModelError
 from regard.interop.huggingface import export_model, import_model
 from regard.model.observe import observe
 from regard.weights import Contents, read_folder
-
-from .published import TEXTS, save_bert, save_distilbert, save_roberta, their_tokenizer, theirs
+from tests.interop.published import TEXTS, save_bert, save_distilbert, save_roberta, their_tokenizer, theirs
 
 PAIRS = [("the dog", "a cat is a girl"), ("Paris is the capital of France", "the street")]
 SAVERS = {"Bert": save_bert, "Roberta": save_roberta, "DistilBert": save_distilbert}

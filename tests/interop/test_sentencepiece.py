@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from regard.errors import ModelError
 from regard.interop.sentencepiece import as_tokenizer, fields, read_sentencepiece
 from tests.examples import examples
-
-from .published import FOREIGN, LINES, train_pieces
+from tests.interop.published import FOREIGN, LINES, train_pieces
 
 CHINESE = ["今天天气很好。", "我喜欢这个美丽的花园。", "两个男人坐在长椅上，读一本书。"]
 HOSTILE = [

@@ -10,15 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.decoding.engine import load
+from regard.decoding.model_loading import load
 from regard.decoding.translator import Translator
 from regard.errors import ModelError
 from regard.interop.huggingface import export_model, import_model
 from regard.model.positions import sinusoids
 from regard.model.transformer import EncoderDecoder
 from regard.weights import Contents, read_folder
-
-from .published import FOREIGN, LINES, save_marian, their_tokenizer, theirs
+from tests.interop.published import FOREIGN, LINES, save_marian, their_tokenizer, theirs
 
 TEXTS = [*LINES, "dog", "A cat, a cat and a girl.", "the man", ">>de<< A small dog runs."]
 HOSTILE = [

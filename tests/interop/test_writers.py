@@ -11,14 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.decoding.engine import load
+from regard.decoding.model_loading import load
 from regard.decoding.writer import Writer
 from regard.errors import ModelError
 from regard.interop.huggingface import export_model, import_model
 from regard.model.observe import observe
 from regard.weights import Contents, read_folder
-
-from .published import TEXTS, byte_level, save_gpt2, save_llama, their_tokenizer, theirs
+from tests.interop.published import TEXTS, byte_level, save_gpt2, save_llama, their_tokenizer, theirs
 
 PROMPTS = ["The animal", "A small dog runs over", "Once upon a time", "Ünï 漢", "dog"]
 

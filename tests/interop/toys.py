@@ -12,13 +12,13 @@ from typing import Any
 import tokenizers
 import torch
 
-from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.files.formats import Location, Pair
 from regard.model.transformer import Decoder, EncoderDecoder
-from regard.options import dump
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.settings import DataSettings, EmbeddingSettings, ModelSettings, Settings, TokenizerSettings
-from regard.text.formats import Location, Pair
-from regard.text.imported import ImportedTokenizer
-from regard.text.tokenizer import Specials, Vocabularies
+from regard.settings.option_fields import dump
+from regard.tokens.imported_vocabulary import ImportedTokenizer
+from regard.tokens.tokenizer import Specials, Vocabularies
 from regard.weights import Contents, build_model, parameters, read_folder, write_tensors
 
 torch.set_num_threads(1)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.training.trainer import train
-
-from .test_tasks import PAPER
+from regard.training.train_and_resume import train
+from tests.learning.test_tasks import PAPER
 
 SETTINGS = {
     "tokenizer.vocabulary": 300,

@@ -6,9 +6,8 @@ import random
 from pathlib import Path
 
 import regard
-from regard.training.trainer import train
-
-from .test_tasks import PAPER, SHAPE
+from regard.training.train_and_resume import train
+from tests.learning.test_tasks import PAPER, SHAPE
 
 WORDS = {
     "num": "0 1 2 3 4 5 6 7 8 9".split(),  # noqa: SIM905

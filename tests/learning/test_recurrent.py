@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.training.trainer import resume, train
-
-from .test_digits import SETTINGS, rows
+from regard.training.train_and_resume import resume, train
+from tests.learning.test_digits import SETTINGS, rows
 
 
 @pytest.mark.slow

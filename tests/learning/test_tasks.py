@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.training.trainer import train
+from regard.training.train_and_resume import train
 
 PAPER = {
     "model.norm": "pre",

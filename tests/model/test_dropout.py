@@ -7,12 +7,11 @@ import torch
 
 from regard.model.attention import attend
 from regard.model.dropout import Dropout, drop
-from regard.model.kernels.masks import masks_of
-from regard.model.kernels.mode import computing
+from regard.model.kernels.compute_mode import computing
+from regard.model.kernels.dropout_masks import masks_of
 from regard.model.observe import observe
 from regard.model.transformer import Embedding
-
-from .toys import keep_lengths, some_tokens, toy_settings, translator
+from tests.model.toys import keep_lengths, some_tokens, toy_settings, translator
 
 KINDS = ["dropout", "embedding_dropout", "attention_dropout", "activation_dropout"]
 INPUTS = some_tokens(2, 5), some_tokens(2, 4, 1), keep_lengths([5, 3])

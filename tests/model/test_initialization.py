@@ -9,8 +9,7 @@ from torch import nn
 
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import ModelSettings
-
-from .toys import some_tokens, toy_settings
+from tests.model.toys import some_tokens, toy_settings
 
 SHAPE: dict[str, Any] = {
     "width": 128,

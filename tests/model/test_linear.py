@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
 from regard.model.kernels.bfloat16 import ROWS, rounded_rows
-from regard.model.kernels.mode import computing, mode
+from regard.model.kernels.compute_mode import computing, mode
 from regard.model.linear import Linear
 
 

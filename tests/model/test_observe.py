@@ -16,8 +16,7 @@ from regard.model.attention import Attention
 from regard.model.observe import Trace, observe, see, watching
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import ModelSettings
-
-from .toys import (
+from tests.model.toys import (
     VOCABULARY,
     keep_lengths,
     model_settings,

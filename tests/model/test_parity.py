@@ -31,8 +31,7 @@ from regard.model.observe import observe
 from regard.model.positions import RotaryPositions
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder, Stack
 from regard.settings import ModelSettings
-
-from .foreign import (
+from tests.model.foreign import (
     copy_bert,
     copy_gpt2,
     copy_llama,
@@ -44,7 +43,7 @@ from .foreign import (
     copy_weights,
     put,
 )
-from .toys import keep_lengths, scrambled, some_tokens, toy_settings
+from tests.model.toys import keep_lengths, scrambled, some_tokens, toy_settings
 
 WIDTH, HEADS, HIDDEN = 16, 4, 24
 TORCH_SHAPE: dict[str, Any] = {

@@ -16,8 +16,7 @@ from regard.model.positions import (
     sinusoids,
 )
 from regard.model.transformer import Decoder
-
-from .toys import same, some_tokens, toy_settings, translator, writer
+from tests.model.toys import same, some_tokens, toy_settings, translator, writer
 
 widths = st.integers(1, 20).map(lambda half: 2 * half)
 starts = st.integers(0, 300)

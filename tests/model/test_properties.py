@@ -18,8 +18,7 @@ from torch.nn import functional as F
 from regard.model.attention import Attention, Bias, Cache, attend, attend_readably, causal_mask, mask_bias
 from regard.model.observe import observe
 from regard.settings import ModelSettings
-
-from .toys import (
+from tests.model.toys import (
     POSITIONS,
     VOCABULARY,
     exact,

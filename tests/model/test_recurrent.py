@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from regard.model.observe import observe
 from regard.model.recurrent import Recurrent
-
-from .toys import VOCABULARY, exact, keep_lengths, same, some_tokens, toy_settings
+from tests.model.toys import VOCABULARY, exact, keep_lengths, same, some_tokens, toy_settings
 
 every_kind = pytest.mark.parametrize("kind", ["lstm", "gru"])
 attending_or_not = pytest.mark.parametrize("attends", [True, False])

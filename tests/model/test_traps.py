@@ -17,8 +17,7 @@ from regard.model.layers import FeedForward, Layer, Residual
 from regard.model.observe import observe
 from regard.model.positions import sinusoids
 from regard.model.transformer import EncoderDecoder
-
-from .toys import exact, keep_lengths, same, some_tokens, toy_settings, translator
+from tests.model.toys import exact, keep_lengths, same, some_tokens, toy_settings, translator
 
 Vector = list[float]
 WIDTH, HEADS, HEAD_WIDTH = 16, 4, 4

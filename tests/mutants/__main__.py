@@ -21,7 +21,7 @@ from tests.mutants.running import Bench
 
 PACKAGE = ROOT / "src" / "regard"
 PAGE = ROOT / "docs" / "mutants.md"
-PLACES = ("training", "decoding", "serving", "text")
+PLACES = ("training", "decoding", "serving", "tokens", "files", "faithful")
 EQUIVALENT = re.compile(r"^- `(.+?)`: `(.+)` → `(.*)`: .+$", re.MULTILINE)
 GOOD = ("killed", "timed out")
 

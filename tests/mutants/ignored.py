@@ -9,8 +9,14 @@ from pathlib import Path
 
 from tests.mutants.mutations import Edit, Mutant, Mutations, name_of
 
-DECLARED = "settings.py"
-BEFORE = (DECLARED, "options.py", "configuration.py", "presets.py", "cli/flags.py")
+DECLARED = "settings/__init__.py"
+BEFORE = (
+    DECLARED,
+    "settings/option_fields.py",
+    "settings/resolution.py",
+    "settings/presets.py",
+    "cli/setting_flags.py",
+)
 """Files that hand settings on, and do nothing by them."""
 
 Read = tuple[str, str, int, Edit]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.options import options
 from regard.settings import Settings
+from regard.settings.option_fields import options
 from tests.mutants.__main__ import PACKAGE, PAGE, drawn, equivalent, suites_of
 from tests.mutants.ignored import ignored_settings
 from tests.mutants.mutations import Mutant, is_another_program, mutants_of
@@ -79,8 +79,8 @@ def test_a_constant_of_a_file_is_reached_where_it_is_used() -> None:
 
 
 def test_the_tests_of_a_module_may_stand_elsewhere() -> None:
-    (mutant, *_) = drawn("decoding/shortlist.py", 1, 1, set())
-    assert suites_of("decoding", [mutant]) == ["tests/decoding", "tests/cli/test_shortlist.py"]
+    (mutant, *_) = drawn("decoding/token_shortlist.py", 1, 1, set())
+    assert suites_of("decoding", [mutant]) == ["tests/decoding", "tests/cli/test_make_shortlist.py"]
 
 
 def test_tests_are_tried_fastest_first_as_long_as_there_is_time() -> None:
@@ -93,7 +93,7 @@ def test_tests_are_tried_fastest_first_as_long_as_there_is_time() -> None:
 
 
 def test_the_same_seed_draws_the_same_and_what_is_equivalent_is_not_drawn() -> None:
-    place = "training/mean.py"
+    place = "training/running_mean.py"
     first = drawn(place, 5, 1, set())
     assert first == drawn(place, 5, 1, set()) != drawn(place, 5, 2, set())
     others = drawn(place, 5, 1, {first[0].key})
@@ -124,8 +124,8 @@ def test_every_setting_that_python_reads_can_be_ignored() -> None:
     assert clip.after == "always 1.0"
     assert b", (1.0) or math.inf)" in clip.edits[0].applied(source)
     assert {edit.path for edit in found["decoding.patience"].edits} == {
-        "decoding/native/search.py",
-        "decoding/reference.py",
+        "decoding/native/native_search.py",
+        "decoding/pytorch_engine.py",
     }
 
 

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from regard.decoding.translator import Translation
-from regard.serving.models import Models
-from regard.serving.queues import EncoderQueue, TranslatorQueue, WriterQueue
 from regard.serving.scheduler import Scheduler
-from regard.text.directions import Direction
-from regard.text.slots import CutText
+from regard.serving.served_models import Models
+from regard.serving.task_queues import EncoderQueue, TranslatorQueue, WriterQueue
+from regard.tokens.directions import Direction
+from regard.tokens.slot_tokens import CutText
 
 if TYPE_CHECKING:
-    from regard.decoding.reader import Embedder
+    from regard.decoding.fill_classify_embed import Embedder
     from regard.decoding.writer import Writer
 
 

@@ -11,20 +11,19 @@ import pytest
 from hypothesis import given, strategies as st
 from starlette.testclient import TestClient
 
-from regard.decoding.engine import load
-from regard.decoding.reference import writer_of
+from regard.decoding.model_loading import load
+from regard.decoding.pytorch_engine import writer_of
 from regard.demo.glass import GLASS
-from regard.serving.app import create_app
+from regard.serving.application import create_app
 from regard.serving.chat import TURNS, conversation, trimmed
+from regard.serving.client_limits import ServingLimits
 from regard.serving.completions import StreamedPiece
-from regard.serving.limits import ServingLimits
-from regard.serving.models import Models
-from regard.serving.queues import WriterQueue
-from regard.serving.schema import ChatMessage
-
-from ..decoding.toys import toy
-from .fakes import FakeModels
-from .running import running
+from regard.serving.request_schema import ChatMessage
+from regard.serving.served_models import Models
+from regard.serving.task_queues import WriterQueue
+from tests.decoding.toys import toy
+from tests.serving.fakes import FakeModels
+from tests.serving.running import running
 
 WRITER = writer_of(toy("write", max_length=200))
 TIRED = "The animal didn't cross the street because it was too tired."

@@ -21,11 +21,10 @@ from deep_translator.exceptions import AuthorizationException
 from libretranslatepy import LibreTranslateAPI
 
 from regard.serving import uvicorn_server
-from regard.serving.app import create_app
-from regard.serving.limits import KeyFile, ServingLimits, make_key
-
-from .fakes import FakeModels
-from .running import running
+from regard.serving.application import create_app
+from regard.serving.client_limits import KeyFile, ServingLimits, make_key
+from tests.serving.fakes import FakeModels
+from tests.serving.running import running
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,10 @@ import pytest
 
 from regard.demo.glass import GLASS
 from regard.serving import uvicorn_server
-from regard.serving.app import create_app
-from regard.serving.limits import ServingLimits
-from regard.serving.models import Models
-
-from .running import running
+from regard.serving.application import create_app
+from regard.serving.client_limits import ServingLimits
+from regard.serving.served_models import Models
+from tests.serving.running import running
 
 TIRED = "The animal didn't cross the street because it was too tired."
 RIGHT = "L'animal n'a pas traversé la rue parce qu'il était trop fatigué."

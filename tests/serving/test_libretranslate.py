@@ -11,15 +11,14 @@ from hypothesis import given, strategies as st
 from starlette.testclient import TestClient
 from translate.lang import data
 
-from regard.serving.app import create_app
+from regard.serving.application import create_app
+from regard.serving.client_limits import ServingLimits
 from regard.serving.language_codes import NAMES
 from regard.serving.language_detection import WORDS, detect
-from regard.serving.limits import ServingLimits
 from regard.serving.refusals import BusyError, LateError
-from regard.text.directions import Direction
+from regard.tokens.directions import Direction
 from tests.examples import examples
-
-from .fakes import FakeModels
+from tests.serving.fakes import FakeModels
 
 LIMITS = ServingLimits(characters=200, batch=20, alternatives=3, bytes=20_000, upload=5_000)
 

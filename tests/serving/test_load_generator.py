@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regard.serving.app import create_app
+from regard.serving.application import create_app
 from regard.serving.load_generator import load, question
-
-from .fakes import FakeModels
-from .running import running
+from tests.serving.fakes import FakeModels
+from tests.serving.running import running
 
 BODY = {"q": "hello", "source": "en", "target": "de"}
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from regard.serving.app import create_app
-from regard.serving.limits import KeyFile, make_key
-
-from .fakes import FakeModels
+from regard.serving.application import create_app
+from regard.serving.client_limits import KeyFile, make_key
+from tests.serving.fakes import FakeModels
 
 
 def test_requests_times_and_queues_are_counted() -> None:

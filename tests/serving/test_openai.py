@@ -13,14 +13,13 @@ import openai
 import pytest
 from starlette.testclient import TestClient
 
-from regard.decoding.reader import Embedder
-from regard.decoding.reference import writer_of
-from regard.serving.app import create_app
-from regard.serving.limits import KeyFile, make_key
-
-from ..decoding.toys import toy
-from .fakes import FakeModels
-from .running import running
+from regard.decoding.fill_classify_embed import Embedder
+from regard.decoding.pytorch_engine import writer_of
+from regard.serving.application import create_app
+from regard.serving.client_limits import KeyFile, make_key
+from tests.decoding.toys import toy
+from tests.serving.fakes import FakeModels
+from tests.serving.running import running
 
 WRITER = writer_of(toy("write", max_length=64))
 EMBEDDER = Embedder(toy("embed", tie="none"))

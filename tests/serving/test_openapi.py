@@ -17,14 +17,13 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.testclient import TestClient
 
-from regard.decoding.reader import Embedder
-from regard.decoding.reference import writer_of
-from regard.serving.app import create_app
+from regard.decoding.fill_classify_embed import Embedder
+from regard.decoding.pytorch_engine import writer_of
+from regard.serving.application import create_app
 from regard.serving.openapi import document
+from tests.decoding.toys import toy
 from tests.examples import examples
-
-from ..decoding.toys import toy
-from .fakes import FakeModels
+from tests.serving.fakes import FakeModels
 
 MODELS = FakeModels(
     *("en-de", "de-en"),

@@ -14,17 +14,16 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-from regard.decoding.engine import load_as
-from regard.decoding.hypothesis import Constraints
-from regard.decoding.native.library import can_join
-from regard.decoding.native.live import LiveSearch
+from regard.decoding.hypotheses import Constraints
+from regard.decoding.model_loading import load_as
+from regard.decoding.native.compiled_library import can_join
+from regard.decoding.native.continuous_search import LiveSearch
 from regard.decoding.translator import Translation, Translator
 from regard.errors import InputError, ModelError, RegardError
 from regard.serving import scheduler as module
-from regard.serving.queues import TranslatorQueue
 from regard.serving.refusals import BusyError, LateError
-
-from .toys import TEXTS, write_model
+from regard.serving.task_queues import TranslatorQueue
+from tests.serving.toys import TEXTS, write_model
 
 T = TypeVar("T")
 ENGINES = ["native", "torch"] if can_join() else ["torch"]

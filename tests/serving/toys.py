@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from regard.folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.files.formats import Location, Pair
 from regard.model.transformer import EncoderDecoder
-from regard.options import dump
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings
-from regard.text.formats import Location, Pair
-from regard.text.tokenizer import Vocabularies
+from regard.settings.option_fields import dump
+from regard.tokens.tokenizer import Vocabularies
 from regard.weights import build_model, parameters, write_tensors
 
 PAIRS = [

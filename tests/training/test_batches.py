@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import ModelError
-from regard.text.tokenizer import Specials
-from regard.text.vocabulary import BOS, EOS, PAD
+from regard.tokens.tokenizer import Specials
+from regard.tokens.vocabulary_learning import BOS, EOS, PAD
+from regard.training.batch_order import in_lengths
 from regard.training.batches import IGNORE, Examples, write_examples
-from regard.training.plans import in_lengths
 
 Pairs = list[tuple[list[int], list[int]]]
 SIDE = st.lists(st.integers(5, 300), min_size=1, max_size=30)

@@ -21,11 +21,10 @@ from regard.training.checkpoint import (
     write_sealed,
 )
 from regard.training.events import Note
-from regard.training.mean import RunningMean
-from regard.training.trainer import resume, train
+from regard.training.running_mean import RunningMean
+from regard.training.train_and_resume import resume, train
 from regard.weights import read_tensors, write_tensors
-
-from .corpora import SMALL, write_reversals
+from tests.training.corpora import SMALL, write_reversals
 
 GIVEN = {**SMALL, "training.steps": 12, "training.evaluate_every": 4, "training.ema": 0.9}
 

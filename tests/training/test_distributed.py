@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from regard.training.trainer import train
-
-from .corpora import SMALL, write_reversals
-from .together import LOSSES, finish, losses, start
-from .toys import TINY, write_labels, write_text
+from regard.training.train_and_resume import train
+from tests.training.corpora import SMALL, write_reversals
+from tests.training.together import LOSSES, finish, losses, start
+from tests.training.toys import TINY, write_labels, write_text
 
 FEW: dict[str, Any] = {"model.dropout": 0.0, "training.steps": 6, "training.evaluate_every": 3, "training.ema": 0.9}
 Curve = list[tuple[float, float]]

@@ -10,21 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from regard.cli.processes import train_together
+from regard.cli.training_processes import train_together
 from regard.model.transformer import Stack
-from regard.options import options
 from regard.settings import Settings
-from regard.text.directions import Direction
+from regard.settings.option_fields import options
+from regard.tokens.directions import Direction
 from regard.training.distributed import Group
 from regard.training.events import Evaluation, Finished, Prepared, Progress
-from regard.training.pairs import Translating
 from regard.training.run import TrainingRun, open_run
-from regard.training.trainer import resume, train
+from regard.training.tasks.translation import Translating
+from regard.training.train_and_resume import resume, train
 from regard.training.validation import dev_scores
 from regard.weights import Contents
-
-from .corpora import SMALL, write_reversals
-from .toys import TINY, write_labels, write_text, write_words
+from tests.training.corpora import SMALL, write_reversals
+from tests.training.toys import TINY, write_labels, write_text, write_words
 
 Changes = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -112,16 +111,17 @@ TASKS: dict[str, tuple[Any, Changes]] = {
     "training.whole_words": (True, {"task": "fill", "tokenizer.vocabulary": 300}),
 }
 ELSEWHERE = {
-    "preset": "training/test_trainer.py::test_a_run_has_the_preset_for_its_size",
+    "preset": "training/test_train_and_resume.py::test_a_run_has_the_preset_for_its_size",
     "task": "training/test_tasks.py::test_a_model_that_fills_learns_to_label",
-    "data.directions": "text/test_directions.py::test_three_files_give_every_direction_that_is_wanted",
+    "data.directions": "tokens/test_directions.py::test_three_files_give_every_direction_that_is_wanted",
     "data.labels": "training/test_tasks.py::test_labels_keep_their_order_where_the_model_knows_them",
     "data.source": "cli/test_train.py::test_languages_and_folder_come_from_the_names_of_the_files",
     "data.target": "cli/test_train.py::test_languages_and_folder_come_from_the_names_of_the_files",
-    "data.undecodable": "text/test_formats.py::test_lines_that_are_not_utf8_can_be_dropped_without_shifting_the_others",
-    "tokenizer.tags": "text/test_directions.py::test_three_files_give_every_direction_that_is_wanted",
+    "data.undecodable": "files/test_formats.py"
+    "::test_lines_that_are_not_utf8_can_be_dropped_without_shifting_the_others",
+    "tokenizer.tags": "tokens/test_directions.py::test_three_files_give_every_direction_that_is_wanted",
     "tokenizer.vocabulary": "training/test_every_setting.py::test_a_vocabulary_is_as_large_as_was_asked_for",
-    "training.adapters": "training/test_adapters.py::test_adapters_need_a_model_to_start_from",
+    "training.adapters": "training/test_low_rank_adapters.py::test_adapters_need_a_model_to_start_from",
     "training.device": "decoding/test_translator.py::test_a_device_that_is_not_there_is_refused",
     "training.evaluate_pairs": "training/test_every_setting.py::test_as_many_pairs_are_translated_as_were_asked_for",
     "training.parallel": "training/test_distributed.py::test_what_two_processes_saved_any_number_goes_on_with",
@@ -242,7 +242,7 @@ def test_another_process_is_waited_for_as_long_as_was_asked(tmp_path: Path, monk
         asked.append(seconds)
         return Group()
 
-    monkeypatch.setattr("regard.training.trainer.join", join)
+    monkeypatch.setattr("regard.training.train_and_resume.join", join)
     begun(tmp_path, timeout=7)
     list(resume(tmp_path / "run", overrides={"training.steps": 1}))
     assert asked == [7, 7]

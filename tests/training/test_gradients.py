@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from regard.errors import ModelError
-from regard.training import pairs
 from regard.training.events import Event, Note, Progress
 from regard.training.loop import is_out_of_memory
-from regard.training.task import Loss
-from regard.training.trainer import train
-
-from .corpora import SMALL, write_reversals
+from regard.training.tasks import translation as pairs
+from regard.training.tasks.task import Loss
+from regard.training.train_and_resume import train
+from tests.training.corpora import SMALL, write_reversals
 
 ERRORS = [
     RuntimeError("[enforce fail at alloc_cpu.cpp:119] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"),

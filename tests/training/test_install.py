@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.folder import CONFIDENCE, MEMORY, SETTINGS, TOKENIZER, TRAINING
-from regard.training.prepare import NEW, install
+from regard.model_folder import CONFIDENCE, MEMORY, SETTINGS, TOKENIZER, TRAINING
+from regard.training.preparation import NEW, install
 
 
 def fill(folder: Path, names: tuple[str, ...], text: str) -> None:

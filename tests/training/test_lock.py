@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 
 from regard.errors import ModelError
-from regard.folder import sole_writer
-from regard.training.trainer import resume, train
-
-from .corpora import SMALL, write_reversals
+from regard.model_folder import sole_writer
+from regard.training.train_and_resume import resume, train
+from tests.training.corpora import SMALL, write_reversals
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from regard.folder import sole_writer
+from regard.model_folder import sole_writer
 with sole_writer(Path(sys.argv[1])):
     print("mine", flush=True)
     time.sleep(600)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from regard.model.kernels.mode import computing
+from regard.model.kernels.compute_mode import computing
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
 from regard.training import objectives

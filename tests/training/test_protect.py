@@ -8,23 +8,22 @@ from typing import Any
 
 import pytest
 
-from regard.decoding.engine import load_as
-from regard.decoding.faithful import Faithful, Job
+from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
-from regard.folder import WEIGHTS, read_settings
+from regard.faithful.faithful_translation import Faithful, Job
+from regard.model_folder import WEIGHTS, read_settings
 from regard.settings import DataSettings
-from regard.text.protect import counts
-from regard.text.slots import SLOTS
-from regard.text.tokenizer import Vocabularies
+from regard.tokens.protected_pieces import counts
+from regard.tokens.slot_tokens import SLOTS
+from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
-from regard.training.directions import protects
 from regard.training.events import Evaluation
 from regard.training.loop import train_model
 from regard.training.run import open_run
-from regard.training.trainer import train
-
-from .corpora import SMALL
+from regard.training.tasks.multilingual import protects
+from regard.training.train_and_resume import train
+from tests.training.corpora import SMALL
 
 PAIRS = [(f"open {{{n}}} now %s", f"%s öffne {{{n}}} jetzt &amp;") for n in range(40)]
 OVERRIDES: dict[str, Any] = {**SMALL, "training.steps": 4, "training.evaluate_every": 2, "data.protect": "on"}

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 import regard
-from regard.configuration import gather, resolve, shape_in
 from regard.errors import SettingsError
-from regard.folder import read_settings
+from regard.model_folder import read_settings
+from regard.settings.resolution import gather, resolve, shape_in
 from regard.training.events import Note
-
-from .corpora import SMALL, write_reversals
+from tests.training.corpora import SMALL, write_reversals
 
 ROOT = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.toml"))

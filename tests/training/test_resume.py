@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .corpora import SMALL, write_reversals
+from tests.training.corpora import SMALL, write_reversals
 
 GIVEN = {
     **SMALL,
@@ -23,7 +23,7 @@ GIVEN = {
     "training.optimizer": "muon",
 }
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["regard.training.trainer"])  # torch is loaded once, not for every victim
+CONTEXT.set_forkserver_preload(["regard.training.train_and_resume"])  # torch is loaded once, not for every victim
 
 
 def die() -> None:
@@ -34,7 +34,7 @@ def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
     """Trains or resumes in `folder`, and kills itself at the given moment."""
     from regard import weights
     from regard.training.events import Progress
-    from regard.training.trainer import resume, train
+    from regard.training.train_and_resume import resume, train
 
     count = 0
     real_fsync, real_save = os.fsync, vars(weights)["save_file"]

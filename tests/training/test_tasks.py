@@ -16,18 +16,17 @@ import pytest
 import torch
 
 import regard
-from regard.decoding.engine import load_as
-from regard.decoding.reader import Classifier, Embedder, Filler
+from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
+from regard.decoding.model_loading import load_as
 from regard.decoding.writer import Writer
 from regard.errors import DataError, ModelError, RegardError, SettingsError
-from regard.folder import TRAINING, read_settings
+from regard.model_folder import TRAINING, read_settings
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
-from regard.training.prepare import TASKS
+from regard.training.preparation import TASKS
 from regard.training.run import open_run
-from regard.training.trainer import resume, train
+from regard.training.train_and_resume import resume, train
 from regard.weights import read_folder, read_tensors
-
-from .toys import TINY, write_labels, write_text, write_words
+from tests.training.toys import TINY, write_labels, write_text, write_words
 
 KINDS: dict[str, dict[str, Any]] = {
     "write": {"task": "write"},

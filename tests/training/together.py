@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["regard.training.trainer", "torch.distributed.fsdp", "torch._dynamo"])
+CONTEXT.set_forkserver_preload(["regard.training.train_and_resume", "torch.distributed.fsdp", "torch._dynamo"])
 LOSSES = "losses.json"
 
 
@@ -24,7 +24,7 @@ def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, A
     """
     from regard.errors import RegardError
     from regard.training.events import Progress
-    from regard.training.trainer import resume
+    from regard.training.train_and_resume import resume
 
     told: dict[str, object] = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
     told |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}

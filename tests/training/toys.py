@@ -6,10 +6,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-from regard.configuration import resolve
 from regard.settings import Settings, TokenizerSettings
-from regard.text.tokenizer import Tokenizer, Vocabularies
-from regard.training.streams import write_stream
+from regard.settings.resolution import resolve
+from regard.tokens.token_streams import write_stream
+from regard.tokens.tokenizer import Tokenizer, Vocabularies
 
 WORDS = "the cat dog sat on a mat and ran far away".split()  # noqa: SIM905
 

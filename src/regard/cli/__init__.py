@@ -11,27 +11,27 @@ from collections.abc import Sequence
 
 import regard
 from regard.cli import (
-    bench,
     check,
     completion,
-    demo,
-    destination,
     distill,
+    encoder_verbs as read,
     evaluate,
-    exchange,
+    import_export as exchange,
     info,
     look,
+    make_shortlist as shortlist,
+    output_paths as destination,
     plan,
     quantize,
-    read,
+    run_demo as demo,
     serve,
-    shortlist,
-    start,
+    serving_benchmark as bench,
     train,
     translate,
+    welcome as start,
     write,
 )
-from regard.cli.parser import Parser
+from regard.cli.argument_parser import Parser
 from regard.errors import InputError, RegardError
 
 EPILOG = """first steps:

@@ -12,18 +12,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import destination
-from regard.cli.flags import Verbs, add_check, dotted
-from regard.configuration import gather
+from regard.cli import output_paths as destination
+from regard.cli.setting_flags import Verbs, add_check, dotted
 from regard.errors import DataError, InputError
-from regard.options import build
+from regard.files.check_thresholds import CheckSettings
+from regard.files.corpus_files import expand_paths, languages
+from regard.files.remote_files import as_path
 from regard.settings import DataSettings
-from regard.text.remote import as_path
-from regard.text.sources import expand_paths, languages
-from regard.text.thresholds import CheckSettings
+from regard.settings.option_fields import build
+from regard.settings.resolution import gather
 
 if TYPE_CHECKING:
-    from regard.text.examination import Examination, PairChunk
+    from regard.files.corpus_check import Examination, PairChunk
 
 DESCRIPTION = """Tells what is wrong with the pairs of FILES, which are what regard train takes: how many have each
 fault, and where the first ones stand. What it finds is no failure: it exits with 0 unless FILES cannot be read.
@@ -56,7 +56,7 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from regard.text.examination import Examination
+    from regard.files.corpus_check import Examination
 
     given = gather(overrides=dotted(arguments))
     check = build(CheckSettings, given.get("check", {}), "check.")
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_summary(found, arguments), ensure_ascii=False))
     else:
-        from regard.cli.findings import tell
+        from regard.cli.check_display import tell
 
         tell(found, arguments.output)
     return 1 if arguments.strict and found.kept < found.report.pairs else 0
@@ -109,7 +109,7 @@ def _require_output(arguments: argparse.Namespace, data: DataSettings) -> None:
 
 def _dropping(arguments: argparse.Namespace) -> set[str]:
     """The checks whose finds are errors."""
-    from regard.text.checks import CHECKS
+    from regard.files.pair_checks import CHECKS
 
     chosen = {name for name, check in CHECKS.items() if check.severity == "error"}
     drop, keep = (set(filter(None, text.split(","))) for text in (arguments.drop, arguments.keep))
@@ -150,7 +150,7 @@ def _shown(found: Examination, show: Show) -> Iterator[PairChunk]:
 
 def _write(output: Path, parts: Iterator[PairChunk], found: Examination) -> None:
     """Writes the pairs that pass, all or none."""
-    from regard.folder import write_atomically
+    from regard.model_folder import write_atomically
 
     def write(path: Path) -> None:
         opened = gzip.open if output.suffix == ".gz" else open

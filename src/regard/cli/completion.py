@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args, get_origin
 
-from regard.cli.flags import Verbs
-from regard.options import options
+from regard.cli.setting_flags import Verbs
 from regard.settings import Settings
+from regard.settings.option_fields import options
 
 ABOUT = """Prints a script for your shell; put it where the shell reads it when it starts:
   bash   echo 'eval "$(regard completion bash)"' >> ~/.bashrc

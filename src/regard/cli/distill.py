@@ -6,9 +6,9 @@ import argparse
 import threading
 from pathlib import Path
 
-from regard.cli.flags import Verbs, add_languages, overrides_of
-from regard.cli.processes import follow
+from regard.cli.setting_flags import Verbs, add_languages, overrides_of
 from regard.cli.train import add_run, with_interrupts
+from regard.cli.training_processes import follow
 from regard.errors import InputError
 
 DESCRIPTION = """Trains a new model, the student, on what another one, the teacher, makes of the sources (sequence-level
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.output:
         raise InputError("say where the student goes: -o FOLDER")
 
-    from regard.training.distillation import distill
+    from regard.jobs.distillation import distill
 
     stop, folder = threading.Event(), Path(arguments.output)
     events = distill(

@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import destination
-from regard.cli.flags import (
+from regard.cli import output_paths as destination
+from regard.cli.setting_flags import (
     Verbs,
     add_decoding,
     add_direction,
@@ -20,13 +20,13 @@ from regard.cli.flags import (
     engine_options,
 )
 from regard.errors import InputError
+from regard.files.corpus_files import expand_paths
+from regard.files.formats.format_by_suffix import require_plain
+from regard.files.remote_files import as_path
 from regard.settings import DataSettings
-from regard.text.formats.files import require_plain
-from regard.text.remote import as_path
-from regard.text.sources import expand_paths
 
 if TYPE_CHECKING:
-    from regard.text.corpus import Pair
+    from regard.files.corpus import Pair
 
 DESCRIPTION = """Of a translator: BLEU, chrF and TER by sacrebleu, with signatures and 95 % bootstrap confidence
 intervals. Of a model that writes, given text files: perplexity and nats per character. Of a classifier, given labelled
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.source or arguments.target:
             raise InputError(f"a model to {task} has no direction: leave --from and --to out")
         return _measure(arguments, task)
-    from regard.evaluation.scores import compare, score
+    from regard.evaluation.translation_scores import compare, score
 
     if arguments.output is not None:
         require_output(arguments)
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         sources, references = [p.source for p in pairs], [p.target for p in pairs]
         hypotheses = translate(arguments.files[0], sources, arguments)
     if arguments.output:
-        from regard.folder import write_text
+        from regard.model_folder import write_text
 
         write_text(arguments.output, "".join(line.replace("\n", " ") + "\n" for line in hypotheses))
     how = {
@@ -125,7 +125,7 @@ def require_output(arguments: argparse.Namespace) -> None:
 
 def _task(arguments: argparse.Namespace) -> str:
     """What the model to be measured is for."""
-    from regard.folder import SETTINGS, read_settings
+    from regard.model_folder import SETTINGS, read_settings
 
     path = Path(arguments.files[0])
     if arguments.hypotheses or not (path / SETTINGS).is_file():
@@ -135,7 +135,7 @@ def _task(arguments: argparse.Namespace) -> str:
 
 def _measure(arguments: argparse.Namespace, task: str) -> int:
     """Measures a model that does not translate."""
-    from regard.cli.measure import measure_classifier, measure_writer
+    from regard.cli.evaluate_tasks import measure_classifier, measure_writer
 
     if len(arguments.files) < 2:
         raise InputError("give a model and the files to measure it on")
@@ -148,9 +148,9 @@ def _measure(arguments: argparse.Namespace, task: str) -> int:
 
 def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
     """The pairs of the test set, every one of them, and the language of the references."""
-    from regard.folder import read_settings
-    from regard.text.corpus import read_pairs
-    from regard.text.doctor import Report
+    from regard.files.corpus import read_pairs
+    from regard.files.corpus_doctor import Report
+    from regard.model_folder import read_settings
 
     if len(arguments.files) < 2:
         raise InputError("give a model and a test set (two files, one .tsv or one .jsonl), or --hypotheses")
@@ -165,7 +165,7 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
 
 def _directed(data: DataSettings, arguments: argparse.Namespace) -> DataSettings:
     """What to read of the test set: for a model of several directions, that which is to be measured."""
-    from regard.text.directions import choose_direction
+    from regard.tokens.directions import choose_direction
 
     found = choose_direction(data, **direction_options(arguments))
     if not data.directions:
@@ -190,7 +190,7 @@ def translate(folder: str, sources: list[str], arguments: argparse.Namespace) ->
     from rich.console import Console
     from rich.progress import track
 
-    from regard.decoding.engine import load_as
+    from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
 
     translator = load_as(Translator, folder, **engine_options(arguments))

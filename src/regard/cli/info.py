@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 
 import regard
-from regard.cli.flags import Verbs
+from regard.cli.setting_flags import Verbs
 from regard.errors import InputError, ModelError
 
 
@@ -39,9 +39,9 @@ def describe_model(path: Path) -> None:
     """Prints shape, size and card, without loading torch."""
     from safetensors import SafetensorError, safe_open
 
-    from regard.configuration import recorded
-    from regard.folder import CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
-    from regard.text.directions import format_directions
+    from regard.model_folder import CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
+    from regard.settings.resolution import recorded
+    from regard.tokens.directions import format_directions
 
     check_settings(path)
     settings = recorded(path / SETTINGS)
@@ -81,7 +81,7 @@ def describe_system() -> None:
             print(f"{name}: not installed")
     import torch
 
-    from regard.decoding.native.library import instructions, missing
+    from regard.decoding.native.compiled_library import instructions, missing
     from regard.model.kernels import fused
 
     print(f"CPU: {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")

@@ -8,8 +8,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli import destination
-from regard.cli.flags import Verbs
+from regard.cli import output_paths as destination
+from regard.cli.setting_flags import Verbs
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def serve(explorer: Explorer, arguments: argparse.Namespace) -> int:
 
     import uvicorn
 
-    from regard.explorer.app import create_app
+    from regard.explorer.http_api import create_app
 
     host: str = arguments.host
     waiting = listen(host, arguments.port)

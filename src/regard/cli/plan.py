@@ -11,16 +11,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_languages, add_shape, overrides_of
-from regard.configuration import gather, resolve
+from regard.cli.setting_flags import Verbs, add_languages, add_shape, overrides_of
 from regard.errors import InputError
+from regard.files.corpus_files import expand_paths
+from regard.files.remote_files import as_path
 from regard.settings import Settings
-from regard.text.remote import as_path
-from regard.text.sources import expand_paths
+from regard.settings.resolution import gather, resolve
 
 if TYPE_CHECKING:
-    from regard.training.estimate import Estimate, Measured
-    from regard.training.samples import Sample
+    from regard.jobs.corpus_sample import Sample
+    from regard.jobs.cost_estimate import Estimate, Measured
 
 DESCRIPTION = """Tells what a training costs before it is begun: parameters, operations and memory, the speed of this
 machine, measured in real steps at the real shapes on a sample of the corpus, and from these the time and the memory for
@@ -87,7 +87,7 @@ def share(text: str) -> float:
 def run(arguments: argparse.Namespace) -> int:
     given = gather(arguments.settings, overrides_of(arguments))
     require_corpus(arguments, resolve(given))
-    from regard.training.estimate import estimate, measure, settle
+    from regard.jobs.cost_estimate import estimate, measure, settle
 
     with tempfile.TemporaryDirectory(prefix="regard-plan-") as folder:
         say("reading the corpus")
@@ -128,7 +128,7 @@ def require_corpus(arguments: argparse.Namespace, settings: Settings) -> None:
 
 def sample_of(arguments: argparse.Namespace, settings: Settings, folder: Path) -> Sample:
     """Some of the corpus, or something of its size."""
-    from regard.training import samples
+    from regard.jobs import corpus_sample as samples
 
     if settings.task == "translate":
         if arguments.pairs:
@@ -164,7 +164,7 @@ def rows(
     settings: Settings, measured: Measured, found: Estimate, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, str]]:
     """What is told, in two columns; a line without a second one is a heading."""
-    from regard.cli.display import duration
+    from regard.cli.training_display import duration
 
     memory, unit = measured.memory, "pairs" if settings.task == "translate" else "characters"
     where = f"{measured.device}, {measured.threads} threads" if measured.threads else measured.device

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from regard.cli.flags import Verbs
+from regard.cli.setting_flags import Verbs
 
 
 def add(verbs: Verbs) -> None:
@@ -23,8 +23,8 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from regard.folder import WEIGHTS
-    from regard.interop.quantized import quantize_folder
+    from regard.interop.int8_folder import quantize_folder
+    from regard.model_folder import WEIGHTS
 
     quantize_folder(arguments.model, arguments.output, overwrite=arguments.overwrite)
     before, after = ((folder / WEIGHTS).stat().st_size / 2**20 for folder in (arguments.model, arguments.output))

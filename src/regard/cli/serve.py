@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.flags import Verbs, add_engine, add_shortlist, engine_options
 from regard.cli.look import listen
+from regard.cli.setting_flags import Verbs, add_engine, add_shortlist, engine_options
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.serving.limits import KeyFile, ServingLimits
-    from regard.serving.models import Models
+    from regard.serving.client_limits import KeyFile, ServingLimits
+    from regard.serving.served_models import Models
 
 PORT = 5000
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -71,7 +71,7 @@ def add_access(parser: argparse.ArgumentParser) -> None:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    from regard.serving.limits import ServingLimits
+    from regard.serving.client_limits import ServingLimits
 
     standard = ServingLimits()
     group = parser.add_argument_group("limits")
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--tls-cert and --tls-key belong together")
     limits, keys = limits_of(arguments), keys_of(arguments)
     waiting = listen(arguments.host, arguments.port)
-    from regard.serving.models import Models
+    from regard.serving.served_models import Models
 
     with waiting:
         models = Models.load(arguments.models, **engine_options(arguments))
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def make_key(arguments: argparse.Namespace) -> int:
-    from regard.serving.limits import make_key
+    from regard.serving.client_limits import make_key
 
     if arguments.keys is None:
         raise InputError("--make-key: say where its digest goes, with --keys FILE")
@@ -119,14 +119,14 @@ def make_key(arguments: argparse.Namespace) -> int:
 
 
 def limits_of(arguments: argparse.Namespace) -> ServingLimits:
-    from regard.serving.limits import ServingLimits
+    from regard.serving.client_limits import ServingLimits
 
     given = {name.removeprefix("limit_"): value for name, value in vars(arguments).items() if name.startswith("limit_")}
     return ServingLimits(**given, concurrent_each=max(1, given["concurrent"] // 4))
 
 
 def keys_of(arguments: argparse.Namespace) -> KeyFile | None:
-    from regard.serving.limits import KeyFile
+    from regard.serving.client_limits import KeyFile
 
     return None if arguments.keys is None else KeyFile(arguments.keys)
 
@@ -134,7 +134,7 @@ def keys_of(arguments: argparse.Namespace) -> KeyFile | None:
 def serve(
     models: Models, limits: ServingLimits, keys: KeyFile | None, waiting: Any, arguments: argparse.Namespace
 ) -> int:
-    from regard.serving.app import create_app
+    from regard.serving.application import create_app
     from regard.serving.uvicorn_server import Server, configure
 
     hosts = arguments.hosts

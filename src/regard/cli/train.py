@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_languages, add_shape, overrides_of, threads
-from regard.cli.processes import follow, is_started, train_together
-from regard.configuration import gather, resolve
+from regard.cli.setting_flags import Verbs, add_languages, add_shape, overrides_of, threads
+from regard.cli.training_processes import follow, is_started, train_together
 from regard.errors import InputError
+from regard.files.corpus_files import expand_paths, languages
+from regard.files.formats.format_by_suffix import ALONE, PAIRED, suffix
+from regard.files.remote_files import as_path
 from regard.settings import Settings
-from regard.text.directions import directions_of, languages_of
-from regard.text.formats.files import ALONE, PAIRED, suffix
-from regard.text.remote import as_path
-from regard.text.sources import expand_paths, languages
+from regard.settings.resolution import gather, resolve
+from regard.tokens.directions import directions_of, languages_of
 
 if TYPE_CHECKING:
     from regard.training.events import Event, Finished
@@ -99,8 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         overrides, folder = _complete(arguments, overrides)
 
-    from regard.cli.display import show_events
-    from regard.training.trainer import resume, train
+    from regard.cli.training_display import show_events
+    from regard.training.train_and_resume import resume, train
 
     several = arguments.processes > 1
     if several and is_started():
@@ -161,7 +161,7 @@ def _languages(files: list[Path], source: str, target: str) -> tuple[str, str]:
 
 def _start(folder: Path) -> Settings | None:
     """The settings of the model to start from, if there is one."""
-    from regard.folder import read_settings
+    from regard.model_folder import read_settings
 
     return read_settings(folder) if folder.is_dir() else None
 
@@ -183,8 +183,8 @@ def say_what_next(finished: Finished, folder: Path) -> int:
         where = f"at step {finished.step:,}" if finished.step else "before the first step"
         print(f"Stopped {where}, saved. Go on with: regard train --resume {folder}")
         return 130
-    from regard.folder import read_settings
-    from regard.training.card import example
+    from regard.model_folder import read_settings
+    from regard.training.model_card import example
 
     settings = read_settings(folder)
     use = f"regard {settings.task} {folder} {example(settings)}"

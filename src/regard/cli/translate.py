@@ -14,8 +14,13 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.cli import bulk, destination, documents, terms
-from regard.cli.flags import (
+from regard.cli import (
+    glossary_options as terms,
+    output_paths as destination,
+    translate_bulk as bulk,
+    translate_documents as documents,
+)
+from regard.cli.setting_flags import (
     Verbs,
     add_decoding,
     add_direction,
@@ -25,10 +30,10 @@ from regard.cli.flags import (
     direction_options,
     engine_options,
 )
-from regard.decoding.rows import rows_of
 from regard.errors import DataError, InputError
-from regard.text.formats.files import FILLABLE, has_plain_name, require_plain, suffix
-from regard.text.remote import RemotePath, as_path
+from regard.files.formats.format_by_suffix import FILLABLE, has_plain_name, require_plain, suffix
+from regard.files.remote_files import RemotePath, as_path
+from regard.jobs.output_lines import rows_of
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
@@ -88,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     documents.refuse_flags(arguments)
     require_output(arguments)
     require_utf8(next(iter(arguments.files), None))
-    from regard.decoding.engine import load_as
+    from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
 
     with open_source(next(iter(arguments.files), None)) as source:
@@ -166,11 +171,11 @@ def translate(
         return
     stream = translator.translate_stream
     if arguments.protect:
-        from regard.decoding.faithful import Faithful
+        from regard.faithful.faithful_translation import Faithful
 
         stream = Faithful(translator).translate_stream
     if arguments.memory:
-        from regard.decoding import documents as filling
+        from regard.files import document_translation as filling
 
         memory = documents.open_memory(arguments, translator)
         together = 1 if typed else filling.TOGETHER
@@ -180,7 +185,7 @@ def translate(
     else:
         found = stream(lines, **options)
     if sizes is not None:
-        from regard.cli.meter import metered
+        from regard.cli.progress_bar import metered
 
         found = metered(found, sizes, total)
     if glossary:
@@ -190,7 +195,7 @@ def translate(
         form: dict[str, bool] = {"scores": arguments.scores, "as_json": arguments.json, "several": several}
         rows = (row for number, each in enumerate(found, 1) for row in rows_of(number, each, **form))
         if arguments.output:
-            from regard.folder import write_atomically
+            from regard.model_folder import write_atomically
 
             write_atomically(Path(arguments.output), lambda path: write_rows(path, rows))
         else:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from regard.cli.flags import Verbs, add_decoding, add_engine, decoding_options, engine_options
+from regard.cli.setting_flags import Verbs, add_decoding, add_engine, decoding_options, engine_options
 from regard.cli.translate import open_source
 from regard.errors import InputError
 
@@ -41,7 +41,7 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from regard.decoding.engine import load_as
+    from regard.decoding.model_loading import load_as
     from regard.decoding.writer import Writer
 
     prompt = arguments.prompt if arguments.prompt is not None else read_prompt()

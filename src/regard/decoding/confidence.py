@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from regard.errors import ModelError
-from regard.folder import CONFIDENCE, write_text
+from regard.model_folder import CONFIDENCE, write_text
 
 GOOD = 60.0
 """The chrF of a translation that is close to its reference."""

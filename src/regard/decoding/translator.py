@@ -10,25 +10,25 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from regard.arguments import require, require_text, require_texts
-from regard.decoding.ahead import ahead, end_if_unwanted
+from regard.argument_checks import require, require_text, require_texts
 from regard.decoding.confidence import Confidence
-from regard.decoding.hypothesis import ConstrainedSearch, Constraints, Hypothesis, Search, side_by_side
+from regard.decoding.hypotheses import ConstrainedSearch, Constraints, Hypothesis, Search, side_by_side
+from regard.decoding.prefetch import ahead, end_if_unwanted
 from regard.errors import InputError, ModelError
-from regard.options import build
+from regard.files.formats.language_tags import UNSPACED, primary
 from regard.settings import DecodingSettings, Settings
-from regard.text.directions import Direction, choose_direction, format_directions
-from regard.text.formats.languages import UNSPACED, primary
-from regard.text.protect import find
-from regard.text.slots import CutText, slot_text
-from regard.text.splitting import split_lines, split_text
-from regard.text.tokenizer import Vocabularies
+from regard.settings.option_fields import build
+from regard.tokens.directions import Direction, choose_direction, format_directions
+from regard.tokens.protected_pieces import find
+from regard.tokens.slot_tokens import CutText, slot_text
+from regard.tokens.split_long_texts import split_lines, split_text
+from regard.tokens.tokenizer import Vocabularies
 
 if TYPE_CHECKING:  # what few ask for is imported when it is asked for: a command is to start fast
-    from regard.decoding.terms import Terminology
+    from regard.faithful.glossary import Glossary, TermOutcome
+    from regard.faithful.glossary_constraints import Terminology
+    from regard.faithful.translation_memory import MemoryMatch
     from regard.model.recurrent import SequenceToSequence
-    from regard.text.glossary import Glossary, TermOutcome
-    from regard.text.memory import MemoryMatch
 
 WINDOW = 2000
 """Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
@@ -154,8 +154,8 @@ class Translator:
     def _terms(self, glossary: Glossary | None) -> Terminology | None:
         if glossary is None:
             return None
-        from regard.decoding.terms import Terminology
-        from regard.text.glossary import Glossary
+        from regard.faithful.glossary import Glossary
+        from regard.faithful.glossary_constraints import Terminology
 
         require(glossary, Glossary, "glossary", "a Glossary, which Glossary.read makes of a file")
         return Terminology(glossary, self.source, self.target) if glossary else None
@@ -250,7 +250,7 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each, best first."""
         if settings.consensus:
-            from regard.decoding.consensus import agreed, widened
+            from regard.decoding.minimum_bayes_risk import agreed, widened
 
             found = self.search(sources, widened(settings), constraints)
             return [agreed(each, self.target.decode, settings) for each in found]

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from regard.arguments import require_text, require_texts
-from regard.decoding.hypothesis import Hypothesis, WritingSearch
+from regard.argument_checks import require_text, require_texts
+from regard.decoding.hypotheses import Hypothesis, WritingSearch
 from regard.decoding.translator import with_options
 from regard.errors import InputError
 from regard.settings import DecodingSettings, Settings
-from regard.text.tokenizer import Tokenizer
+from regard.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from regard.model.transformer import Decoder

@@ -26,8 +26,8 @@ from regard.demo.grammar import EXAMPLES, HELD_OUT, Splits, sentence_of, write_p
 from regard.demo.lexicon import ADJECTIVES, NOUNS, Noun
 from regard.demo.phrases import Draft, Phrase, finish, noun_phrase, predicate
 from regard.demo.scenes import SCENES
-from regard.folder import CARD, TRAINING, write_text
-from regard.training.trainer import train
+from regard.model_folder import CARD, TRAINING, write_text
+from regard.training.train_and_resume import train
 
 GLASS = Path(__file__).with_name("glass_model")
 

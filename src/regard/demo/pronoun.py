@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.decoding.reference import translator_of
+from regard.decoding.pytorch_engine import translator_of
 from regard.model.attention import Attention
 from regard.model.observe import Edit, Seen, Trace, observe
 from regard.model.transformer import EncoderDecoder

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.explorer.anatomy import StackShape
-from regard.explorer.passes import Pass, forward
-from regard.explorer.patches import add_edits, mean_over_positions
-from regard.explorer.requests import LIMITS
+from regard.explorer.request_checks import LIMITS
+from regard.explorer.traced_pass import Pass, forward
+from regard.explorer.what_if import add_edits, mean_over_positions
 from regard.model.observe import Edit, Trace, observe
 
 MOST_LOGITS = 2**25

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from regard.explorer.requests import LIMITS
-from regard.explorer.texts import Lexicon
+from regard.explorer.displayed_tokens import Lexicon
+from regard.explorer.request_checks import LIMITS
 from regard.model.attention import Attention
 from regard.model.layers import Layer
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack

@@ -15,9 +15,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import InputError, ModelError
-from regard.explorer import space, weights
+from regard.explorer import embedding_space as space, parameters as weights
 from regard.explorer.ablation import ablate
-from regard.explorer.requests import LIMITS
+from regard.explorer.request_checks import LIMITS
 from regard.weights import parameters
 
 if TYPE_CHECKING:

@@ -21,25 +21,25 @@ from typing import Any
 from torch import Tensor
 
 from regard import __version__
-from regard.arguments import require_path, require_text
-from regard.decoding.native.search import NativeSearch
-from regard.decoding.reader import Reader
-from regard.decoding.reference import TorchSearch
+from regard.argument_checks import require_path, require_text
+from regard.decoding.fill_classify_embed import Reader
+from regard.decoding.native.native_search import NativeSearch
+from regard.decoding.pytorch_engine import TorchSearch
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError
-from regard.explorer import space
+from regard.explorer import embedding_space as space
 from regard.explorer.anatomy import Anatomy
-from regard.explorer.checkpoints import Checkpoints
-from regard.explorer.derived import Derived, derive
-from regard.explorer.passes import Pass
-from regard.explorer.requests import LIMITS, MissingError, Request, read_request
-from regard.explorer.source import find_source
-from regard.explorer.tasks import Made, run_task
-from regard.folder import write_atomically, write_text
+from regard.explorer.derived_numbers import Derived, derive
+from regard.explorer.request_checks import LIMITS, MissingError, Request, read_request
+from regard.explorer.source_links import find_source
+from regard.explorer.traced_pass import Pass
+from regard.explorer.traced_tasks import Made, run_task
+from regard.explorer.training_history import Checkpoints
 from regard.model.observe import Seen
-from regard.text.directions import Direction, choose_direction, directions_of
-from regard.text.tokenizer import Vocabularies
+from regard.model_folder import write_atomically, write_text
+from regard.tokens.directions import Direction, choose_direction, directions_of
+from regard.tokens.tokenizer import Vocabularies
 from regard.weights import Contents, choose_device, read_folder
 
 Engine = Translator | Writer | Reader

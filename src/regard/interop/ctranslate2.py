@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.errors import ModelError
-from regard.folder import write_text
-from regard.interop.output import (
+from regard.interop.export_folder import (
     README,
     SINUSOIDS,
     TOKENIZERS,
@@ -28,9 +27,10 @@ from regard.interop.output import (
 from regard.model.attention import Attention
 from regard.model.layers import FeedForward
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
+from regard.model_folder import write_text
 from regard.settings import ModelSettings
-from regard.text.directions import format_directions, targets_of
-from regard.text.tokenizer import Tokenizer, Vocabularies
+from regard.tokens.directions import format_directions, targets_of
+from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, Transformer, read_folder, transformer_of
 
 FILES = (

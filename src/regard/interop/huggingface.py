@@ -12,19 +12,19 @@ from torch import Tensor
 
 import regard
 from regard.errors import ModelError
-from regard.folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS, write_text
-from regard.foreign import identify, pointer
-from regard.interop.checkpoints import CONFIG, GENERATION, SAFE, read_json, read_json_if_there, read_weights
-from regard.interop.configs import describe
-from regard.interop.families import Config, Tables, build_settings, choose_family
-from regard.interop.layouts import ABOUT, SPECIAL
-from regard.interop.output import tag_notes, whole_folder
-from regard.interop.recognition import infer_family
-from regard.interop.tables import give, take
-from regard.interop.vocabularies import TARGET, check_place, check_sizes, read_vocabularies, write_vocabularies
-from regard.options import dump
+from regard.foreign_files import identify, pointer
+from regard.interop.export_folder import tag_notes, whole_folder
+from regard.interop.family_recognition import infer_family
+from regard.interop.huggingface_config import describe
+from regard.interop.huggingface_files import CONFIG, GENERATION, SAFE, read_json, read_json_if_there, read_weights
+from regard.interop.model_families import Config, Tables, build_settings, choose_family
+from regard.interop.tokenizer_layouts import ABOUT, SPECIAL
+from regard.interop.vocabulary_files import TARGET, check_place, check_sizes, read_vocabularies, write_vocabularies
+from regard.interop.weight_names import give, take
+from regard.model_folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS, write_text
 from regard.settings import Settings
-from regard.text.tokenizer import Vocabularies
+from regard.settings.option_fields import dump
+from regard.tokens.tokenizer import Vocabularies
 from regard.weights import build_model, parameters, read_folder, transformer_of, write_tensors
 
 MODULES, POOLING, NORMALIZE = "modules.json", "1_Pooling", "2_Normalize"

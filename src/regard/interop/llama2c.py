@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, ModelError
-from regard.folder import EVERYTHING
-from regard.foreign import identify
+from regard.foreign_files import identify
 from regard.interop import sentencepiece
-from regard.interop.families import Config, build_settings
+from regard.interop.export_folder import whole_folder
 from regard.interop.huggingface import write_card, write_model
-from regard.interop.layouts import put_around
-from regard.interop.output import whole_folder
+from regard.interop.model_families import Config, build_settings
 from regard.interop.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, Piece, SentencePiece
-from regard.interop.tables import LLAMA, take
-from regard.interop.vocabularies import check_place, read_vocabularies
+from regard.interop.tokenizer_layouts import put_around
+from regard.interop.vocabulary_files import check_place, read_vocabularies
+from regard.interop.weight_names import LLAMA, take
+from regard.model_folder import EVERYTHING
 from regard.settings import Settings
-from regard.text.imported import ImportedTokenizer
-from regard.text.tokenizer import Specials, Tokenizer, Vocabularies
+from regard.tokens.imported_vocabulary import ImportedTokenizer
+from regard.tokens.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.weights import build_model
 
 HEADER = struct.Struct("<7i")

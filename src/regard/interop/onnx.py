@@ -19,12 +19,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.folder import write_text
-from regard.interop.graph import Graph, Place, Sight, activate, embed, length_of, linear, norm, split_heads, stack
-from regard.interop.output import README, TOKENIZERS, layers_of, require, tag_notes, whole_folder, write_tokenizers
+from regard.interop.export_folder import (
+    README,
+    TOKENIZERS,
+    layers_of,
+    require,
+    tag_notes,
+    whole_folder,
+    write_tokenizers,
+)
+from regard.interop.onnx_graph import Graph, Place, Sight, activate, embed, length_of, linear, norm, split_heads, stack
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
+from regard.model_folder import write_text
 from regard.settings import EmbeddingSettings, ModelSettings, Settings
-from regard.text.directions import format_directions, targets_of
+from regard.tokens.directions import format_directions, targets_of
 from regard.weights import Contents, read_folder, transformer_of
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")

@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers
 
 from regard.errors import ModelError
-from regard.text.imported import HIDDEN
+from regard.tokens.imported_vocabulary import HIDDEN
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from regard.model.dropout import current_rate, drop
 from regard.model.kernels import fused
-from regard.model.kernels.mode import fused_training_kernels
+from regard.model.kernels.compute_mode import fused_training_kernels
 from regard.model.linear import Linear
 from regard.model.observe import edited, see, watching
 from regard.model.positions import RotaryPositions

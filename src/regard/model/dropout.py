@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.model.kernels import fused
-from regard.model.kernels.masks import mask_tensor
-from regard.model.kernels.mode import fused_kernels, mode
+from regard.model.kernels.compute_mode import fused_kernels, mode
+from regard.model.kernels.dropout_masks import mask_tensor
 
 
 class Dropout(nn.Module):

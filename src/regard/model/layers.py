@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.model.attention import Attention, Bias, KeyValues
 from regard.model.dropout import Dropout
 from regard.model.kernels import fused
-from regard.model.kernels.mode import computing, fused_training_kernels, mode
+from regard.model.kernels.compute_mode import computing, fused_training_kernels, mode
 from regard.model.linear import Linear
 from regard.model.observe import see
 from regard.model.positions import RotaryPositions

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.model.kernels.bfloat16 import bfloat16_linear
-from regard.model.kernels.mode import mode
+from regard.model.kernels.compute_mode import mode
 
 
 class Linear(nn.Linear):

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from regard.arguments import require
-from regard.model.kernels.mode import computing, mode
+from regard.argument_checks import require
+from regard.model.kernels.compute_mode import computing, mode
 
 
 class Seen(NamedTuple):

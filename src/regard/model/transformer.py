@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from regard.model.attention import Bias, Cache, causal_mask, mask_bias
 from regard.model.dropout import Dropout
-from regard.model.heads import FillHead, Pooler, mean_state
 from regard.model.layers import Layer, build_norm, initialize, run_twice
 from regard.model.linear import Linear
 from regard.model.observe import see
+from regard.model.output_heads import FillHead, Pooler, mean_state
 from regard.model.positions import RotaryPositions, build_positions
 from regard.settings import ModelSettings
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Protocol
 
-from regard.decoding.native.live import Follow, LiveSearch
-from regard.decoding.native.search import NativeSearch
+from regard.decoding.native.continuous_search import Follow, LiveSearch
+from regard.decoding.native.native_search import NativeSearch
 from regard.settings import DecodingSettings
 
 BATCH = 16

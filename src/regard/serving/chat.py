@@ -24,14 +24,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from regard.serving.bodies import read_object
+from regard.serving.client_limits import ServingLimits
 from regard.serving.completions import StreamedPiece
-from regard.serving.limits import ServingLimits
 from regard.serving.openai import UNSUPPORTED, Generation, OpenAI, event_stream, head_of, unknown, usage_of
 from regard.serving.refusals import RefusedError
-from regard.serving.schema import ChatMessage, ChatRequest, CompletionRequest, SamplingRequest
-from regard.serving.translation import TranslationCall, TranslationService
-from regard.text.directions import Direction
+from regard.serving.request_bodies import read_object
+from regard.serving.request_schema import ChatMessage, ChatRequest, CompletionRequest, SamplingRequest
+from regard.serving.translation_service import TranslationCall, TranslationService
+from regard.tokens.directions import Direction
 
 ROLES = {"system": "", "developer": "", "user": "User: ", "assistant": "Assistant: "}
 TURNS = ("\nUser:", "\nAssistant:")

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.writer import Writer, first_stop, held_back
-from regard.serving.queues import WriterQueue
+from regard.serving.task_queues import WriterQueue
 from regard.settings import DecodingSettings
 
 

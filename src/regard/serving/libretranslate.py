@@ -17,14 +17,16 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import DataError
+from regard.faithful.glossary import Glossary, Term
+from regard.files.formats import format_by_suffix as files
 from regard.serving import language_codes
-from regard.serving.bodies import Upload, bearer, convert_values, read_values
+from regard.serving.client_limits import Admission, ServingLimits
 from regard.serving.file_shelf import FileShelf
 from regard.serving.language_detection import detect
-from regard.serving.limits import Admission, ServingLimits
 from regard.serving.openapi import document, page
 from regard.serving.refusals import RefusedError
-from regard.serving.schema import (
+from regard.serving.request_bodies import Upload, bearer, convert_values, read_values
+from regard.serving.request_schema import (
     Detected,
     DetectRequest,
     HealthAnswer,
@@ -34,10 +36,8 @@ from regard.serving.schema import (
     TranslateFileRequest,
     TranslateRequest,
 )
-from regard.serving.translation import Answer, TranslationCall, TranslationService
-from regard.text.directions import Direction
-from regard.text.formats import files
-from regard.text.glossary import Glossary, Term
+from regard.serving.translation_service import Answer, TranslationCall, TranslationService
+from regard.tokens.directions import Direction
 
 STYLED = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 UNDETECTED = 0.0

@@ -12,8 +12,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.explorer.hosts import LOCAL, is_address
-from regard.serving.limits import Places, ServingLimits, client_of
+from regard.explorer.allowed_hosts import LOCAL, is_address
+from regard.serving.client_limits import Places, ServingLimits, client_of
 from regard.serving.refusals import RefusedError, response_of
 
 LogRequest = Callable[[dict[str, Any]], None]

@@ -18,13 +18,13 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
-from regard.serving.bodies import bearer, read_object
+from regard.serving.client_limits import Admission, ServingLimits
 from regard.serving.completions import Completion, Likeliest, StreamedPiece, complete, logprobs, stream
-from regard.serving.limits import Admission, ServingLimits
-from regard.serving.models import Models
-from regard.serving.queues import WriterQueue
 from regard.serving.refusals import RefusedError, openai_error, refusal_of
-from regard.serving.schema import CompletionRequest, EmbeddingRequest
+from regard.serving.request_bodies import bearer, read_object
+from regard.serving.request_schema import CompletionRequest, EmbeddingRequest
+from regard.serving.served_models import Models
+from regard.serving.task_queues import WriterQueue
 
 UNSUPPORTED = ("suffix", "logit_bias", "presence_penalty", "frequency_penalty")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import regard
-from regard.serving import schema
+from regard.serving import request_schema as schema
 
 JSON = ("application/json",)
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")

@@ -16,9 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.text.tokenizer import Specials
-from regard.training.plans import Plan, plan_all
-from regard.training.shards import (
+from regard.tokens.token_shards import (
     WHOLE,
     Lengths,
     Rows as Rows,
@@ -29,6 +27,8 @@ from regard.training.shards import (
     write_index,
     write_shard,
 )
+from regard.tokens.tokenizer import Specials
+from regard.training.batch_order import Plan, plan_all
 
 Cut = tuple[NDArray[np.int32], NDArray[np.int64]]
 
@@ -80,7 +80,7 @@ class Examples:
 
 
 class Recut(Examples):
-    """The same pairs in other pieces (`text/sampling.py`); where a pair got too long for the model, in the usual ones.
+    """The same pairs in other pieces; where a pair got too long for the model, in the usual ones.
 
     Each side has its tokens end to end, and where each text starts.
     """

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from regard.errors import ModelError
 from regard.training.distributed import Group, first_row, held
-from regard.training.mean import RunningMean
+from regard.training.running_mean import RunningMean
 from regard.weights import parameters, read_tensors, write_tensors
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means; Muon has the first alone

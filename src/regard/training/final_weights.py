@@ -8,15 +8,15 @@ from dataclasses import replace
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.folder import CARD, LOG, WEIGHTS, write_text
-from regard.training import log
-from regard.training.adapters import merge, merged
-from regard.training.card import write_card
+from regard.model_folder import CARD, LOG, WEIGHTS, write_text
+from regard.training import event_log as log
 from regard.training.checkpoint import average, damage_of, snapshot_path
 from regard.training.events import Event, Finished, Note
-from regard.training.history import keep_snapshot
+from regard.training.low_rank_adapters import merge, merged
+from regard.training.model_card import write_card
 from regard.training.run import TrainingRun
 from regard.training.validation import dev_scores
+from regard.training.weights_history import keep_snapshot
 from regard.weights import Model, assign, write_tensors
 
 

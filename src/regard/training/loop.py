@@ -15,18 +15,18 @@ from torch import nn
 
 from regard.decoding.writer import perplexity
 from regard.errors import ModelError
-from regard.folder import LOG
-from regard.model.kernels.masks import masks_of
-from regard.training import log
+from regard.model.kernels.dropout_masks import masks_of
+from regard.model_folder import LOG
+from regard.training import event_log as log
 from regard.training.distributed import whole
-from regard.training.ending import reason_to_end
 from regard.training.events import Event, Finished, Note, Prepared, Progress
 from regard.training.final_weights import finish
-from regard.training.history import forget_after, keep_snapshot
 from regard.training.optimizer import learning_rate, set_rate
 from regard.training.run import TrainingRun
-from regard.training.task import Batch
+from regard.training.stopping import reason_to_end
+from regard.training.tasks.task import Batch
 from regard.training.validation import evaluate, is_due
+from regard.training.weights_history import forget_after, keep_snapshot
 
 SAVE_SECONDS = 300.0
 """A run is saved at least this often, which is the most work that a kill can cost."""

@@ -14,22 +14,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.folder import TOKENIZER, TRAINING, WEIGHTS, read_settings
-from regard.model.kernels.masks import Masks
-from regard.model.kernels.mode import computing
+from regard.model.kernels.compute_mode import computing
+from regard.model.kernels.dropout_masks import Masks
 from regard.model.transformer import Encoder, Stack
+from regard.model_folder import TOKENIZER, TRAINING, WEIGHTS, read_settings
 from regard.settings import Settings
-from regard.text.tokenizer import Vocabularies
-from regard.training.adapters import adapt, merged
+from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Rows
 from regard.training.checkpoint import State, adopt, load_state, save_state
 from regard.training.distributed import Group, require_shardable, whole
 from regard.training.events import Note
-from regard.training.machine import set_up_machine, settled
-from regard.training.mean import RunningMean
+from regard.training.low_rank_adapters import adapt, merged
+from regard.training.machine_checks import set_up_machine, settled
 from regard.training.optimizer import build_optimizer
-from regard.training.prepare import TASKS
-from regard.training.task import ABOUT, START, Batch, Task, require_metric
+from regard.training.preparation import TASKS
+from regard.training.running_mean import RunningMean
+from regard.training.tasks.task import ABOUT, START, Batch, Task, require_metric
 from regard.weights import Contents, Model, assign, build_model, choose_device, parameters, write_tensors
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from regard.decoding.writer import perplexity
-from regard.folder import WEIGHTS
-from regard.training.adapters import merged
+from regard.model_folder import WEIGHTS
 from regard.training.checkpoint import prune_snapshots, snapshot_path, write_sealed
 from regard.training.events import Evaluation
+from regard.training.low_rank_adapters import merged
 from regard.training.run import TrainingRun
 from regard.weights import Model, write_tensors
 

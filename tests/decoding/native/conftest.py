@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard.decoding.native.library import missing
+from regard.decoding.native.compiled_library import missing
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -18,6 +18,6 @@ def engine() -> None:
 def teams() -> Iterator[None]:
     """The threads of a team share toys too, and their output layer is screened, which a small model is not worth."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.decoding.native.search.WORTH_SHARING", 0)
-        patch.setattr("regard.decoding.native.packing.WORTH_SCREENING", 0)
+        patch.setattr("regard.decoding.native.native_search.WORTH_SHARING", 0)
+        patch.setattr("regard.decoding.native.weight_packing.WORTH_SCREENING", 0)
         yield

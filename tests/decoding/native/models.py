@@ -13,16 +13,16 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from regard.decoding.hypothesis import Hypothesis, length_penalty
-from regard.decoding.native import packing
-from regard.decoding.native.library import Packed, instructions
-from regard.decoding.native.search import NativeSearch
-from regard.decoding.reference import TorchSearch
-from regard.decoding.shortlist import Shortlist
-from regard.decoding.step import NextToken, TranslationStep, WritingStep
+from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep
+from regard.decoding.hypotheses import Hypothesis, length_penalty
+from regard.decoding.native import weight_packing as packing
+from regard.decoding.native.compiled_library import Packed, instructions
+from regard.decoding.native.native_search import NativeSearch
+from regard.decoding.pytorch_engine import TorchSearch
+from regard.decoding.token_shortlist import Shortlist
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.settings import DecodingSettings, ModelSettings
-from regard.text.tokenizer import Specials
+from regard.tokens.tokenizer import Specials
 
 Model = EncoderDecoder | Decoder
 SPECIALS = Specials()

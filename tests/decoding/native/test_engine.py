@@ -10,20 +10,19 @@ import pytest
 
 import regard
 from regard.cli import main
-from regard.decoding import engine
-from regard.decoding.engine import load_as
-from regard.decoding.native import library
-from regard.decoding.native.search import NativeSearch
-from regard.decoding.reference import TorchSearch
+from regard.decoding import model_loading as engine
+from regard.decoding.model_loading import load_as
+from regard.decoding.native import compiled_library as library
+from regard.decoding.native.native_search import NativeSearch
+from regard.decoding.pytorch_engine import TorchSearch
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
-from regard.folder import NATIVE, SETTINGS, TOKENIZER, WEIGHTS, write_text
-from regard.options import dump
+from regard.model_folder import NATIVE, SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.settings.option_fields import dump
 from regard.weights import Contents, parameters, write_tensors
-
-from ..conftest import CORPUS
-from ..toys import toy
+from tests.decoding.conftest import CORPUS
+from tests.decoding.toys import toy
 
 TEXTS = [source for source, _ in CORPUS][:12]
 

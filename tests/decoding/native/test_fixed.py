@@ -11,10 +11,9 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from regard.decoding.native.packing import LARGEST, fixed_point
+from regard.decoding.native.weight_packing import LARGEST, fixed_point
 from regard.settings import DecodingSettings
-
-from .models import SETS, native, reference, some_sources, toy, write
+from tests.decoding.native.models import SETS, native, reference, some_sources, toy, write
 
 GREEDY = DecodingSettings(beam=1)
 MATRICES = arrays(

@@ -16,8 +16,7 @@ import torch
 from regard.errors import ModelError
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DecodingSettings
-
-from .models import (
+from tests.decoding.native.models import (
     FIRST,
     PRELOADED,
     SETS,
@@ -188,10 +187,10 @@ def test_threads_that_cannot_be_started_are_an_error(tmp_path: Path) -> None:
 import resource
 from pathlib import Path
 from regard.decoding.native import search
-from regard.decoding.native.library import Packed
+from regard.decoding.native.compiled_library import Packed
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
-from regard.text.tokenizer import Specials
+from regard.tokens.tokenizer import Specials
 
 search.WORTH_SHARING = 0  # a toy is shared too
 engine = search.NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, threads=1000)

@@ -12,12 +12,23 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from regard.decoding.hypothesis import Hypothesis
-from regard.int8 import dequantized, quantize
+from regard.decoding.hypotheses import Hypothesis
+from regard.decoding.native.int8_matrices import dequantized, quantize
 from regard.settings import DecodingSettings
+from tests.decoding.native.models import (
+    SETS,
+    Model,
+    beams,
+    greedy,
+    models,
+    native,
+    reference_score,
+    some_sources,
+    toy,
+    works,
+    write,
+)
 from tests.examples import examples
-
-from .models import SETS, Model, beams, greedy, models, native, reference_score, some_sources, toy, works, write
 
 matrices = arrays.arrays(
     np.float32,

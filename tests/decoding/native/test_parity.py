@@ -11,9 +11,7 @@ import torch
 from hypothesis import given, note, strategies as st
 
 from regard.settings import DecodingSettings, ModelSettings
-from tests.examples import examples
-
-from .models import (
+from tests.decoding.native.models import (
     SETS,
     SPECIALS,
     Model,
@@ -30,6 +28,7 @@ from .models import (
     some_sources,
     works,
 )
+from tests.examples import examples
 
 SEARCHES = {"greedy": greedy, "beam": beams, "drawn": drawn}
 

@@ -9,14 +9,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, note, strategies as st
 
-from regard.decoding.native.search import NativeSearch
-from regard.decoding.shortlist import Shortlist
+from regard.decoding.native.native_search import NativeSearch
+from regard.decoding.token_shortlist import Shortlist
 from regard.errors import ModelError
 from regard.model.transformer import EncoderDecoder
 from regard.settings import DecodingSettings
-from tests.examples import examples
-
-from .models import (
+from tests.decoding.native.models import (
     SETS,
     SPECIALS,
     Model,
@@ -32,7 +30,8 @@ from .models import (
     toy,
     works,
 )
-from .test_live import Room
+from tests.decoding.native.test_continuous_search import Room
+from tests.examples import examples
 
 BEAM = DecodingSettings(beam=4, alternatives=1)
 ALWAYS = sorted({SPECIALS.end, *SPECIALS.never_generated})

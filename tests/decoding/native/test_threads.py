@@ -18,9 +18,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.settings import DecodingSettings
-from tests.examples import examples
-
-from .models import (
+from tests.decoding.native.models import (
     FIRST,
     SETS,
     SPECIALS,
@@ -37,6 +35,7 @@ from .models import (
     works,
     write,
 )
+from tests.examples import examples
 
 GREEDY = DecodingSettings(beam=1)
 FOREVER = 10**6
@@ -144,11 +143,11 @@ def test_threads_that_work_together_stop_together(tmp_path: Path) -> None:
     program = f"""
 import random, signal
 from pathlib import Path
-from regard.decoding.native.library import Packed
+from regard.decoding.native.compiled_library import Packed
 from regard.decoding.native import search
-from regard.decoding.native.search import NativeSearch
+from regard.decoding.native.native_search import NativeSearch
 from regard.settings import DecodingSettings
-from regard.text.tokenizer import Specials
+from regard.tokens.tokenizer import Specials
 
 search.WORTH_SHARING = 0  # a toy is shared too
 
@@ -179,11 +178,11 @@ def test_where_threads_may_run_stays_as_it_was(tmp_path: Path) -> None:
     program = f"""
 import os
 from pathlib import Path
-from regard.decoding.native.library import Packed
+from regard.decoding.native.compiled_library import Packed
 from regard.decoding.native import search
-from regard.decoding.native.search import NativeSearch
+from regard.decoding.native.native_search import NativeSearch
 from regard.settings import DecodingSettings
-from regard.text.tokenizer import Specials
+from regard.tokens.tokenizer import Specials
 
 search.WORTH_SHARING = 0  # a toy is shared too
 engine = NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, decoder_only=True, threads=2)

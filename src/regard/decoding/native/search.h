@@ -1,5 +1,5 @@
 // Search over a network: sentences join when others leave, so that the products stay full. The rules are those of
-// decoding/search.py, which is the reference.
+// decoding/beam_search.py, which is the reference.
 #pragma once
 #include <limits>
 #include <memory>

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.model.kernels.masks import Mask
+from regard.model.kernels.dropout_masks import Mask
 
 LONGEST = 128
 """Sequences up to so many positions are attended to here; longer ones suit PyTorch's own attention better."""

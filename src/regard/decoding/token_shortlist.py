@@ -1,0 +1,95 @@
+"""The tokens that a sentence may be translated with: a few hundred instead of the whole vocabulary.
+
+A shortlist has, for every token of a source, the target tokens that it is likely to become, and the tokens that are
+common in any text (Jean et al., 2015). A token that is on none of a sentence's lists has probability 0 there.
+Never imports torch or NumPy, whose import would take longer than opening a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ModelError
+from regard.model_folder import SHORTLIST, TOKENIZER
+
+LONGEST_HEADER = 100_000
+TYPES = {"common": ("i", "I32"), "starts": ("q", "I64"), "tokens": ("i", "I32")}
+"""Of the tensors in the file: as Python's arrays have them, and safetensors."""
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Lists by source token, one after the other."""
+
+    common: array[int]  # tokens of every list
+    starts: array[int]  # [source vocabulary + 1] into `tokens`
+    tokens: array[int]
+
+    def of(self, source: Iterable[int]) -> set[int]:
+        """The tokens that may be written for a source."""
+        found = set(self.common)
+        for token in source:
+            found.update(self.tokens[self.starts[token] : self.starts[token + 1]])
+        return found
+
+    @classmethod
+    def load(cls, folder: Path) -> Shortlist:
+        """That of a model folder; it fits its vocabulary and no other."""
+        path = folder / SHORTLIST
+        again = f"make it anew with regard shortlist {folder}"
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise ModelError(f"{folder}: has no shortlist: make one with regard shortlist {folder}") from None
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+        try:
+            arrays, about = _tensors(content)
+            made, vocabulary = cls(**arrays), about["vocabulary"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ModelError(f"{path}: damaged ({error}): {again}") from None
+        if vocabulary != fingerprint(folder):
+            raise ModelError(f"{path}: was made for another vocabulary: {again}")
+        return made
+
+    def check(self, source: int, target: int) -> None:
+        """Refuses lists that vocabularies of these sizes do not have."""
+        ids = (*self.common, *self.tokens)
+        rising = all(a <= b for a, b in zip(self.starts, self.starts[1:], strict=False))
+        ends = (len(self.starts), *self.starts[:1], *self.starts[-1:]) == (source + 1, 0, len(self.tokens))
+        if not (rising and ends and min(ids, default=0) >= 0 and max(ids, default=0) < target):
+            raise ModelError("the shortlist cannot be used: the lists do not fit the vocabulary")
+
+
+def fingerprint(folder: Path) -> str:
+    """What is written of a vocabulary into a shortlist that was made for it."""
+    try:
+        return hashlib.sha256((folder / TOKENIZER).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ModelError(f"{folder / TOKENIZER}: cannot be read ({error.strerror})") from None
+
+
+def _tensors(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """The arrays of a safetensors file, and what is said of them; its own library needs NumPy or PyTorch."""
+    size = int.from_bytes(content[:8], "little")
+    if size > LONGEST_HEADER:
+        raise ValueError("its header is too long")
+    header = json.loads(content[8 : 8 + size])
+    arrays = {}
+    for name, (kind, expected) in TYPES.items():
+        start, end = header[name]["data_offsets"]
+        numbers = array(kind)
+        if header[name]["dtype"] != expected or not 0 <= start <= end <= len(content) - 8 - size:
+            raise ValueError(f"{name} is not what it should be")
+        numbers.frombytes(content[8 + size + start : 8 + size + end])
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        arrays[name] = numbers
+    return arrays, header["__metadata__"]

@@ -1,0 +1,103 @@
+"""The tree of a beam search: every continuation that was looked at, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.decoding.beam_search import Candidate, Fate
+from regard.decoding.hypotheses import Hypothesis, Penalty
+from regard.explorer.displayed_tokens import Lexicon
+
+
+@dataclass
+class Node:
+    """A token after others, with the log-probability that it and those before it gained."""
+
+    parent: int | None
+    token: int
+    gains: tuple[float, ...] = ()
+    state: str = "alive"
+    reason: str = ""
+
+    @property
+    def total(self) -> float:
+        return sum(self.gains)
+
+
+class Tree:
+    """Watches the beam search of one sentence; continuations that are impossible are not kept."""
+
+    def __init__(self, begin: int, width: int, limit: int) -> None:
+        self.width, self.limit = width, limit
+        self.beaten = f"not among the {width} best"
+        self.nodes = [Node(None, begin)]
+        self.alive = [0]  # the nodes of the hypotheses that live, in their order
+        self.final = 0
+
+    def watch(self, _sentence: int, candidates: Sequence[Candidate], fates: Sequence[Fate]) -> None:
+        """Takes note of one step."""
+        before, self.alive, known = self.alive, [], len(self.nodes)
+        for candidate, fate in zip(candidates, fates, strict=True):
+            parent = before[candidate.parent]
+            possible = candidate.total > -float("inf")
+            if fate == "alive":
+                self.alive.append(len(self.nodes) if possible else -1)
+            if not possible:
+                continue
+            node = Node(parent, candidate.token, (*self.nodes[parent].gains, candidate.gain))
+            if fate == "found":
+                node.state, node.reason = "done", "ended"
+            elif fate == "dropped":
+                node.state, node.reason = "pruned", self.beaten
+            self.nodes.append(node)
+        for place in {*before} - {node.parent for node in self.nodes[known:]} - {-1}:
+            node = self.nodes[place]
+            node.state, node.reason = "pruned", "outdone at the next step"  # none of its ways on was looked at
+
+    def finish(self, best: Hypothesis, end: int) -> None:
+        """Says what became of those that were alive at the end, and which one won."""
+        for place in self.alive:
+            if place < 0:
+                continue
+            node = self.nodes[place]
+            if len(node.gains) >= self.limit:
+                node.state, node.reason = "done", "length limit"
+            else:
+                node.state, node.reason = "pruned", "search was settled"
+        path = [*best.tokens, end] if best.finished else list(best.tokens)
+        self.final = next(i for i, node in enumerate(self.nodes) if node.state == "done" and self.path(i) == path)
+        self.nodes[self.final].state = "final"
+
+    def path(self, place: int) -> list[int]:
+        """The tokens from the root, which is not one of them, to a node."""
+        tokens = []
+        at = self.nodes[place]
+        while at.parent is not None:
+            tokens.append(at.token)
+            at = self.nodes[at.parent]
+        return tokens[::-1]
+
+    def to_json(self, lexicon: Lexicon, penalty: Penalty, form: str, alpha: float) -> dict[str, Any]:
+        """The tree as the page draws it."""
+        nodes = [
+            {
+                "i": i,
+                "parent": node.parent,
+                "t": len(node.gains),
+                **lexicon.show(node.token),
+                "log_probability": node.gains[-1] if node.gains else 0.0,
+                "total": node.total,
+                "score": node.total / penalty(len(node.gains)) if node.gains else 0.0,
+                "state": node.state,
+                "reason": node.reason,
+            }
+            for i, node in enumerate(self.nodes)
+        ]
+        return {
+            "nodes": nodes,
+            "width": self.width,
+            "penalty": {"form": form, "alpha": alpha},
+            "final": self.final,
+        }

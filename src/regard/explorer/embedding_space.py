@@ -1,0 +1,187 @@
+"""The space of embeddings: which pieces lie near each other, a map of them, and the vectors of the positions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import InputError, ModelError
+from regard.explorer.anatomy import Anatomy
+from regard.explorer.request_checks import MissingError
+from regard.model.positions import RotaryPositions
+from regard.model_folder import TRAINING
+from regard.tokens.token_shards import ABOUT
+from regard.tokens.token_streams import Stream
+from regard.training.batches import Examples
+
+NO_TEXT = re.compile(r"(⟨([0-9A-F]{2}|\?)⟩)+|<0x[0-9A-F]{2}>|[\[<].*(unused|extra_id|reserved).*[\]>]")
+"""How bytes that are no character alone, and places of a vocabulary that nothing uses, are displayed."""
+
+
+def table(anatomy: Anatomy, side: str) -> Tensor:
+    """[V, D]: the embeddings of a text's tokens, as they are before any scaling."""
+    if side not in anatomy.lexicons:
+        raise InputError(f"side: must be {' or '.join(anatomy.lexicons)}, not {side[:40]!r}")
+    return anatomy.embedding(side).tokens.weight.detach().float().cpu()
+
+
+def near(anatomy: Anatomy, side: str, token: int, count: int, foreign: Tensor | None = None) -> dict[str, Any]:
+    """The pieces nearest to one: by cosine, by dot product, and by cosine among those of the other language.
+
+    `foreign` [V] is true for pieces that are seen mostly in the other language.
+    """
+    rows = table(anatomy, side)
+    if not 0 <= token < len(rows):
+        raise MissingError(f"id: there is no token {token}; the vocabulary has {len(rows)}")
+    dots = rows @ rows[token]
+    lengths = rows.norm(dim=1).clamp(min=1e-12)
+    cosines = dots / lengths / lengths[token]
+    hidden = torch.zeros(len(rows), dtype=torch.bool)
+    hidden[sorted({token, *anatomy.lexicons[side].special})] = True
+    lexicon = anatomy.lexicons[side]
+
+    def best(values: Tensor, out: Tensor) -> list[dict[str, Any]]:
+        values = values.masked_fill(out, -torch.inf)
+        found = values.topk(min(count, int((~out).sum())))
+        pairs = zip(found.indices.tolist(), found.values.tolist(), strict=True)
+        return [{"id": i, "display": lexicon.display(i), "value": value} for i, value in pairs]
+
+    other = None if foreign is None else best(cosines, hidden | ~foreign)
+    return {"cosine": best(cosines, hidden), "dot": best(dots, hidden), "other": other}
+
+
+def foreign_pieces(anatomy: Anatomy, side: str, usage: Usage | None) -> Tensor | None:
+    """[V], true for pieces that the training data has mostly on the other side; none if nobody can tell."""
+    if usage is None or anatomy.task != "translate" or anatomy.vocabularies.source is not anatomy.vocabularies.target:
+        return None
+    other = "target" if side == "source" else "source"
+    return usage.counts[other] > usage.counts[side]
+
+
+def embedding_map(
+    anatomy: Anatomy, side: str, count: int, ids: list[int], usage: Usage | None = None
+) -> dict[str, Any]:
+    """Some pieces of the vocabulary, and these `ids`, on the two axes along which they differ most.
+
+    They are the most frequent ones where the training data tells them, or else the first; `order` says which.
+    """
+    rows = table(anatomy, side)
+    for token in ids:
+        if not 0 <= token < len(rows):
+            raise MissingError(f"ids: there is no token {token}; the vocabulary has {len(rows)}")
+    lexicon = anatomy.lexicons[side]
+    if usage is not None:
+        order, counts = "frequent", usage.counts[side]
+        pieces = [i for i in counts.argsort(descending=True, stable=True).tolist() if counts[i] > 0]
+    else:
+        pieces = [i for i in range(len(rows)) if not NO_TEXT.fullmatch(lexicon.display(i))]
+        order = "first"
+    pieces = [i for i in pieces if i not in lexicon.special]
+    if order == "first" and len(pieces) <= count:
+        order = "all"
+    usual = pieces[:count]
+    shown = sorted({*usual, *ids})
+    points, explained = principal(rows[shown])
+    return {
+        "ids": shown,
+        "displays": [lexicon.display(i) for i in shown],
+        "points": points.tolist(),
+        "explained": explained,
+        "order": order,
+        "usual": len(usual),
+        "pieces": len(pieces),
+        "texts": None if usage is None else usage.texts,
+    }
+
+
+def principal(rows: Tensor) -> tuple[Tensor, list[float]]:
+    """[N, D] -> [N, 2] on the first two principal axes, and the share of the variance along each.
+
+    Of each axis the largest number is positive, so that the map is the same every time.
+    """
+    centred = (rows - rows.mean(0)).double()
+    _, lengths, axes = torch.linalg.svd(centred, full_matrices=False)
+    variances, axes = lengths.square(), axes[:2].mT
+    if axes.shape[1] < 2:  # one piece is nowhere but in the middle
+        axes = torch.cat([axes, torch.zeros_like(axes)], 1)
+        variances = torch.cat([variances, torch.zeros_like(variances)])
+    signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
+    total = max(float(variances.sum()), 1e-30)
+    return (centred @ (axes * torch.where(signs == 0, 1.0, signs))).float(), (variances[:2] / total).tolist()
+
+
+def positions(anatomy: Anatomy, side: str, count: int) -> tuple[dict[str, Any], Tensor | None]:
+    """What tells the places of a text: how it is made, its first rows [N, D], and the wavelength of each column.
+
+    Of rotary positions, the rows are the cosines, then the sines, of the angles by which a head's pairs are turned.
+    """
+    table(anatomy, side)  # says what is wrong with `side`
+    shape, module = anatomy.shape, anatomy.embedding(side).positions
+    kind, _, layout = shape.positions.partition("-")
+    about: dict[str, Any] = {"kind": kind, "layout": None, "rows": 0, "width": 0, "wavelengths": None}
+    rows: Tensor | None = None
+    if kind == "rotary":
+        width, base = shape.head_width, shape.rotary_base
+        one = torch.cat([torch.ones(width // 2), torch.zeros(width // 2)]).expand(1, 1, count, width)
+        rows = RotaryPositions(shape)(one, 0)[0, 0]
+        waves = [2 * math.pi * base ** (2 * i / width) for i in range(width // 2)]
+        about |= {"layout": "halves", "wavelengths": waves + waves}
+    elif module is not None:
+        count = min(count, shape.max_length) if kind == "learned" else count
+        with torch.no_grad():
+            rows = module(0, count).detach().float().cpu()
+    if kind == "sinusoidal":
+        waves = [2 * math.pi * 10_000 ** (2 * i / shape.width) for i in range(shape.width // 2)]
+        columns = waves + waves if layout else [wave for wave in waves for _ in range(2)]
+        about |= {"layout": layout or "interleaved", "wavelengths": columns}
+    if rows is not None:
+        about |= {"rows": rows.shape[0], "width": rows.shape[1]}
+    return about, rows
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How often the pieces of each text stand in the first texts of the training data."""
+
+    counts: dict[str, Tensor]  # [V] by text
+    texts: int
+
+
+def count_usage(anatomy: Anatomy, folder: Path | None, most: int = 50_000) -> Usage | None:
+    """Counts the pieces in the training data that a model folder keeps; none where it keeps none that can be read."""
+    data = None if folder is None else folder / TRAINING / "train"
+    if data is None or not (data / ABOUT).is_file():
+        return None
+    try:
+        if anatomy.task == "translate":
+            examples = Examples(data)
+            texts = min(most, len(examples))
+            pairs = [examples.pair(row) for row in range(texts)]
+            tokens = {text: [pair[n] for pair in pairs] for n, text in enumerate(anatomy.lexicons)}
+        elif anatomy.task in ("write", "fill"):
+            stream = Stream(data, check=False)
+            texts = min(most, len(stream.documents))
+            end = int(stream.documents[most]) if most < len(stream.documents) else len(stream)
+            tokens = {"text": [stream.tokens[:end]]}
+        else:
+            return None
+    except ModelError:
+        return None
+    sizes = {text: lexicon.tokenizer.size for text, lexicon in anatomy.lexicons.items()}
+    if not texts or any(int(part.max(initial=0)) >= sizes[text] for text, parts in tokens.items() for part in parts):
+        return None
+    return Usage({text: count_pieces(parts, sizes[text]) for text, parts in tokens.items()}, texts)
+
+
+def count_pieces(parts: Sequence[NDArray[np.integer]], size: int) -> Tensor:
+    """[V]: how often each piece stands in these tokens."""
+    return torch.from_numpy(np.bincount(np.concatenate(parts).astype(np.int64), minlength=size))

@@ -1,0 +1,100 @@
+"""The parameters of a model by name, whole or in slices, and the circuits that two of them make together."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.explorer.anatomy import Anatomy
+from regard.explorer.request_checks import LIMITS, MissingError, TooBigError
+from regard.weights import parameters
+
+CIRCUIT = re.compile(r"(?P<site>.+)\.(?P<head>\d+)\.(?P<kind>qk|ov)")
+BARS, SINGULAR = 40, 64
+"""Bars of a histogram; singular values that are shown."""
+
+
+def weight(anatomy: Anatomy, name: str) -> Tensor:
+    """A parameter, or a circuit such as `decoder.layers.0.cross_attention.1.qk`."""
+    known = parameters(anatomy.model)
+    if name in known:
+        return known[name].float().cpu()
+    if found := CIRCUIT.fullmatch(name):
+        sites = [site for stack in anatomy.stacks.values() for site in stack.attentions()]
+        if found["site"] in sites and int(found["head"]) < anatomy.shape.heads:
+            return circuit(anatomy, found["site"], int(found["head"]), found["kind"])
+    raise MissingError(f"name: this model has no weight {name[:100]!r}; /api/model lists those there are")
+
+
+def circuit(anatomy: Anatomy, site: str, head: int, kind: str) -> Tensor:
+    """[D, D], what one head does with the residual stream (Elhage et al., 2021), biases and rotary positions apart.
+
+    Query-key: the score of a token that asks (rows) and one that answers (columns), before it is scaled.
+    Output-value: what is read of the token that is looked at (rows), and what is written for it (columns).
+    """
+    attention, shape = anatomy.attention(site), anatomy.shape
+    group = head // (attention.heads // attention.groups)
+
+    def part(matrix: Tensor, number: int, width: int) -> Tensor:
+        return matrix.detach().float().cpu()[number * width : (number + 1) * width]
+
+    if kind == "qk":
+        query = part(attention.query.weight, head, shape.head_width)
+        key = part(attention.key.weight, group, shape.head_width)
+        return query.mT @ key
+    value = part(attention.value.weight, group, shape.head_value_width)
+    output = part(attention.output.weight.mT, head, shape.head_value_width)
+    return value.mT @ output
+
+
+def weight_slice(anatomy: Anatomy, name: str, rows: str | None, columns: str | None) -> Tensor:
+    """Some rows and columns of a weight, `a:b` each; without them, all of it."""
+    tensor = weight(anatomy, name)
+    tensor = tensor[read_slice(rows, tensor.shape[0], "rows")]
+    if columns is not None:
+        if tensor.dim() < 2:
+            raise InputError(f"columns: {name} has only one axis; leave them out")
+        tensor = tensor[:, read_slice(columns, tensor.shape[1], "columns")]
+    if tensor.numel() > LIMITS.weights:
+        told = f"{name} has {tensor.numel():,} numbers, more than {LIMITS.weights:,}"
+        raise TooBigError(f"{told}: ask for some of its rows and columns, as in rows=0:100")
+    return tensor.contiguous()
+
+
+def read_slice(text: str | None, size: int, field: str) -> slice:
+    """`a:b` within an axis of this size; either may be left out."""
+    if text is None:
+        return slice(None)
+    found = re.fullmatch(r"(\d{0,12}):(\d{0,12})", text)
+    if found is None:
+        raise InputError(f"{field}: must be two numbers with a colon between, such as 0:{size}")
+    start, end = int(found[1] or 0), int(found[2] or size)
+    if not start <= end <= size:
+        raise InputError(f"{field}: {text} lies outside 0:{size}")
+    return slice(start, end)
+
+
+def summarize(anatomy: Anatomy, name: str) -> dict[str, Any]:
+    """A weight in figures: its shape, spread, histogram and, of a matrix, its largest singular values."""
+    tensor = weight(anatomy, name)
+    low, high = float(tensor.min()), float(tensor.max())
+    reach = (low, high) if high > low else (low - 0.5, high + 0.5)
+    counts = torch.histc(tensor, BARS, *reach)
+    singular: list[float] | None = None
+    if tensor.dim() == 2:
+        narrow = (tensor if tensor.shape[0] >= tensor.shape[1] else tensor.mT).double()
+        squares = torch.linalg.eigvalsh(narrow.mT @ narrow)
+        singular = squares.flip(0)[:SINGULAR].clamp(min=0).sqrt().tolist()
+    return {
+        "shape": list(tensor.shape),
+        "mean": float(tensor.mean()),
+        "std": float(tensor.std(correction=0)),
+        "min": low,
+        "max": high,
+        "histogram": {"edges": torch.linspace(*reach, BARS + 1).tolist(), "counts": counts.long().tolist()},
+        "singular": singular,
+    }

@@ -1,0 +1,112 @@
+"""One pass of a model over finished texts: what went in, everything that was seen, what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.decoding.decoder_step import NextToken
+from regard.explorer.anatomy import Anatomy
+from regard.model.observe import Edit, Seen, Trace, observe
+from regard.model.output_heads import mean_state
+from regard.model.transformer import Decoder, Encoder
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model is given: the ids of its texts, and which positions answer."""
+
+    tokens: Mapping[str, list[int]]  # by text
+    rows: list[int]  # positions whose answers count: all of a decoder, the gaps, the first tokens of words
+    keep: list[bool] | None = None  # false for what is hidden from everybody
+    segments: list[int] | None = None
+
+
+@dataclass
+class Pass:
+    """A finished run of a model, and what the model's answers are measured by."""
+
+    anatomy: Anatomy
+    inputs: Inputs
+    edits: Mapping[str, Edit]
+    seen: dict[str, Seen]  # without the batch
+    answers: Tensor | None  # [R, V] logits of the rows that answer
+    chosen: list[int] = field(default_factory=list)  # the id, or the number of the label, chosen at each row
+    repetition_penalty: float = 1.0
+
+    def scores(self, answers: Tensor) -> Tensor:
+        """[B, R, V] logits -> the log-probabilities that the engine of this task goes by.
+
+        A writer's and a translator's are those of `NextToken`, which gives no probability to what is part of no
+        text and leaves the others as they are; a filler shares that probability out among the others.
+        """
+        answers = answers.float()
+        specials = self.anatomy.lexicons[self.anatomy.written].tokenizer.specials
+        if self.anatomy.task == "classify":
+            return answers.log_softmax(-1)
+        if self.anatomy.task == "fill":
+            never = torch.tensor([*specials.never_generated, specials.end], device=answers.device)
+            return answers.index_fill(-1, never, -torch.inf).log_softmax(-1)
+        penalty = self.repetition_penalty
+        if penalty == 1.0:
+            return NextToken(specials)(answers.flatten(0, 1), torch.empty(0)).view_as(answers)
+        said = torch.tensor(self.inputs.tokens[self.anatomy.written], device=answers.device)
+        rows = [
+            NextToken(specials, penalty)(answers[:, row], said[: row + 1].expand(len(answers), -1))
+            for row in range(answers.shape[1])
+        ]
+        return torch.stack(rows, 1)
+
+
+def run_pass(anatomy: Anatomy, inputs: Inputs, edits: Mapping[str, Edit]) -> Pass:
+    """Runs the model once over the texts and keeps everything that is seen."""
+    with torch.no_grad(), observe(anatomy.model, edits) as trace:
+        answers = forward(anatomy, inputs, trace)
+    seen = {
+        name: Seen(tensor[0].cpu(), axes[1:]) if axes[0] == "batch" else Seen(tensor.cpu(), axes)
+        for name, (tensor, axes) in trace.items()
+    }
+    return Pass(anatomy, inputs, edits, seen, None if answers is None else answers[0].cpu())
+
+
+def forward(anatomy: Anatomy, inputs: Inputs, trace: Trace, copies: int = 1) -> Tensor | None:
+    """The logits [B, R, V] of the rows that answer, for so many copies of the texts; none if the model has none."""
+    model = anatomy.model
+    device = next(model.parameters()).device
+
+    def batch(values: list[int] | list[bool] | None) -> Tensor | None:
+        return None if values is None else torch.tensor(values, device=device).expand(copies, -1)
+
+    tokens, keep = batch(inputs.tokens[anatomy.read]), batch(inputs.keep)
+    assert tokens is not None
+    if isinstance(model, Encoder):
+        states: Tensor = model(tokens, keep, batch(inputs.segments))
+        return read_out(anatomy, model, states, keep, inputs.rows, trace)
+    texts = (tokens,) if isinstance(model, Decoder) else (tokens, batch(inputs.tokens["target"]), keep)
+    logits: Tensor = model(*texts)
+    return logits
+
+
+def read_out(
+    anatomy: Anatomy, model: Encoder, states: Tensor, keep: Tensor | None, rows: list[int], trace: Trace
+) -> Tensor | None:
+    """What stands on top of an encoder: states [B, T, D] -> logits [B, R, V], and what nobody has seen yet."""
+    if model.fill is not None:
+        logits: Tensor = model.fill(states)
+        return logits[:, rows]
+    if model.label is not None and anatomy.settings.data.carrier == "word":
+        logits = model.label(states)
+        trace["label.logits"] = Seen(logits, ("batch", "position:text", "label"))
+        return logits[:, rows]
+    if model.label is not None:
+        logits = model.label(model.judge(states, keep))
+        trace["label.logits"] = Seen(logits, ("batch", "label"))
+        return logits[:, None]
+    own = anatomy.settings.embedding
+    vector = mean_state(states, keep) if own.pooling == "mean" else states[:, 0]
+    trace["vector"] = Seen(F.normalize(vector.float(), dim=-1) if own.normalize else vector, ("batch", "width"))
+    return None

@@ -1,0 +1,108 @@
+"""The weights of a model at earlier steps of its training, and what its training log tells."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.explorer.anatomy import Anatomy
+from regard.explorer.request_checks import MissingError
+from regard.model_folder import HISTORY, LOG, TRAINING
+from regard.weights import Contents, assign, build_model, read_tensors
+
+STEP = re.compile(r"step-(\d{8,})\.safetensors")
+MODELS = 4
+"""Models of earlier steps that are kept in memory."""
+SHOWN = ("source", "text", "prompt")
+"""The labels under which the training log shows a text that the model was given."""
+EXAMPLES = {
+    "translate": "The animal didn't cross the street because it was too tired.",
+    "write": "Once upon a time",
+    "fill": "Paris is the [MASK] of France.",
+    "classify": "A moving film.",
+    "embed": "A dog runs in the garden.",
+}
+"""Texts to begin with where there is no log."""
+
+
+class Checkpoints:
+    """The saved steps of one model folder; models are read when they are asked for."""
+
+    def __init__(self, contents: Contents, folder: Path | None) -> None:
+        self.contents, self.folder = contents, folder
+        self.models: OrderedDict[str, Anatomy] = OrderedDict()
+
+    def files(self) -> dict[str, Path]:
+        """The files by the names of the steps, oldest first."""
+        if self.folder is None:
+            return {}
+        found = {}
+        for place in (TRAINING, HISTORY):
+            for path in (self.folder / place).glob("step-*.safetensors"):
+                if STEP.fullmatch(path.name):
+                    found[path.stem] = path
+        return dict(sorted(found.items(), key=lambda item: step_of(item[0])))
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The steps that can be looked at, with their scores where the log has them."""
+        scores = {event["step"]: event["scores"] for event in self.evaluations()}
+        return [{"id": name, "step": step_of(name), "scores": scores.get(step_of(name), {})} for name in self.files()]
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The evaluations in the training log; a line that is damaged is passed over."""
+        path = None if self.folder is None else self.folder / LOG
+        if path is None or not path.is_file():
+            return []
+        found = []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and event.get("event") == "Evaluation" and isinstance(event.get("scores"), dict):
+                found.append({"step": event.get("step"), "scores": event["scores"], "sample": event.get("sample")})
+        return found
+
+    def examples(self, most: int = 6, direction: str = "") -> list[str]:
+        """Texts to begin with: those that the model was shown when it was evaluated, or else one for its task.
+
+        Of several directions, those of one.
+        """
+        texts: dict[str, None] = {}
+        for event in self.evaluations():
+            if ["direction", direction] not in (event["sample"] or []) and direction:
+                continue
+            for row in event["sample"] or []:
+                if isinstance(row, list) and len(row) == 2 and row[0] in SHOWN and isinstance(row[1], str):
+                    texts[row[1].replace("[…]", " [MASK]").strip()] = None
+        found = [text for text in texts if 0 < len(text) <= 200]
+        return found[-most:] or [EXAMPLES[self.contents.settings.task]]
+
+    def model(self, name: str) -> Anatomy:
+        """The model as it was at this step."""
+        if name in self.models:
+            self.models.move_to_end(name)
+            return self.models[name]
+        path = self.files().get(name)
+        if path is None:
+            raise MissingError(f"checkpoint: there is none named {name[:40]!r}; /api/model lists those there are")
+        settings, vocabularies = self.contents.settings, self.contents.vocabularies
+        state = torch.get_rng_state()
+        model = build_model(settings, vocabularies)
+        torch.set_rng_state(state)
+        tensors, _ = read_tensors(path)
+        assign(model, tensors, path)
+        device = next(self.contents.model.parameters()).device
+        self.models[name] = Anatomy(Contents(settings, vocabularies, model.to(device).eval()))
+        while len(self.models) > MODELS:
+            self.models.popitem(last=False)
+        return self.models[name]
+
+
+def step_of(name: str) -> int:
+    return int(name.removeprefix("step-"))

@@ -1,0 +1,1 @@
+"""Keeps what a translation must not change: placeholders, terms of a glossary, earlier translations."""

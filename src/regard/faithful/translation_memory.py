@@ -1,0 +1,221 @@
+"""A translation memory: texts that were translated before, found again when the same or nearly the same is asked for.
+
+A score says how alike two texts are, from 0 to 100: 100 is the same text, and 99 one in which nothing differs but
+numbers and placeholders, which were exchanged in the translation. Below that it is the Levenshtein similarity of the
+characters. Texts that may be alike are found by the groups of four characters that they share, the rare ones first.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import process
+from rapidfuzz.distance import Levenshtein
+
+from regard.errors import DataError
+from regard.files.corpus_doctor import tidy
+from regard.files.formats import Location, Pair, jsonl, plain_text as plain
+from regard.tokens import protected_pieces as protect
+from regard.tokens.directions import Direction
+
+SAME, EXCHANGED, ALIKE = 100, 99, 75
+"""The scores of the same text, of one with other numbers or placeholders, and the least that is worth an offer."""
+
+KEPT = (".po", ".mo", ".tmx", ".xlf", ".xliff")
+"""How the names of files end that translators keep; a model that is trained on them keeps a memory by itself."""
+
+GRAM = 4
+LOOKED_THROUGH = 20_000
+"""Places in the index that are looked at for one text, beginning with the rarest groups of characters."""
+
+CANDIDATES = 64
+"""Texts that are compared with one character by character."""
+
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMatch:
+    """A text of the memory that is like one that is asked for, and its translation."""
+
+    score: int
+    source: str
+    target: str  # with the numbers and placeholders of the text that was asked for, where the score is 99
+
+
+class Memory:
+    """Texts and their translations; of several translations of a text, the most frequent counts, then the first."""
+
+    def __init__(self, pairs: Iterable[Pair | tuple[str, str]]) -> None:
+        self.targets: dict[str, str] = {}
+        rivals: dict[str, Counter[str]] = {}  # of sources that have several translations
+        for pair in pairs:
+            source, target = map(tidy, (pair.source, pair.target) if isinstance(pair, Pair) else pair)
+            if not source or not target:
+                continue
+            first = self.targets.setdefault(source, target)
+            if source in rivals or first != target:
+                rivals.setdefault(source, Counter({first: 1}))[target] += 1
+        for source, counts in rivals.items():
+            self.targets[source] = counts.most_common(1)[0][0]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def exact(self, text: str) -> MemoryMatch | None:
+        """The same text, white space around it aside."""
+        source = tidy(text)
+        target = self.targets.get(source)
+        return None if target is None else MemoryMatch(SAME, source, target)
+
+    def find(self, text: str, *, threshold: int = ALIKE, most: int = 3) -> list[MemoryMatch]:
+        """The texts most like this one, the best first."""
+        asked = tidy(text)
+        if (same := self.exact(asked)) is not None:
+            return [same]
+        if not asked or not self.targets:
+            return []
+        found: list[MemoryMatch] = []
+        choices = [self.sources[number] for number in self.index.candidates(asked)]
+        cutoff = min(threshold, LEAST) / 100
+        near = process.extract(
+            asked, choices, scorer=Levenshtein.normalized_similarity, score_cutoff=cutoff, limit=CANDIDATES
+        )
+        for source, share, _ in near:
+            target = substitute_variables(source, self.targets[source], asked)
+            if target is not None:
+                found.append(MemoryMatch(EXCHANGED, source, target))
+            elif (score := min(EXCHANGED - 1, int(100 * share))) >= threshold:
+                found.append(MemoryMatch(score, source, self.targets[source]))
+        return sorted(found, key=lambda match: -match.score)[:most]
+
+    @cached_property
+    def sources(self) -> list[str]:
+        return list(self.targets)
+
+    @cached_property
+    def index(self) -> Index:
+        """Made when something is first looked for that is not there word for word."""
+        return Index(self.sources)
+
+
+LEAST = 50
+"""Below this similarity, texts are not looked at for other numbers and placeholders either."""
+
+
+def substitute_variables(source: str, target: str, asked: str) -> str | None:
+    """The translation of `source` with the variables of `asked`, which says the same else; none where that is unsafe.
+
+    It is safe where both have the same words, each variable of the source stands in the target as often as there, and
+    equal ones become equal ones.
+    """
+    words, old = split_variables(source)
+    others, new = split_variables(asked)
+    if not old or words != others:
+        return None
+    becomes: dict[str, str] = {}
+    for before, after in zip(old, new, strict=True):
+        if becomes.setdefault(before, after) != after or before[0].isdigit() != after[0].isdigit():
+            return None
+    words, places = split_variables(target)
+    if Counter(places) != Counter(old):
+        return None
+    return words[0] + "".join(becomes[place] + word for place, word in zip(places, words[1:], strict=True))
+
+
+def split_variables(text: str) -> tuple[list[str], list[str]]:
+    """The words of a text, and the protected pieces and numbers between them."""
+    words, variables, place = [], [], 0
+    pieces = [(piece.start, piece.end) for piece in protect.find(text)]
+    taken = {position for start, end in pieces for position in range(start, end)}
+    numbers = [found.span() for found in NUMBER.finditer(text) if taken.isdisjoint(range(*found.span()))]
+    for start, end in sorted([*pieces, *numbers]):
+        words.append(text[place:start])
+        variables.append(text[start:end])
+        place = end
+    return [*words, text[place:]], variables
+
+
+class Index:
+    """Which texts have which groups of characters, as one sorted array of groups and one of the texts they are in."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        grams, self.counts = ngrams(texts)
+        owners = np.repeat(np.arange(len(texts), dtype=np.int32), self.counts)
+        order = np.argsort(grams, kind="stable")
+        grams, self.owners = grams[order], owners[order]
+        self.grams, self.starts = np.unique(grams, return_index=True)
+        self.starts = np.append(self.starts, len(grams))
+
+    def candidates(self, text: str) -> list[int]:
+        """The numbers of the texts that share most with this one."""
+        sought = np.unique(ngrams([text])[0])
+        places = np.searchsorted(self.grams, sought)
+        places = places[(places < len(self.grams)) & (self.grams[np.minimum(places, len(self.grams) - 1)] == sought)]
+        begins, ends = self.starts[places], self.starts[places + 1]
+        order = np.argsort(ends - begins, kind="stable")
+        slices: list[NDArray[np.int32]] = []
+        total = 0
+        for begin, end in zip(begins[order].tolist(), ends[order].tolist(), strict=True):
+            if slices and total + end - begin > LOOKED_THROUGH:
+                break
+            slices.append(self.owners[begin:end])
+            total += end - begin
+        if not slices:
+            return []
+        numbers, shared = np.unique(np.concatenate(slices), return_counts=True)
+        alike = shared / (self.counts[numbers] + len(sought))
+        best = np.argsort(-alike, kind="stable")[:CANDIDATES]
+        return [int(number) for number in numbers[best]]
+
+
+def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """The groups of four characters of all texts, one after another, as numbers, and how many each text has.
+
+    Small letters stand for capitals and 0 for every figure, so that "Page 1" and "page 2" are alike.
+    """
+    made = [f"\x02{text}\x02".ljust(GRAM, "\x02") for text in texts]
+    data = np.frombuffer("".join(made).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
+    data = np.where((data >= ord("A")) & (data <= ord("Z")), data + 32, data)
+    data = np.where((data >= ord("0")) & (data <= ord("9")), ord("0"), data)
+    lengths = np.array([len(text) for text in made], dtype=np.int64)
+    inside = np.ones(len(data), dtype=bool)
+    found = data
+    for shift in range(1, GRAM):
+        found = found * np.uint64(1_000_003) + np.roll(data, -shift)
+        inside[np.cumsum(lengths) - shift] = False  # it would reach into the next text
+    return found[inside], lengths - (GRAM - 1)
+
+
+def write(path: Path, pairs: Iterable[Pair]) -> None:
+    """Writes a memory, a JSON object a line, gzipped."""
+    with gzip.GzipFile(path, "wb", mtime=0) as file:
+        for pair in pairs:
+            record = {"source": pair.source, "target": pair.target}
+            if pair.direction:
+                record["direction"] = pair.direction
+            file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())
+
+
+def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, str]]:
+    """The pairs that `write` wrote; of a memory of several directions, those of this one."""
+    for number, line in enumerate(plain.lines(path), 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"not UTF-8 ({error.reason})", path, number) from None
+        record = jsonl.record(text, Location(str(path), number))
+        source, target = record.get("source"), record.get("target")
+        if not isinstance(source, str) or not isinstance(target, str):
+            raise DataError("no texts under source and target", path, number)
+        if direction is None or str(record.get("direction", direction)).endswith(str(direction)):
+            yield source, target  # a direction without a source is -de, and en-de ends like it

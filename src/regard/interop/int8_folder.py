@@ -1,0 +1,60 @@
+"""A copy of a model folder with its matrices in int8; the tables of a translator's tokens have two bytes a number."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from regard.decoding.native.int8_matrices import quantize
+from regard.errors import ModelError
+from regard.interop.export_folder import whole_folder
+from regard.model_folder import (
+    CARD,
+    CONFIDENCE,
+    MEMORY,
+    NATIVE,
+    SCALE,
+    SETTINGS,
+    SHORTLIST,
+    TOKENIZER,
+    WEIGHTS,
+    check_folder,
+    read_settings,
+    write_atomically,
+)
+from regard.weights import read_tensors
+
+TABLES = ("embedding.tokens.weight", "logits.weight")
+"""What decides between two tokens: a rounded one would be wrong in all that is read and said."""
+NOTE = "\nThe matrices of this copy are int8 (`regard quantize`); the scores above are those of the original.\n"
+
+
+def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> None:
+    """Writes the copy; tables of positions and vectors stay as they are."""
+    folder, output = Path(folder), Path(output)
+    check_folder(folder)
+    translates = read_settings(folder).task == "translate"
+    tensors, _ = read_tensors(folder / WEIGHTS)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, tensor in tensors.items():
+        array = tensor.float().numpy()
+        if not np.isfinite(array).all():
+            raise ModelError(f"{folder / WEIGHTS}: the tensor {name} has numbers that are not finite")
+        if array.ndim == 2 and not name.endswith("positions.table"):
+            table = translates and name.endswith(TABLES)
+            arrays[name], arrays[name + SCALE] = quantize(array, np.int16 if table else np.int8)
+        else:
+            arrays[name] = array
+    names = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, NATIVE)
+    with whole_folder(output, folder, names, overwrite=overwrite) as place:
+        for name in (SETTINGS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY):
+            if (folder / name).exists():
+                shutil.copyfile(folder / name, place / name)
+        card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
+        (place / CARD).write_text(card + NOTE, encoding="utf-8")
+        write_atomically(place / WEIGHTS, lambda path: save_file(arrays, path))

@@ -1,0 +1,1 @@
+"""Works through very much in steps that a kill cannot undo: corpora, synthetic pairs, bulk translation."""

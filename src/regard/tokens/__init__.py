@@ -1,0 +1,1 @@
+"""Turns text into token ids and back, and keeps token ids on disk."""

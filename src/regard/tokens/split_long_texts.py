@@ -1,0 +1,52 @@
+"""Cuts a text into lines, and lines that are too long for a model into pieces; never a word is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from regard.errors import InputError
+from regard.files.corpus_doctor import tidy
+
+BREAKS = (
+    re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*"),  # sentences
+    re.compile(r"(?<=[,;:])\s+|(?<=[，；：、])\s*"),  # clauses
+    re.compile(r"\s+"),  # words
+)
+
+
+def split_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Lines, tidied, each with the line ends that stand before it."""
+    gap = ""
+    for piece in re.split(r"(\r?\n)", text):
+        if piece in ("\n", "\r\n"):
+            gap += piece
+        elif line := tidy(piece):
+            yield gap, line
+            gap = ""
+    if gap:
+        yield gap, ""
+
+
+def split_text(text: str, fits: Callable[[str], bool], level: int = 0) -> list[str]:
+    """The text in pieces that fit: cut between sentences, else between clauses, else between words."""
+    if fits(text):
+        return [text]
+    if level == len(BREAKS):
+        raise InputError(
+            f"a text is too long for this model and has no place to cut it: {text[:40]!r}... "
+            "(raise model.max_length when training, or put spaces or full stops into it)"
+        )
+    pieces: list[str] = []
+    start = fitting = 0
+    for end in [*(match.end() for match in BREAKS[level].finditer(text)), len(text)]:
+        if fitting > start and not fits(text[start:end].strip()):
+            pieces.append(text[start:fitting].strip())
+            start = fitting
+        if fits(text[start:end].strip()):
+            fitting = end
+        else:
+            pieces += split_text(text[start:end].strip(), fits, level + 1)
+            start = fitting = end
+    rest = text[start:fitting].strip()
+    return [*pieces, rest] if rest else pieces

@@ -1,0 +1,183 @@
+"""Tokenised pairs on disk, in shards that are memory-mapped: memory does not grow with the corpus.
+
+about.json   the type of the tokens, and for each shard its file, pairs, tokens and checksum
+00000.bin    where each source and each target ends ([N, 2], uint32), then all tokens end to end; little-endian
+00000.json   beside a shard while others are being made: its line of about.json, and the key of what it was made of
+
+A folder of an earlier version has all pairs in tokens.bin and lengths.npy, and is read too.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import ModelError
+from regard.model_folder import write_atomically, write_text
+
+ABOUT = "about.json"
+PLACES = np.dtype("<u4")
+
+Ids = Sequence[int]
+Lengths = NDArray[np.int32]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What the index says of a file."""
+
+    file: str
+    pairs: int
+    tokens: int
+    checksum: int  # CRC-32 of the whole file
+    left_out: int = 0  # pairs that had too many tokens
+
+
+class Shards:
+    """The pairs of a folder by their numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            self.dtype = np.dtype(about["dtype"]).newbyteorder("<")
+            self.earlier = "shards" not in about  # all in one piece
+            self._parts = (
+                [_earlier(folder, self.dtype)]
+                if self.earlier
+                else [_mapped(folder, Shard(**shard), self.dtype) for shard in about["shards"]]
+            )
+        except (OSError, ValueError, KeyError, EOFError, TypeError) as error:
+            raise damaged(folder, str(error)) from None
+        self._firsts = [0, *accumulate(len(places) // 2 for places, _ in self._parts)]
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """The source and target tokens of one pair."""
+        tokens, start, middle, end = self._span(row)
+        return tokens[start:middle], tokens[middle:end]
+
+    def _span(self, row: int) -> tuple[NDArray[np.integer], int, int, int]:
+        """Where a pair stands: the tokens of its shard, where it starts, where its source ends, and where it ends."""
+        number = bisect_right(self._firsts, row) - 1
+        places, tokens = self._parts[number]
+        last = 2 * (row - self._firsts[number]) + 1
+        return tokens, int(places[last - 2]) if last > 1 else 0, int(places[last - 1]), int(places[last])
+
+    def between(self, start: int, stop: int) -> Lengths:
+        """[N, 2]: the lengths of the source and the target of some pairs that follow each other."""
+        found = [np.empty((0, 2), np.int32)]
+        first = bisect_right(self._firsts, start) - 1
+        for number in range(first, len(self._parts)):
+            before = self._firsts[number]
+            if before >= stop:
+                break
+            places = self._parts[number][0]
+            low, high = 2 * max(0, start - before), 2 * min(self._firsts[number + 1] - before, stop - before)
+            start_of = int(places[low - 1]) if low else 0
+            ends = places[low:high].astype(np.int64)
+            found.append(np.diff(ends, prepend=start_of).astype(np.int32).reshape(-1, 2))
+        return np.concatenate(found)
+
+    @cached_property
+    def lengths(self) -> Lengths:
+        """[N, 2]: those of all pairs; for corpora of which this fits into memory."""
+        return self.between(0, len(self))
+
+    def of(self, rows: Rows | Sequence[int]) -> Lengths:
+        """[N, 2]: those of any pairs."""
+        if len(self) <= WHOLE:
+            return self.lengths[rows]
+        spans = (self._span(int(row))[1:] for row in rows)
+        return np.array([(middle - start, end - middle) for start, middle, end in spans], np.int32)
+
+
+WHOLE = 1 << 20
+"""Pairs whose lengths are held in memory and planned together."""
+
+
+def _mapped(folder: Path, shard: Shard, dtype: np.dtype[Any]) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """A shard without reading it into memory, when it is whole."""
+    path = folder / shard.file
+    data = open_whole(path, shard, dtype)
+    if data is None:
+        raise damaged(path, "it is not what was written")
+    cut = 2 * shard.pairs * PLACES.itemsize
+    places = np.frombuffer(data, PLACES, 2 * shard.pairs) if shard.pairs else np.empty(0, PLACES)
+    tokens = np.frombuffer(data, dtype, shard.tokens, cut) if shard.tokens else np.empty(0, dtype)
+    return places, tokens
+
+
+def open_whole(path: Path, shard: Shard, dtype: np.dtype[Any]) -> bytes | mmap.mmap | None:
+    """What is in the file of a shard; nothing if it is not there, or has been damaged."""
+    if not path.is_file() or path.stat().st_size != 2 * shard.pairs * PLACES.itemsize + shard.tokens * dtype.itemsize:
+        return None
+    with path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+    return data if checksum(path) == shard.checksum else None  # not of the map, whose pages would count as ours
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file."""
+    found = 0
+    with path.open("rb") as file:
+        while part := file.read(1 << 22):
+            found = zlib.crc32(part, found)
+    return found
+
+
+def _earlier(folder: Path, dtype: np.dtype[Any]) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    places = np.cumsum(np.load(folder / "lengths.npy").ravel(), dtype=np.int64)
+    tokens = np.memmap(folder / "tokens.bin", dtype=dtype, mode="r")
+    if not len(places) or len(tokens) != places[-1]:
+        raise ValueError("tokens are missing")
+    return places, np.asarray(tokens)
+
+
+def damaged(path: Path, why: str) -> ModelError:
+    return ModelError(f"{path}: damaged training data ({why}): train again with --overwrite")
+
+
+def token_type(vocabulary: int) -> np.dtype[Any]:
+    """The smallest type that has room for every token."""
+    return np.dtype("<u2" if vocabulary <= 2**16 else "<u4")
+
+
+def write_shard(path: Path, pairs: Iterable[tuple[Ids, Ids]], dtype: np.dtype[Any]) -> Shard:
+    """Writes one shard, whole or not at all."""
+    ends, tokens = array("I"), array("H" if dtype.itemsize == 2 else "I")
+    for pair in pairs:
+        for side in pair:
+            tokens.extend(side)
+            ends.append(len(tokens))
+    data = np.array(ends, PLACES).tobytes() + np.array(tokens, dtype).tobytes()
+    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+    return Shard(path.name, len(ends) // 2, len(tokens), zlib.crc32(data))
+
+
+def write_index(folder: Path, shards: Sequence[Shard], dtype: np.dtype[Any]) -> None:
+    """Says what belongs to the corpus, and removes what does not."""
+    about = {"dtype": dtype.name, "pairs": sum(each.pairs for each in shards), "shards": [asdict(s) for s in shards]}
+    write_text(folder / ABOUT, json.dumps(about))
+    wanted = {ABOUT, *(shard.file for shard in shards)}
+    for path in folder.iterdir():
+        if path.name not in wanted:
+            path.unlink()
+
+
+def name_of(number: int) -> str:
+    return f"{number:05d}.bin"

@@ -1,0 +1,272 @@
+"""Subwords: text to ids and back without loss, in one JSON file.
+
+A piece is plain text with its real spaces (" the"), so that joining pieces gives the text back. Text is
+first cut into words, runs of scripts written without spaces, digits and punctuation; pieces never cross a
+cut, which is also why no text can spell a special token. Characters without a piece are spelt as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import Regex, normalizers
+
+from regard.errors import InputError, ModelError
+from regard.files.corpus_doctor import SURROGATE
+from regard.files.formats import Pair
+from regard.settings import TokenizerSettings
+from regard.tokens.slot_tokens import SLOTS, Slotted
+from regard.tokens.vocabulary_learning import BOS, EOS, LETTER, MASK, PAD, RESERVED, SPECIALS, TAG, UNK, learn
+
+MOST_CHARACTERS = 60_000_000  # of the corpus, held in memory while a vocabulary is learnt
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """A text as subwords; the offsets are characters of that text."""
+
+    ids: list[int]
+    pieces: list[str]
+    offsets: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specials:
+    """The ids that are not text; a vocabulary from elsewhere may have other ones, or may lack some."""
+
+    pad: int = PAD
+    begin: int = BOS  # before a text that is to be written or classified (BERT: [CLS])
+    end: int = EOS  # after a text, and between two (BERT: [SEP])
+    unknown: int | None = UNK
+    mask: int | None = MASK
+    prompt: bool = True  # whether a text that is to be continued starts with `begin`
+    between: int = 1  # how many ends stand between two texts (RoBERTa: 2)
+    tags: tuple[int, ...] = ()  # what a model is told beside a text
+
+    @property
+    def never_generated(self) -> list[int]:
+        """The ids that are never written, since they are part of no text."""
+        others = (self.pad, self.begin, self.unknown, self.mask, *self.tags)
+        return sorted({i for i in others if i is not None} - {self.end})
+
+    def join(self, first: Sequence[int], second: Sequence[int] = ()) -> tuple[list[int], list[int]]:
+        """One text or two as an encoder reads them, and the segment, 0 or 1, of every token."""
+        ids, segments = [self.begin, *first, self.end], [0] * (len(first) + 2)
+        if second:
+            gap = self.between - 1
+            ids += [*[self.end] * gap, *second, self.end]
+            segments += [*[0] * gap, *[1] * (len(second) + 1)]
+        return ids, segments
+
+
+class Tokenizer:
+    """Cuts text into subword ids and joins ids into text: `decode(encode(text).ids) == text`, always."""
+
+    specials = Specials()
+
+    def __init__(self, model: tokenizers.Tokenizer) -> None:
+        self.model = model
+        self._inner: tokenizers.Tokenizer | None = None  # the same, but that nothing is put before a text
+        self.size = model.get_vocab_size()
+        learnt = [model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
+        tags = {found[1]: i for i, piece in enumerate(learnt, len(RESERVED)) if (found := TAG.fullmatch(piece))}
+        self.tags = {name: token for name, token in tags.items() if name not in SLOTS}
+        self.slots = {token: number for number, name in enumerate(SLOTS, 1) if (token := tags.get(name)) is not None}
+        if self.tags:
+            self.specials = Specials(tags=tuple(self.tags.values()))
+        texts = learnt[: len(learnt) - len(tags)]  # tags come last, and are part of no text
+        self._bytes = [b""] * len(SPECIALS) + [bytes([byte]) for byte in range(256)] + [p.encode() for p in texts]
+        self._bytes += [b""] * len(tags)
+        self._shown = [
+            *SPECIALS,
+            *(f"⟨{byte:02X}⟩" for byte in range(256)),
+            *(p.replace(" ", "▁") for p in texts),
+            *(f"<{tag}>" for tag in tags),
+        ]
+
+    @classmethod
+    def train(cls, texts: Iterable[str], settings: TokenizerSettings) -> Tokenizer:
+        """The vocabulary that suits `texts`; the same texts always give the same."""
+        return cls(learn(list(texts), settings))
+
+    def encode(self, text: str) -> Encoding:
+        """The subwords of `text`, without begin and end."""
+        ids = self.encode_batch([text])[0]
+        return Encoding(ids, self.pieces(ids), self._offsets(ids, text))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without begin and end."""
+        try:
+            encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:  # what tokenizers says of a surrogate
+            refuse_surrogates(texts)
+            raise
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; special tokens are left out, bytes that are not UTF-8 become U+FFFD."""
+        spelt = b"".join([self._bytes[token] for token in ids])
+        return spelt.decode("utf-8", "replace").removeprefix(" ")
+
+    def decode_batch(self, rows: Iterable[Iterable[int]]) -> list[str]:
+        """The text of each row of ids."""
+        return [self.decode(row) for row in rows]
+
+    def encode_slotted(self, text: Slotted) -> list[int]:
+        """The ids of a text with slots in it; a vocabulary without them has no such text."""
+        tokens = {number: token for token, number in self.slots.items()}
+        ids = self.encode_batch([text.texts[0]])[0] if text.texts[0] else []
+        for number, rest in zip(text.numbers, text.texts[1:], strict=True):
+            ids += [tokens[number], *(self.encode_continuation(rest) if rest else [])]
+        return ids
+
+    def decode_slotted(self, ids: Iterable[int]) -> Slotted:
+        """The text of `ids` with its slots."""
+        texts, numbers = [b""], []
+        for token in ids:
+            if token in self.slots:
+                numbers.append(self.slots[token])
+                texts.append(b"")
+            else:
+                texts[-1] += self._bytes[token]
+        first, *others = (text.decode("utf-8", "replace") for text in texts)
+        return Slotted((first.removeprefix(" "), *others), tuple(numbers))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each id for people to look at: ▁ is a space, ⟨E4⟩ a byte."""
+        return [self._shown[token] for token in ids]
+
+    def encode_continuation(self, text: str) -> list[int]:
+        """The ids of a text that goes on after other ids: nothing is put before it."""
+        refuse_surrogates([text])
+        if self._inner is None:
+            self._inner = tokenizers.Tokenizer.from_str(self.model.to_str())
+            self._inner.normalizer = None
+        return list(self._inner.encode(text, add_special_tokens=False).ids)
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word of a text."""
+        return self.encode_batch(words)
+
+    def continues(self) -> list[bool]:
+        """For each id, whether it goes on with the word that the id before it began."""
+        first_letter = normalizers.Replace(Regex(rf"\A{LETTER}"), "")
+        learnt = [self.model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
+        inside = [first_letter.normalize_str(piece) != piece for piece in learnt]
+        return [False] * len(SPECIALS) + [0x80 <= byte < 0xC0 for byte in range(256)] + inside
+
+    def can_continue(self) -> list[bool]:
+        """For each id, whether the next one can go on with its word: it ends in a letter, or in a byte of one."""
+        ends = [piece.decode("utf-8", "replace")[-1:] for piece in self._bytes]
+        return [end.isalpha() or end == "\N{REPLACEMENT CHARACTER}" for end in ends]
+
+    def to_json(self) -> str:
+        """All that `Vocabularies.load` needs to restore it."""
+        return self.model.to_str()
+
+    def _offsets(self, ids: list[int], text: str) -> list[tuple[int, int]]:
+        """The characters of `text` under each id; all bytes of a character point to the whole of it."""
+        ends = list(accumulate(len(self._bytes[token]) for token in ids))
+        owner = [number for number, character in enumerate(text) for _ in character.encode()]
+        if ends and ends[-1] > len(owner):
+            owner.insert(0, -1)  # the space that encoding puts in front
+        return [(max(0, owner[start]), owner[end - 1] + 1) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+@dataclass(frozen=True)
+class Vocabularies:
+    """The tokenizers of the two languages; one and the same object when they share a vocabulary."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @classmethod
+    def train(
+        cls,
+        pairs: Callable[[], Iterable[Pair]],
+        settings: TokenizerSettings,
+        progress: Callable[[int], None] | None = None,
+    ) -> Vocabularies:
+        """Learnt from an even sample of `pairs`; `progress` is told how many pairs were read so far."""
+        sources, targets = _sample(pairs(), settings.sample, progress)
+        if settings.joint:
+            shared = Tokenizer.train(sources + targets, settings)
+            return cls(shared, shared)
+        return cls(Tokenizer.train(sources, settings), Tokenizer.train(targets, settings))
+
+    def to_json(self) -> str:
+        """A plain tokenizer file when shared, else an object that holds two of them."""
+        if self.source is self.target:
+            return self.source.to_json()
+        return f'{{"source": {self.source.to_json()}, "target": {self.target.to_json()}}}'
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabularies:
+        """Read a file with what `to_json` gives."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+        except (ValueError, RecursionError):
+            raise ModelError(f"{path}: damaged: not JSON; train again or restore the file") from None
+        if isinstance(content, dict) and content.keys() == {"source", "target"}:
+            return cls(_restore(content["source"], path), _restore(content["target"], path))
+        shared = _restore(content, path)
+        return cls(shared, shared)
+
+
+def _sample(pairs: Iterable[Pair], limit: int, progress: Callable[[int], None] | None) -> tuple[list[str], list[str]]:
+    """Both sides of every n-th pair of each direction.
+
+    n doubles when more than `limit` pairs, or too much text, is held.
+    """
+    sources: defaultdict[str, list[str]] = defaultdict(list)
+    targets: defaultdict[str, list[str]] = defaultdict(list)
+    seen: Counter[str] = Counter()
+    step, count, held = 1, 0, 0
+    for number, pair in enumerate(pairs, 1):
+        if seen[pair.direction] % step == 0:
+            sources[pair.direction].append(pair.source)
+            targets[pair.direction].append(pair.target)
+            count, held = count + 1, held + len(pair.source) + len(pair.target)
+        seen[pair.direction] += 1
+        if count > limit or held > MOST_CHARACTERS:
+            for texts in (*sources.values(), *targets.values()):
+                del texts[1::2]
+            step, count = 2 * step, sum(map(len, sources.values()))
+            held = sum(sum(map(len, texts)) for texts in (*sources.values(), *targets.values()))
+        if progress is not None and number % 1000 == 0:
+            progress(number)
+    return list(chain(*sources.values())), list(chain(*targets.values()))
+
+
+def _restore(content: Any, path: Path) -> Tokenizer:
+    """The tokenizer of its JSON, refusing a damaged or foreign one."""
+    if isinstance(content, dict) and content.keys() == {"specials", "size", "tokenizer"}:
+        from regard.tokens.imported_vocabulary import ImportedTokenizer
+
+        return ImportedTokenizer.restore(content, path)
+    try:
+        model = tokenizers.Tokenizer.from_str(json.dumps(content))
+    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
+        raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
+    pieces = tuple(model.id_to_token(token) for token in range(len(RESERVED)))
+    size = model.get_vocab_size()
+    gap = any(model.id_to_token(token) is None for token in range(size))
+    if pieces != RESERVED or gap or not content["model"].get("byte_fallback") or content.get("added_tokens"):
+        raise ModelError(f"{path}: a tokenizer that Regard did not write; it cannot be used here")
+    return Tokenizer(model)
+
+
+def refuse_surrogates(texts: Iterable[str]) -> None:
+    for text in texts:
+        if found := SURROGATE.search(text):
+            code, position = ord(found[0]), found.start() + 1
+            raise InputError(f"character {position} is a lone surrogate (U+{code:04X}): the text is not valid Unicode")

@@ -1,0 +1,1 @@
+"""The four tasks that a model can learn, each a module with the same interface."""

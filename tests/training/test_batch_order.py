@@ -1,0 +1,88 @@
+"""A plan of a corpus that is too large to plan at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from regard.tokens.tokenizer import Specials
+from regard.training import batch_order as plans, batches
+from regard.training.batch_order import Plan
+from regard.training.batches import Examples, write_examples
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
+    """Pairs with lengths like those of sentences, in three shards."""
+    folder, dice = tmp_path_factory.mktemp("shards"), np.random.default_rng(0)
+    lengths = dice.normal(13, 4, (30_000, 1)).clip(3, 40) + dice.normal(0, 2, (30_000, 2))
+    pairs = [([5] * max(1, int(s)), [6 + i % 60_000] * max(1, int(t))) for i, (s, t) in enumerate(lengths)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "SHARD", 12_345)
+        write_examples(folder, pairs, 65_536)
+    assert len(list(folder.glob("*.bin"))) == 3
+    return Examples(folder)
+
+
+def plan(examples: Examples, seed: int = 1, epoch: int = 0, whole: int = 8192) -> Plan:
+    return Plan(examples.shards, 1024, seed, epoch, whole=whole)
+
+
+def test_every_pair_comes_once_and_batches_keep_their_budget(examples: Examples) -> None:
+    found = plan(examples)
+    assert len(found.windows) == 4
+    assert sorted(row for rows in found for row in rows.tolist()) == list(range(30_000))
+    for rows in found:
+        assert len(rows) == 1 or len(rows) * (examples.lengths[rows].max() + 1) <= 1024
+
+
+def test_windows_are_counted_without_planning_them(examples: Examples) -> None:
+    found = plan(examples)
+    assert [len(found.window(i)) for i in range(4)] == np.diff([0, *found.ends]).tolist()
+    assert len(found) == found.ends[-1] == len(list(found))
+
+
+def test_it_depends_on_seed_and_epoch_alone(examples: Examples) -> None:
+    def rows(*which: int) -> list[list[int]]:
+        return [each.tolist() for each in plan(examples, *which)]
+
+    assert rows(1, 0) == rows(1, 0)
+    assert rows(1, 0) != rows(1, 1)
+    assert rows(1, 0) != rows(2, 0)
+
+
+def test_it_is_read_from_any_place_as_a_list_is(examples: Examples) -> None:
+    found, places = list(plan(examples)), (0, 7, -1, len(plan(examples)) // 2)
+    other = plan(examples)
+    assert all(other[place].tolist() == found[place].tolist() for place in places)
+    middle = other.ends[1]
+    assert [r.tolist() for r in other[middle - 2 : middle + 2]] == [r.tolist() for r in found[middle - 2 : middle + 2]]
+    assert other[len(other) :] == []
+    with pytest.raises(IndexError):
+        other[len(other)]
+
+
+def test_neighbours_are_torn_apart_and_padding_stays_little(examples: Examples) -> None:
+    found = plan(examples)
+    first = np.concatenate(found.window(0))
+    assert first.max() - first.min() > 20_000  # a window has blocks of the whole corpus
+    assert not np.array_equal(first, np.sort(first))
+    made = [examples.batch(rows, Specials()) for rows in found]
+    real = sum(int(batch.sizes.sum()) for batch in made)
+    assert real / sum(b.source.numel() + b.labels.numel() for b in made) > 0.94
+
+
+def test_a_large_corpus_is_planned_so(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(examples.plan(1024, 1, 0), list)
+    monkeypatch.setattr(batches, "WHOLE", 20_000)
+    assert isinstance(examples.plan(1024, 1, 0), Plan)
+
+
+def test_lengths_need_not_be_held(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.array([0, 12_344, 12_345, 29_999, 5])
+    known = examples.lengths_of(rows).tolist()
+    monkeypatch.setattr("regard.tokens.token_shards.WHOLE", 10)
+    assert examples.lengths_of(rows).tolist() == known
+    assert known == [[len(side) for side in examples.pair(int(row))] for row in rows]
+    assert np.array_equal(examples.shards.between(12_000, 13_000), examples.lengths[12_000:13_000])
+    assert plans.BLOCK < 12_345

@@ -1,0 +1,46 @@
+"""What training asks of the machine: the precision that suits it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.model_folder import read_settings
+from regard.settings import Settings, TrainingSettings
+from regard.training.machine_checks import multiplies_bfloat16, settled
+from regard.training.train_and_resume import train
+from tests.training.corpora import SMALL, write_reversals
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("able", "precision"),
+    [
+        ({"avx512_bf16": True, "amx_tile": False}, "bfloat16"),
+        ({"avx512_bf16": True, "amx_tile": True}, "float32"),  # which may be a trap
+        ({"avx2": True}, "float32"),
+    ],
+)
+def test_precision_is_chosen_by_what_the_cpu_has(
+    monkeypatch: pytest.MonkeyPatch, able: dict[str, bool], precision: str
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
+    assert settled(Settings(training=TrainingSettings(precision="auto")), CPU).training.precision == precision
+    for said in ("float32", "bfloat16"):
+        settings = Settings(training=TrainingSettings(precision=said))
+        assert settled(settings, CPU) is settings
+
+
+def test_other_devices_are_not_guessed_at() -> None:
+    assert not multiplies_bfloat16(torch.device("mps"))
+
+
+def test_what_was_chosen_is_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So that a run that goes on elsewhere goes on as it began."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    corpus = write_reversals(tmp_path, 60)
+    list(train(corpus, tmp_path / "run", overrides={**SMALL, "training.steps": 1, "training.precision": "auto"}))
+    assert read_settings(tmp_path / "run").training.precision == "bfloat16"
