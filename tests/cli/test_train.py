@@ -177,6 +177,7 @@ LIMITED = """
 import resource, sys
 from regard.cli import main
 limit = int(sys.argv[1])
+sys.dont_write_bytecode = True  # Python would leave cut-off files that the next process cannot read
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 sys.exit(main(sys.argv[2:]))
 """

@@ -284,6 +284,7 @@ from pathlib import Path
 from regard.errors import ModelError
 from regard.model_folder import write_text
 from regard.weights import write_tensors
+sys.dont_write_bytecode = True  # Python would leave cut-off files that the next process cannot read
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 for write in (lambda: write_text(Path(sys.argv[1]), "x" * 20_000),
               lambda: write_tensors(Path(sys.argv[1]), {"a": torch.ones(20_000)})):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -77,6 +78,7 @@ def no_space(amount: float) -> None:
     """No file gets larger than this share of a state, as if the disk were full there."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     size = int(amount * 500_000)
+    sys.dont_write_bytecode = True  # Python would leave cut-off files that the next process cannot read
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
