@@ -34,8 +34,6 @@ LEVELS = [  # each may import those above it in this list, and of its own line o
 ]
 STILL_UP = {  # modules below that still use rooms above; each line goes when its module no longer does
     ("decoding.translator", "faithful"),
-    ("decoding.translator", "files"),
-    ("evaluation.translation_scores", "files"),
     ("files.document_translation", "faithful"),
     ("tokens.split_long_texts", "files"),
     ("tokens.token_shards", "model_folder"),

@@ -11,7 +11,6 @@ from regard.errors import DataError
 from regard.files.corpus import read_pairs
 from regard.files.corpus_doctor import Report
 from regard.files.corpus_files import declared_languages, expand_paths, language_in_name, languages
-from regard.files.formats.language_tags import best_match, matches_code, normalize_code, primary, same_language
 from regard.settings import DataSettings
 
 DATA = DataSettings()
@@ -41,19 +40,6 @@ def translated(path: Path, target: str = "de") -> Path:
 
 def texts(files: list[Path], data: DataSettings = DATA) -> list[tuple[str, str]]:
     return [(pair.source, pair.target) for pair in read_pairs(files, data, Report())]
-
-
-def test_codes() -> None:
-    assert [normalize_code(code) for code in ("EN-us", "zh_hant_TW", "de")] == ["en_US", "zh_Hant_TW", "de"]
-    assert primary("pt-BR") == "pt"
-    assert matches_code("EN_us", "en")
-    assert not matches_code("en", "en-US")
-    assert same_language("en", "en-US")
-    assert not same_language("en-GB", "en-US")
-    assert best_match(["de-AT", "de"], "DE") == "de"
-    assert best_match(["de-AT", "de-CH"], "de") == "de-AT"
-    assert best_match(["de"], "de-AT") == "de"
-    assert best_match(["fr"], "de") is None
 
 
 def test_files_of_all_formats_together(tmp_path: Path) -> None:

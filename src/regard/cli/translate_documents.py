@@ -19,7 +19,7 @@ from regard.cli import glossary_options as terms, output_paths as destination
 from regard.cli.setting_flags import decoding_options, direction_options, engine_options
 from regard.errors import DataError, InputError
 from regard.files.formats import format_by_suffix as files
-from regard.files.formats.language_tags import same_language
+from regard.tokens.language_tags import same_language
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator

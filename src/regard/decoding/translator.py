@@ -15,10 +15,10 @@ from regard.decoding.confidence import Confidence
 from regard.decoding.hypotheses import ConstrainedSearch, Constraints, Hypothesis, Search, side_by_side
 from regard.decoding.prefetch import ahead, end_if_unwanted
 from regard.errors import InputError, ModelError
-from regard.files.formats.language_tags import UNSPACED, primary
 from regard.settings import DecodingSettings, Settings
 from regard.settings.option_fields import build
 from regard.tokens.directions import Direction, choose_direction, format_directions
+from regard.tokens.language_tags import UNSPACED, primary
 from regard.tokens.protected_pieces import find
 from regard.tokens.slot_tokens import CutText, slot_text
 from regard.tokens.split_long_texts import split_lines, split_text

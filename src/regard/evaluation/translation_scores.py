@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.argument_checks import require, require_texts
 from regard.errors import InputError
-from regard.files.formats.language_tags import CHINESE, JAPANESE, UNSPACED, primary
+from regard.tokens.language_tags import CHINESE, JAPANESE, UNSPACED, primary
 
 if TYPE_CHECKING:  # sacrebleu is slow to import, so the functions that need it import it
     from sacrebleu import BLEU

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from regard.errors import DataError
 from regard.files.formats import format_by_suffix as files
-from regard.files.formats.language_tags import CODE, TWO_LETTERS, normalize_code, primary, same_language
 from regard.files.remote_files import RemotePath, as_path
 from regard.settings import DataSettings
+from regard.tokens.language_tags import CODE, TWO_LETTERS, normalize_code, primary, same_language
 
 CATALOGUES = (".po", ".pot", ".mo")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.files.corpus_doctor import SURROGATE, Report
 from regard.files.formats import Document, Location, Pair, plain_text as plain
-from regard.files.formats.language_tags import is_language
 from regard.files.formats.replaced_text import Spliced, Write
 from regard.settings import DataSettings
+from regard.tokens.language_tags import is_language
 
 DELIMITERS = ",;\t"
 SEEN = 100  # lines by which a form is found

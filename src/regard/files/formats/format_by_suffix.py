@@ -10,8 +10,8 @@ from types import ModuleType
 from regard.errors import DataError
 from regard.files.corpus_doctor import Report
 from regard.files.formats import Document, Pair, plain_text as plain
-from regard.files.formats.language_tags import is_language
 from regard.settings import DataSettings
+from regard.tokens.language_tags import is_language
 
 PAIRED = {  # formats with both languages in one file, and the module of each
     ".po": "gettext",

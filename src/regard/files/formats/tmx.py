@@ -19,9 +19,9 @@ from regard.files.formats.inline_elements import (
     segment,
     write_segment,
 )
-from regard.files.formats.language_tags import best_match, matches_code, normalize_code, primary, same_language
 from regard.files.formats.xml_parsing import Element, ElementReader, Walker, load, walk
 from regard.settings import DataSettings
+from regard.tokens.language_tags import best_match, matches_code, normalize_code, primary, same_language
 
 CODES = {"bpt", "ept", "it", "ph", "ut"}  # native code is in these, and no text but that of a <sub>
 LONGEST = 1 << 22  # characters of a segment

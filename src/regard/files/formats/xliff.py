@@ -17,9 +17,9 @@ from regard.files.formats.inline_elements import (
     with_attributes,
     write_segment,
 )
-from regard.files.formats.language_tags import normalize_code, same_language
 from regard.files.formats.xml_parsing import Content, Element, ElementReader, load
 from regard.settings import DataSettings
+from regard.tokens.language_tags import normalize_code, same_language
 
 ByteEdit = tuple[int, int, bytes]
 NEEDS_REVIEW = "needs-review-translation"
