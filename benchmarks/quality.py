@@ -280,9 +280,10 @@ def describe_session(run: Run) -> dict[str, Any]:
 
 def measure(run: Run) -> None:
     """Scores a finished model; what was scored before stays, as long as the weights are the same."""
+    from regard.atomic_files import write_text
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
-    from regard.model_folder import SETTINGS, WEIGHTS, write_text
+    from regard.model_folder import SETTINGS, WEIGHTS
     from regard.weights import read_folder
 
     contents, kept = read_folder(run.model), run.folder / "scores.json"

@@ -11,10 +11,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from regard.atomic_files import write_atomically
 from regard.errors import InputError, ModelError
 from regard.model.recurrent import Recurrent
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
-from regard.model_folder import SCALE, TOKENIZER, WEIGHTS, check_folder, read_settings, write_atomically
+from regard.model_folder import SCALE, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
 

@@ -16,8 +16,8 @@ from regard.decoding.confidence import Confidence
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.faithful import translation_memory as memory
-from regard.files.formats import Location, Pair
 from regard.model_folder import CONFIDENCE, MEMORY
+from regard.tokens.text_pairs import Location, Pair
 from tests.cli.conftest import TINY, write_corpus
 from tests.cli.running import call, tree
 from tests.cli.test_translate import watch

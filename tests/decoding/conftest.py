@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from regard.atomic_files import write_text
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
-from regard.files.formats import Location, Pair
 from regard.model.transformer import EncoderDecoder
-from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings import DataSettings, ModelSettings, Settings, TokenizerSettings
 from regard.settings.option_fields import dump
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Vocabularies
 from regard.tokens.vocabulary_learning import BOS, EOS, PAD
 from regard.weights import build_model, parameters, read_folder, write_tensors

@@ -10,8 +10,8 @@ import torch
 from regard.decoding.pytorch_engine import translator_of
 from regard.decoding.translator import Translator
 from regard.errors import InputError, ModelError
-from regard.files.formats import Location, Pair
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Vocabularies
 from regard.weights import Contents, build_model
 from tests.decoding.conftest import CORPUS

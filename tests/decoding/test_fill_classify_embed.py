@@ -12,13 +12,14 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 import regard
+from regard.atomic_files import write_text
 from regard.decoding import fill_classify_embed as reader
 from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler, Reader, Row, Text, nearest, shorten
 from regard.decoding.model_loading import VERBS, load, load_as
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
-from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings.option_fields import dump
 from regard.tokens.tokenizer import Specials, Tokenizer
 from regard.tokens.vocabulary_learning import BOS, EOS, MASK, PAD

@@ -17,9 +17,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from regard.atomic_files import write_atomically, write_text
 from regard.decoding.model_loading import load
 from regard.errors import ModelError
-from regard.model_folder import SETTINGS, TOKENIZER, TRAINING, WEIGHTS, write_atomically, write_text
+from regard.model_folder import SETTINGS, TOKENIZER, TRAINING, WEIGHTS
 from regard.weights import parameters, read_folder, read_tensors, write_tensors
 
 NAME = "encoder.layers.0.self_attention.query.weight"
@@ -282,7 +283,7 @@ LIMITED = """
 import resource, sys, torch
 from pathlib import Path
 from regard.errors import ModelError
-from regard.model_folder import write_text
+from regard.atomic_files import write_text
 from regard.weights import write_tensors
 sys.dont_write_bytecode = True  # Python would leave cut-off files that the next process cannot read
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.atomic_files import write_text
 from regard.explorer.request_checks import MissingError
 from regard.explorer.trace import Explorer
-from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings.option_fields import dump
 from regard.weights import parameters, write_tensors
 from tests.explorer.toys import TASKS, TEXT, close, contents, explorer

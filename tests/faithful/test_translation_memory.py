@@ -19,8 +19,8 @@ from regard.faithful.translation_memory import (
     substitute_variables,
     write,
 )
-from regard.files.formats import Location, Pair
 from regard.tokens.directions import Direction
+from regard.tokens.text_pairs import Location, Pair
 from tests.examples import examples
 
 PAIRS = [

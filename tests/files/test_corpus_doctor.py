@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
-from regard.files.corpus import Location, Pair, read_pairs
-from regard.files.corpus_doctor import Report, clean, leaks, require_kept, tidy
+from regard.files.corpus import read_pairs
+from regard.files.corpus_doctor import clean, leaks
 from regard.settings import DataSettings
+from regard.tokens.clean_text import tidy
+from regard.tokens.corpus_report import Report, require_kept
+from regard.tokens.text_pairs import Location, Pair
 
 
 def pair(source: str, target: str = "x", line: int = 1, path: str = "train.en") -> Pair:

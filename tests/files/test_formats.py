@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
-from regard.files.corpus import Location, Pair, read_pairs
-from regard.files.corpus_doctor import Report
+from regard.files.corpus import read_pairs
 from regard.settings import DataSettings
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Location, Pair
 
 DATA = DataSettings(source="en", target="de")
 DROP = DataSettings(source="en", target="de", undecodable="drop")

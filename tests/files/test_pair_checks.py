@@ -15,10 +15,10 @@ from regard.files import corpus_check as examination, pair_checks as checks
 from regard.files.character_arrays import Characters
 from regard.files.check_thresholds import CheckSettings
 from regard.files.corpus_check import Examination
-from regard.files.formats import Location, Pair
 from regard.files.pair_checks import CHECKS, Notices, find_faults, unmatched_items
 from regard.files.repeated_pairs import Repeats
 from regard.settings import DataSettings
+from regard.tokens.text_pairs import Location, Pair
 
 ERRORS = [name for name, check in CHECKS.items() if check.severity == "error"]
 

@@ -10,18 +10,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from regard.atomic_files import write_text
 from regard.decoding.model_loading import load
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import ModelError
 from regard.explorer.trace import contents_of
-from regard.files.formats import Location, Pair
 from regard.interop.huggingface import export_model, import_model
 from regard.interop.huggingface_config import halve_sinusoids
-from regard.model_folder import write_text
 from regard.settings import Settings
 from regard.settings.option_fields import dump
 from regard.settings.resolution import resolve
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import build_model, parameters, read_folder, write_tensors
 from tests.interop.published import FOREIGN, LINES, TEXTS, their_tokenizer, theirs

@@ -12,12 +12,13 @@ from typing import Any
 import tokenizers
 import torch
 
-from regard.files.formats import Location, Pair
+from regard.atomic_files import write_text
 from regard.model.transformer import Decoder, EncoderDecoder
-from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings import DataSettings, EmbeddingSettings, ModelSettings, Settings, TokenizerSettings
 from regard.settings.option_fields import dump
 from regard.tokens.imported_vocabulary import ImportedTokenizer
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Specials, Vocabularies
 from regard.weights import Contents, build_model, parameters, read_folder, write_tensors
 

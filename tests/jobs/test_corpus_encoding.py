@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError
-from regard.files.formats import Location, Pair
 from regard.jobs import corpus_encoding as encoding
 from regard.jobs.corpus_encoding import Cutting, Encoder, Made, encode_corpus, pack, unpack
 from regard.jobs.worker_processes import Message, Workers
 from regard.settings import TokenizerSettings
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples
 from tests.training.corpora import SMALL, write_reversals

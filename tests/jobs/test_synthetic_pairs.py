@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
-from regard.files.corpus_doctor import Report
-from regard.files.formats import Location, Pair
 from regard.jobs import synthetic_corpus as synthesis, synthetic_pairs as synthetic
 from regard.jobs.synthetic_pairs import Making, State, judge, read_sentences
 from regard.model_folder import read_settings
 from regard.settings import DataSettings
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.events import Event, Finished, Note, Prepared, Progress, Stage

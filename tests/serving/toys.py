@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from regard.files.formats import Location, Pair
+from regard.atomic_files import write_text
 from regard.model.transformer import EncoderDecoder
-from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings
 from regard.settings.option_fields import dump
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Vocabularies
 from regard.weights import build_model, parameters, write_tensors
 

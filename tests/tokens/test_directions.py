@@ -14,11 +14,11 @@ from hypothesis import given, strategies as st
 
 from regard.errors import DataError, InputError, SettingsError
 from regard.files.corpus import read_pairs, split_each
-from regard.files.corpus_doctor import Report, clean
-from regard.files.formats import Location, Pair
+from regard.files.corpus_doctor import clean
 from regard.files.formats.multilingual_texts import group_files
 from regard.settings import DataSettings, Settings, TokenizerSettings
 from regard.settings.resolution import load
+from regard.tokens.corpus_report import Report
 from regard.tokens.directions import (
     Direction,
     choose_direction,
@@ -27,6 +27,7 @@ from regard.tokens.directions import (
     languages_of,
     targets_of,
 )
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Vocabularies
 
 FOUR = DataSettings(directions=("en-de", "en-fr", "de-en", "fr-en"))

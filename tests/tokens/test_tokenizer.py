@@ -18,8 +18,8 @@ from hypothesis import given, strategies as st
 from tokenizers import models
 
 from regard.errors import InputError, ModelError
-from regard.files.corpus import Location, Pair
 from regard.settings import TokenizerSettings
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.tokens.vocabulary_learning import BOS, EOS, MASK, PAD, RESERVED, SPECIALS, UNK, _alphabet
 from tests.examples import examples

@@ -150,7 +150,7 @@ def _shown(found: Examination, show: Show) -> Iterator[PairChunk]:
 
 def _write(output: Path, parts: Iterator[PairChunk], found: Examination) -> None:
     """Writes the pairs that pass, all or none."""
-    from regard.model_folder import write_atomically
+    from regard.atomic_files import write_atomically
 
     def write(path: Path) -> None:
         opened = gzip.open if output.suffix == ".gz" else open

@@ -161,7 +161,7 @@ def run_embed(arguments: argparse.Namespace) -> int:
         for row in _objects(windows):
             print(row)
         return 0
-    from regard.model_folder import write_atomically
+    from regard.atomic_files import write_atomically
 
     if arguments.output.suffix == ".npy":
         write_atomically(arguments.output, lambda path: _write_array(path, windows, embedder))

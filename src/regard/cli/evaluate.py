@@ -26,7 +26,7 @@ from regard.files.remote_files import as_path
 from regard.settings import DataSettings
 
 if TYPE_CHECKING:
-    from regard.files.corpus import Pair
+    from regard.tokens.text_pairs import Pair
 
 DESCRIPTION = """Of a translator: BLEU, chrF and TER by sacrebleu, with signatures and 95 % bootstrap confidence
 intervals. Of a model that writes, given text files: perplexity and nats per character. Of a classifier, given labelled
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         sources, references = [p.source for p in pairs], [p.target for p in pairs]
         hypotheses = translate(arguments.files[0], sources, arguments)
     if arguments.output:
-        from regard.model_folder import write_text
+        from regard.atomic_files import write_text
 
         write_text(arguments.output, "".join(line.replace("\n", " ") + "\n" for line in hypotheses))
     how = {
@@ -149,8 +149,8 @@ def _measure(arguments: argparse.Namespace, task: str) -> int:
 def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
     """The pairs of the test set, every one of them, and the language of the references."""
     from regard.files.corpus import read_pairs
-    from regard.files.corpus_doctor import Report
     from regard.model_folder import read_settings
+    from regard.tokens.corpus_report import Report
 
     if len(arguments.files) < 2:
         raise InputError("give a model and a test set (two files, one .tsv or one .jsonl), or --hypotheses")

@@ -17,7 +17,7 @@ def measure_writer(arguments: argparse.Namespace) -> int:
     """Perplexity of text files, each document by itself."""
     from regard.decoding.model_loading import load_as
     from regard.decoding.writer import Writer, perplexity
-    from regard.files.corpus_doctor import Report
+    from regard.tokens.corpus_report import Report
 
     writer = load_as(Writer, arguments.files[0], arguments.device)
     parts = read([as_path(name) for name in arguments.files[1:]], writer.settings.data, Report())
@@ -69,8 +69,8 @@ def measure_classifier(arguments: argparse.Namespace) -> int:
     from regard.decoding.fill_classify_embed import Classifier
     from regard.decoding.model_loading import load_as
     from regard.evaluation.classification_scores import compare_labels
-    from regard.files.corpus_doctor import Report, require_kept
     from regard.files.formats.labelled_texts import read
+    from regard.tokens.corpus_report import Report, require_kept
     from regard.training.tasks.classification import find_labels
 
     classifier = load_as(Classifier, arguments.files[0], arguments.device)

@@ -175,7 +175,7 @@ def translate(
 
         stream = Faithful(translator).translate_stream
     if arguments.memory:
-        from regard.files import document_translation as filling
+        from regard.faithful import document_translation as filling
 
         memory = documents.open_memory(arguments, translator)
         together = 1 if typed else filling.TOGETHER
@@ -195,7 +195,7 @@ def translate(
         form: dict[str, bool] = {"scores": arguments.scores, "as_json": arguments.json, "several": several}
         rows = (row for number, each in enumerate(found, 1) for row in rows_of(number, each, **form))
         if arguments.output:
-            from regard.model_folder import write_atomically
+            from regard.atomic_files import write_atomically
 
             write_atomically(Path(arguments.output), lambda path: write_rows(path, rows))
         else:

@@ -23,8 +23,8 @@ from regard.tokens.language_tags import same_language
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
+    from regard.faithful.document_translation import Made, Outcome, Translate
     from regard.faithful.translation_memory import Memory
-    from regard.files.document_translation import Made, Outcome, Translate
     from regard.files.formats import Document, Unit
     from regard.tokens.directions import Direction
 
@@ -168,8 +168,8 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
     """What the flags name as memory."""
     from regard.faithful import translation_memory as memory
     from regard.files.corpus import read_pairs
-    from regard.files.corpus_doctor import Report
     from regard.model_folder import MEMORY
+    from regard.tokens.corpus_report import Report
 
     direction = translator.direction(**direction_options(arguments))
     if arguments.memory == "auto":
@@ -189,8 +189,8 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
 
 def faithful(translator: Translator, options: dict[str, Any]) -> Translate:
     """The translator as something that translates units and keeps what must be kept."""
+    from regard.faithful.document_translation import Made
     from regard.faithful.faithful_translation import Faithful, Job
-    from regard.files.document_translation import Made
 
     def translate(units: Sequence[Unit]) -> list[Made]:
         found = Faithful(translator).translate((Job(unit.source, unit.marks) for unit in units), **options)
@@ -208,7 +208,7 @@ def translate_document(
     arguments: argparse.Namespace,
 ) -> list[Outcome]:
     """Fills one document in, writes it, and says what was done."""
-    from regard.files.document_translation import fill, wanted
+    from regard.faithful.document_translation import fill, wanted
 
     document = files.open_document(path, *named(direction))
     found = fill(document, translate, everything=arguments.all, memory=memory)
@@ -251,7 +251,7 @@ def require_languages(document: Document, path: Path, direction: Direction) -> N
 
 def write(document: Document, outcomes: Iterable[Outcome], output: Path, language: str) -> None:
     """The document with its translations, gzipped if its new name says so; whole or not at all."""
-    from regard.model_folder import write_atomically
+    from regard.atomic_files import write_atomically
 
     data = document.render({outcome.number: outcome.made.text for outcome in outcomes if outcome.is_filled}, language)
     data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
@@ -307,7 +307,7 @@ COLUMNS = ("place", "confidence", "how", "match", "flags", "source", "translatio
 
 def write_report(path: Path, outcomes: Iterable[Outcome]) -> None:
     """A table for a spreadsheet: tabs, line ends and backslashes in texts are written as \\t, \\n and \\\\."""
-    from regard.model_folder import write_text
+    from regard.atomic_files import write_text
 
     rows: list[tuple[str, ...]] = [COLUMNS]
     for outcome in outcomes:

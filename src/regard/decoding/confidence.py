@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from regard.atomic_files import write_text
 from regard.errors import ModelError
-from regard.model_folder import CONFIDENCE, write_text
+from regard.model_folder import CONFIDENCE
 
 GOOD = 60.0
 """The chrF of a translation that is close to its reference."""

@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 from random import Random
 
+from regard.atomic_files import write_text
 from regard.demo.coreference import (
     CANT_BECAUSE,
     DID_BECAUSE,
@@ -26,7 +27,7 @@ from regard.demo.grammar import EXAMPLES, HELD_OUT, Splits, sentence_of, write_p
 from regard.demo.lexicon import ADJECTIVES, NOUNS, Noun
 from regard.demo.phrases import Draft, Phrase, finish, noun_phrase, predicate
 from regard.demo.scenes import SCENES
-from regard.model_folder import CARD, TRAINING, write_text
+from regard.model_folder import CARD, TRAINING
 from regard.training.train_and_resume import train
 
 GLASS = Path(__file__).with_name("glass_model")

@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.decoding.fill_classify_embed import MASKED, shorten
 from regard.errors import InputError
-from regard.files.corpus_doctor import tidy
+from regard.tokens.clean_text import tidy
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.tokenizer import Tokenizer
 

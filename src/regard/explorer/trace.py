@@ -22,6 +22,7 @@ from torch import Tensor
 
 from regard import __version__
 from regard.argument_checks import require_path, require_text
+from regard.atomic_files import write_atomically, write_text
 from regard.decoding.fill_classify_embed import Reader
 from regard.decoding.native.native_search import NativeSearch
 from regard.decoding.pytorch_engine import TorchSearch
@@ -37,7 +38,6 @@ from regard.explorer.traced_pass import Pass
 from regard.explorer.traced_tasks import Made, run_task
 from regard.explorer.training_history import Checkpoints
 from regard.model.observe import Seen
-from regard.model_folder import write_atomically, write_text
 from regard.tokens.directions import Direction, choose_direction, directions_of
 from regard.tokens.tokenizer import Vocabularies
 from regard.weights import Contents, choose_device, read_folder

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from regard.errors import DataError
 from regard.faithful.inflection import Endings, WordUnit, word_units
-from regard.files.formats import Location
+from regard.tokens.text_pairs import Location
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,11 @@ from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import tidy
-from regard.files.formats import Location, Pair, jsonl, plain_text as plain
+from regard.files.formats import jsonl, plain_text as plain
 from regard.tokens import protected_pieces as protect
+from regard.tokens.clean_text import tidy
 from regard.tokens.directions import Direction
+from regard.tokens.text_pairs import Location, Pair
 
 SAME, EXCHANGED, ALIKE = 100, 99, 75
 """The scores of the same text, of one with other numbers or placeholders, and the least that is worth an offer."""

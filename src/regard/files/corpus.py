@@ -10,15 +10,11 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import Report
 from regard.files.corpus_files import expand_paths, is_reversed
-from regard.files.formats import (
-    Location as Location,
-    Pair as Pair,
-    format_by_suffix as files,
-    multilingual_texts as aligned,
-)
+from regard.files.formats import format_by_suffix as files, multilingual_texts as aligned
 from regard.settings import DataSettings
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Pair
 
 
 def read_pairs(names: Sequence[Path], data: DataSettings, report: Report, *, whole: bool = False) -> Iterator[Pair]:

@@ -12,12 +12,14 @@ import numpy as np
 from regard.errors import DataError
 from regard.files.character_arrays import Characters
 from regard.files.check_thresholds import CheckSettings
-from regard.files.corpus import Pair, read_pairs
-from regard.files.corpus_doctor import EXAMPLES, REASONS, Report, tidy
+from regard.files.corpus import read_pairs
 from regard.files.language_classifier import Identifier, find_foreign
 from regard.files.pair_checks import CHECKS, CHUNK, Check, CheckResult, Severity, find_faults
 from regard.files.repeated_pairs import FlagArray, Repeats
 from regard.settings import DataSettings
+from regard.tokens.clean_text import tidy
+from regard.tokens.corpus_report import EXAMPLES, REASONS, Report
+from regard.tokens.text_pairs import Pair
 
 SAMPLE = 20_000  # pairs of a direction that its languages are learnt from, at least, where there are as many
 SHORT = 15  # characters by which one side may be longer than the other before the ratio matters

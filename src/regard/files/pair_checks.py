@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.files.character_arrays import CONTROL, DIGIT, FOLLOWERS, INVISIBLE, PIECES, REPLACED, SUSPECT, Characters
-from regard.files.formats import Pair
 from regard.tokens.protected_pieces import ProtectedPiece, find
+from regard.tokens.text_pairs import Pair
 
 Severity = Literal["error", "warning"]
 """An error is dropped, by training or by `regard check --fix`; a warning is kept."""

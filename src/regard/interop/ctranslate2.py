@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.atomic_files import write_text
 from regard.errors import ModelError
 from regard.interop.export_folder import (
     README,
@@ -27,7 +28,6 @@ from regard.interop.export_folder import (
 from regard.model.attention import Attention
 from regard.model.layers import FeedForward
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
-from regard.model_folder import write_text
 from regard.settings import ModelSettings
 from regard.tokens.directions import format_directions, targets_of
 from regard.tokens.tokenizer import Tokenizer, Vocabularies

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from regard.atomic_files import explain_write_error, write_text
 from regard.errors import InputError, ModelError
 from regard.model.layers import Layer
 from regard.model.positions import sinusoids
 from regard.model.transformer import Stack
-from regard.model_folder import reason, write_text
 from regard.settings import ModelSettings, Settings
 from regard.tokens.directions import targets_of
 from regard.tokens.tokenizer import Vocabularies
@@ -55,7 +55,7 @@ def whole_folder(output: Path, model: Path, files: Sequence[str], *, overwrite: 
         yield staging
         put_in_place(staging, output)
     except OSError as error:
-        told = f"{output}: cannot be written ({reason(error)}); what was there before is unchanged"
+        told = f"{output}: cannot be written ({explain_write_error(error)}); what was there before is unchanged"
         raise ModelError(told) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)

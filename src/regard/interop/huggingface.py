@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import regard
+from regard.atomic_files import write_text
 from regard.errors import ModelError
 from regard.foreign_files import identify, pointer
 from regard.interop.export_folder import tag_notes, whole_folder
@@ -21,7 +22,7 @@ from regard.interop.model_families import Config, Tables, build_settings, choose
 from regard.interop.tokenizer_layouts import ABOUT, SPECIAL
 from regard.interop.vocabulary_files import TARGET, check_place, check_sizes, read_vocabularies, write_vocabularies
 from regard.interop.weight_names import give, take
-from regard.model_folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.model_folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings import Settings
 from regard.settings.option_fields import dump
 from regard.tokens.tokenizer import Vocabularies

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from regard.atomic_files import write_atomically
 from regard.decoding.native.int8_matrices import quantize
 from regard.errors import ModelError
 from regard.interop.export_folder import whole_folder
@@ -25,7 +26,6 @@ from regard.model_folder import (
     WEIGHTS,
     check_folder,
     read_settings,
-    write_atomically,
 )
 from regard.weights import read_tensors
 

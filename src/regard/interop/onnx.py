@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from regard.atomic_files import write_text
 from regard.interop.export_folder import (
     README,
     TOKENIZERS,
@@ -30,7 +31,6 @@ from regard.interop.export_folder import (
 )
 from regard.interop.onnx_graph import Graph, Place, Sight, activate, embed, length_of, linear, norm, split_heads, stack
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
-from regard.model_folder import write_text
 from regard.settings import EmbeddingSettings, ModelSettings, Settings
 from regard.tokens.directions import format_directions, targets_of
 from regard.weights import Contents, read_folder, transformer_of

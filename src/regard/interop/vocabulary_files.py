@@ -10,6 +10,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken
 
+from regard.atomic_files import write_text
 from regard.errors import InputError, ModelError
 from regard.interop.huggingface_files import read_json_if_there
 from regard.interop.model_families import Config
@@ -26,7 +27,6 @@ from regard.interop.tokenizer_layouts import (
     read_vocabulary,
     spellings,
 )
-from regard.model_folder import write_text
 from regard.settings import DataSettings, Settings
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.slot_tokens import SLOTS

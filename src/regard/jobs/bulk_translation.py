@@ -22,11 +22,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from regard.atomic_files import write_atomically, write_text
 from regard.decoding.translator import WINDOW
 from regard.errors import InputError, ModelError
 from regard.jobs.output_lines import rows_of
 from regard.jobs.worker_processes import Message, Work, serve
-from regard.model_folder import CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, write_atomically, write_text
+from regard.model_folder import CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder
 
 SHARD = 5 * WINDOW
 """Lines that are translated by one process, and saved, together."""

@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from regard.files.formats import Location, Pair
+from regard.atomic_files import write_text
 from regard.jobs.worker_processes import Message, Work, Workers, serve
-from regard.model_folder import write_text
 from regard.tokens.slot_tokens import slot_pair
+from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.token_shards import Shard, name_of, open_whole, token_type, write_index, write_shard
 from regard.tokens.tokenizer import Vocabularies
 

@@ -15,17 +15,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from regard.atomic_files import write_text
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.errors import DataError, InputError, SettingsError
-from regard.files.corpus_doctor import Report, require_kept
 from regard.files.formats.format_by_suffix import require_plain
 from regard.files.remote_files import as_path
 from regard.jobs.synthetic_pairs import SYNTHETIC, Making, State, read_sentences
-from regard.model_folder import CARD, TRAINING, read_settings, write_text
+from regard.model_folder import CARD, TRAINING, read_settings
 from regard.settings import Settings
 from regard.settings.option_fields import merge
 from regard.settings.resolution import resolve
+from regard.tokens.corpus_report import Report, require_kept
 from regard.training.events import Event, Finished, Note, Stage
 from regard.training.machine_checks import set_up_machine
 from regard.training.preparation import NEW, READY, REQUEST, REVERSE, install, traceless

@@ -15,15 +15,18 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from regard.atomic_files import write_text
 from regard.decoding.translator import Translation, Translator
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
-from regard.files.corpus_doctor import CONTROL, Report, clean, tidy
-from regard.files.formats import Pair, plain_text as plain
+from regard.files.corpus_doctor import clean
+from regard.files.formats import plain_text as plain
 from regard.files.formats.format_by_suffix import PAIRED, require_plain, suffix
 from regard.files.remote_files import as_path
-from regard.model_folder import write_text
 from regard.settings import DataSettings
+from regard.tokens.clean_text import CONTROL, tidy
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Pair
 from regard.training.events import Event, Stage
 from regard.training.tasks.task import Request
 

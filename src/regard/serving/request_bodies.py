@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
-from regard.files.corpus_doctor import SURROGATE
 from regard.serving.client_limits import ServingLimits
 from regard.serving.refusals import RefusedError
+from regard.tokens.clean_text import SURROGATE
 
 T = TypeVar("T", bound=msgspec.Struct)
 MISSING = re.compile(r"Object missing required field `(\w+)`")

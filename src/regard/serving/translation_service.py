@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.errors import DataError, InputError
+from regard.faithful.document_translation import Made, fill
 from regard.faithful.faithful_translation import Faithful, Job, Result
-from regard.files.document_translation import Made, fill
 from regard.files.formats import Unit, format_by_suffix as files
 from regard.serving import html_text, language_codes
 from regard.tokens import protected_pieces as protect

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from regard.errors import InputError
-from regard.files.corpus_doctor import tidy
+from regard.tokens.clean_text import tidy
 
 BREAKS = (
     re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*"),  # sentences

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.atomic_files import write_atomically, write_text
 from regard.errors import ModelError
-from regard.model_folder import write_atomically, write_text
 
 ABOUT = "about.json"
 PLACES = np.dtype("<u4")

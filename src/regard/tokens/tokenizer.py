@@ -19,10 +19,10 @@ import tokenizers
 from tokenizers import Regex, normalizers
 
 from regard.errors import InputError, ModelError
-from regard.files.corpus_doctor import SURROGATE
-from regard.files.formats import Pair
 from regard.settings import TokenizerSettings
+from regard.tokens.clean_text import SURROGATE
 from regard.tokens.slot_tokens import SLOTS, Slotted
+from regard.tokens.text_pairs import Pair
 from regard.tokens.vocabulary_learning import BOS, EOS, LETTER, MASK, PAD, RESERVED, SPECIALS, TAG, UNK, learn
 
 MOST_CHARACTERS = 60_000_000  # of the corpus, held in memory while a vocabulary is learnt

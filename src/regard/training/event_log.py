@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from regard.model_folder import write_text
+from regard.atomic_files import write_text
 from regard.training.events import Event
 
 

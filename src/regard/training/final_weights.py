@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from regard.atomic_files import write_text
 from regard.errors import ModelError
-from regard.model_folder import CARD, LOG, WEIGHTS, write_text
+from regard.model_folder import CARD, LOG, WEIGHTS
 from regard.training import event_log as log
 from regard.training.checkpoint import average, damage_of, snapshot_path
 from regard.training.events import Event, Finished, Note

@@ -8,8 +8,8 @@ from typing import Any
 from torch import nn
 
 import regard
-from regard.files.corpus_doctor import Report
 from regard.settings import Settings
+from regard.tokens.corpus_report import Report
 from regard.tokens.directions import format_directions, targets_of
 from regard.training.events import Finished
 

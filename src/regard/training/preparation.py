@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from regard.atomic_files import explain_write_error, sync_folder, write_text
 from regard.errors import ModelError, RegardError, SettingsError
 from regard.files.remote_files import as_path
 from regard.jobs.synthetic_pairs import SYNTHETIC
@@ -31,9 +32,6 @@ from regard.model_folder import (
     WEIGHTS,
     has_finished,
     read_settings,
-    reason,
-    sync_folder,
-    write_text,
 )
 from regard.settings import Settings
 from regard.settings.option_fields import dump
@@ -123,7 +121,7 @@ def traceless(output: Path) -> Iterator[None]:
                 for folder in made:
                     folder.rmdir()
         if isinstance(error, OSError):
-            raise ModelError(f"{output}: cannot be written ({reason(error)})") from None
+            raise ModelError(f"{output}: cannot be written ({explain_write_error(error)})") from None
         raise
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.argument_checks import require_path, require_paths
+from regard.atomic_files import write_text
 from regard.errors import ModelError, SettingsError
 from regard.jobs.synthetic_corpus import synthesize, with_back_translation
-from regard.model_folder import SETTINGS, TRAINING, WEIGHTS, sole_writer, write_text
+from regard.model_folder import SETTINGS, TRAINING, WEIGHTS, sole_writer
 from regard.settings import TrainingSettings
 from regard.settings.option_fields import dump
 from regard.settings.resolution import gather, override, read_record, read_toml, removed, resolve, shape_in

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import regard
+from regard.atomic_files import write_text
 from regard.cli import main
 from regard.decoding import model_loading as engine
 from regard.decoding.model_loading import load_as
@@ -18,7 +19,7 @@ from regard.decoding.pytorch_engine import TorchSearch
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
-from regard.model_folder import NATIVE, SETTINGS, TOKENIZER, WEIGHTS, write_text
+from regard.model_folder import NATIVE, SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings.option_fields import dump
 from regard.weights import Contents, parameters, write_tensors
 from tests.decoding.conftest import CORPUS

@@ -11,8 +11,8 @@ import pytest
 
 import regard
 from regard.errors import DataError, InputError, SettingsError
-from regard.files.formats import Pair
 from regard.model_folder import read_settings
+from regard.tokens.text_pairs import Pair
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.events import Evaluation, Event, Finished, Note

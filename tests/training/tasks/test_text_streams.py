@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError, SettingsError
-from regard.files.formats import Location
 from regard.files.formats.running_text import DocumentPart
 from regard.model_folder import TOKENIZER, read_settings
+from regard.tokens.text_pairs import Location
 from regard.tokens.token_streams import Stream
 from regard.tokens.tokenizer import Vocabularies
 from regard.tokens.vocabulary_learning import BOS, EOS

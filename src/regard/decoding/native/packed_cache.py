@@ -10,9 +10,10 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.atomic_files import write_atomically
 from regard.decoding.native.compiled_library import MAGIC, Packed, missing
 from regard.errors import ModelError
-from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS, write_atomically
+from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS
 from regard.settings import Settings
 
 LONGEST_HEADER = 100_000_000

@@ -6,29 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """A line of a file, counted from 1."""
-
-    path: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A sentence, its translation, and where they stand."""
-
-    source: str
-    target: str
-    where: Location
-    tags: tuple[str, ...] = ()  # what the model is told beside the source (`TokenizerSettings.tags`)
-    direction: str = ""  # of a model that has several, such as en-de
-    family: str = ""  # the same for all pairs of one line in several languages; they are held out together
-
+from regard.tokens.text_pairs import Location
 
 TranslationState = Literal["empty", "draft", "done"]
 """Of a translation: there is none; there is one that somebody has to look at (fuzzy, needs review); it is finished."""

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import Report
-from regard.files.formats import Document, Pair, plain_text as plain
+from regard.files.formats import Document, plain_text as plain
 from regard.settings import DataSettings
+from regard.tokens.corpus_report import Report
 from regard.tokens.language_tags import is_language
+from regard.tokens.text_pairs import Pair
 
 PAIRED = {  # formats with both languages in one file, and the module of each
     ".po": "gettext",
@@ -20,15 +21,15 @@ PAIRED = {  # formats with both languages in one file, and the module of each
     ".tmx": "tmx",
     ".xlf": "xliff",
     ".xliff": "xliff",
-    ".csv": "table",
+    ".csv": "csv_table",
     ".tsv": "tsv",
     ".jsonl": "jsonl",
 }
 ALONE = {  # formats with one language in a file: a translated copy takes its place
     ".srt": "subtitles",
     ".vtt": "subtitles",
-    ".json": "strings",
-    ".arb": "strings",
+    ".json": "json_strings",
+    ".arb": "json_strings",
     ".md": "markdown",
 }
 COMPILED = (".mo",)

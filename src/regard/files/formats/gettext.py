@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import SURROGATE, Report
-from regard.files.formats import Document, Location, Pair, TranslationState, Unit, plain_text as plain
+from regard.files.formats import Document, TranslationState, Unit, plain_text as plain
 from regard.files.formats.format_by_suffix import suffix
 from regard.files.formats.po_lines import CHARSET, POEntry, charset, entries, line_decoder, spell
 from regard.files.formats.replaced_text import replace_surrogates
 from regard.settings import DataSettings
+from regard.tokens.clean_text import SURROGATE
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Location, Pair
 
 MOST_FORMS = 10  # of a plural; Arabic has six
 _FEW = "n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2"

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import SURROGATE, Report
-from regard.files.formats import Document, Location, Pair, TranslationState, plain_text as plain
+from regard.files.formats import Document, TranslationState, plain_text as plain
 from regard.files.formats.json_strings import JSONValue, values
 from regard.files.formats.replaced_text import Spliced
 from regard.settings import DataSettings
+from regard.tokens.clean_text import SURROGATE
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Location, Pair
 
 MEND = "mend the file, or leave such lines out with regard train --data.undecodable drop"
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import Report
-from regard.files.formats import Document, Location, Pair
+from regard.files.formats import Document
 from regard.files.formats.replaced_text import Spliced, has_words, one_line
 from regard.settings import DataSettings
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Location, Pair
 
 HEAD = 1 << 14  # bytes of a file that are looked at
 MARKED = {  # what text begins with that is not plain

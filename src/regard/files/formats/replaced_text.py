@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import SURROGATE
-from regard.files.formats import Location, TranslationState, Unit
+from regard.files.formats import TranslationState, Unit
+from regard.tokens.clean_text import SURROGATE
+from regard.tokens.text_pairs import Location
 
 Write = Callable[[str], str]
 

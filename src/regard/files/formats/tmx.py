@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import Report
-from regard.files.formats import Location, Pair, TranslationState, Unit, inline_elements as inline
+from regard.files.formats import TranslationState, Unit, inline_elements as inline
 from regard.files.formats.inline_elements import (
     EMPTY,
     Segment,
@@ -21,7 +20,9 @@ from regard.files.formats.inline_elements import (
 )
 from regard.files.formats.xml_parsing import Element, ElementReader, Walker, load, walk
 from regard.settings import DataSettings
+from regard.tokens.corpus_report import Report
 from regard.tokens.language_tags import best_match, matches_code, normalize_code, primary, same_language
+from regard.tokens.text_pairs import Location, Pair
 
 CODES = {"bpt", "ept", "it", "ph", "ut"}  # native code is in these, and no text but that of a <sub>
 LONGEST = 1 << 22  # characters of a segment

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import Report
-from regard.files.formats import Document, Pair, TranslationState, plain_text as plain
+from regard.files.formats import Document, TranslationState, plain_text as plain
 from regard.files.formats.csv_table import columns
 from regard.files.formats.replaced_text import Spliced, one_line
 from regard.settings import DataSettings
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Pair
 
 SEVERAL = "; for more languages, name those of the columns in this line: regard train --directions en-de,de-en"
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import Report
-from regard.files.formats import Location, Pair, TranslationState, Unit, inline_elements as inline
+from regard.files.formats import TranslationState, Unit, inline_elements as inline
 from regard.files.formats.inline_elements import (
     Segment,
     indentation,
@@ -19,7 +18,9 @@ from regard.files.formats.inline_elements import (
 )
 from regard.files.formats.xml_parsing import Content, Element, ElementReader, load
 from regard.settings import DataSettings
+from regard.tokens.corpus_report import Report
 from regard.tokens.language_tags import normalize_code, same_language
+from regard.tokens.text_pairs import Location, Pair
 
 ByteEdit = tuple[int, int, bytes]
 NEEDS_REVIEW = "needs-review-translation"

@@ -17,11 +17,11 @@ from regard.decoding.fill_classify_embed import Classifier, Text, shorten
 from regard.errors import DataError
 from regard.evaluation.classification_scores import Quality, compare_labels
 from regard.files.corpus import split
-from regard.files.corpus_doctor import Report, require_kept
 from regard.files.formats.labelled_texts import Labelled, read
 from regard.files.remote_files import as_path
 from regard.model.transformer import Encoder
 from regard.settings import Settings
+from regard.tokens.corpus_report import Report, require_kept
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import IGNORE, Examples, Rows, write_examples
 from regard.training.events import Note, Stage

@@ -9,13 +9,13 @@ from typing import Any
 from regard.errors import SettingsError
 from regard.evaluation.translation_scores import Score
 from regard.files.corpus_files import expand_paths
-from regard.files.formats import Pair
 from regard.files.formats.format_by_suffix import suffix
 from regard.settings import DataSettings, Settings
 from regard.settings.option_fields import merge
 from regard.settings.resolution import resolve
 from regard.tokens.directions import Direction, directions_of, targets_of
 from regard.tokens.slot_tokens import SLOTS
+from regard.tokens.text_pairs import Pair
 from regard.training.tasks.task import Request
 
 

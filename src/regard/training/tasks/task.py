@@ -13,16 +13,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from regard.atomic_files import write_text
 from regard.decoding.confidence import Confidence
 from regard.errors import SettingsError
-from regard.files.corpus_doctor import Report
 from regard.files.corpus_files import expand_paths
 from regard.files.remote_files import as_path
-from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, read_settings, write_text
+from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, read_settings
 from regard.settings import Settings
 from regard.settings.option_fields import dump
 from regard.settings.presets import choose_preset
 from regard.settings.resolution import resolve
+from regard.tokens.corpus_report import Report
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Rows
 from regard.training.events import Event

@@ -8,10 +8,10 @@ from hashlib import blake2b
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.corpus_doctor import Report
 from regard.files.formats.running_text import DocumentPart, read
 from regard.files.remote_files import as_path
 from regard.settings import Settings
+from regard.tokens.corpus_report import Report
 from regard.tokens.token_streams import write_stream
 from regard.tokens.tokenizer import MOST_CHARACTERS, Tokenizer, Vocabularies
 from regard.training.events import Note, Stage

@@ -19,8 +19,8 @@ from regard.decoding.translator import Translation
 from regard.errors import DataError
 from regard.evaluation.translation_scores import score, sentence_chrf, single_score
 from regard.faithful import translation_memory as memory
-from regard.files.corpus import Pair, read_pairs, split, split_each
-from regard.files.corpus_doctor import Report, clean, leaks, require_kept, tidy
+from regard.files.corpus import read_pairs, split, split_each
+from regard.files.corpus_doctor import clean, leaks
 from regard.files.corpus_files import expand_paths
 from regard.files.formats import format_by_suffix as files
 from regard.files.formats.multilingual_texts import missing_direction
@@ -32,9 +32,12 @@ from regard.jobs.worker_processes import processors
 from regard.model.recurrent import SequenceToSequence
 from regard.model_folder import MEMORY, TOKENIZER
 from regard.settings import DataSettings, Settings
+from regard.tokens.clean_text import tidy
+from regard.tokens.corpus_report import Report, require_kept
 from regard.tokens.directions import Direction
 from regard.tokens.slot_tokens import SLOTS, slot_pair
 from regard.tokens.subword_sampling import Sampler, WordTable
+from regard.tokens.text_pairs import Pair
 from regard.tokens.token_shards import WHOLE
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, PairBatch, Recut, Rows
@@ -251,11 +254,9 @@ class PairPreparation(Preparation):
 
     def keep_memory(self) -> None:
         """The real pairs as a translation memory; held-out ones are not in it, so that scores stay honest."""
-        kept = (
-            any(files.suffix(path) in memory.KEPT for path in expand_paths(self.corpus.files))
-            and not self.request.teacher
-        )
-        if self.request.swapped or not (self.data.memory == "on" or (self.data.memory == "auto" and kept)):
+        translated = any(files.suffix(path) in memory.KEPT for path in expand_paths(self.corpus.files))
+        wanted = self.data.memory == "on" or (self.data.memory == "auto" and translated and not self.request.teacher)
+        if self.request.swapped or not wanted:
             return
         pairs = read_pairs(self.corpus.files, self.data, Report(), whole=True)
         tidied = (replace(pair, source=tidy(pair.source), target=tidy(pair.target)) for pair in pairs)
@@ -375,8 +376,7 @@ class Translating(Task):
     def report(self, contents: Contents, name: str) -> list[str]:
         """BLEU, chrF and TER with the model's own decoding settings; on the dev set, the confidence is calibrated."""
         lines, found = [], []
-        means: list[float] = []
-        qualities: list[float] = []
+        means, qualities = list[float](), list[float]()
         for direction, pairs in by_direction(self.held_out(name), self.settings.data).items():
             references: list[Any] = [p["target"] for p in pairs]
             made = self.translate(contents, direction, pairs)

@@ -8,8 +8,9 @@ from itertools import islice
 
 from regard.decoding.translator import Translation
 from regard.faithful.translation_memory import EXCHANGED, Memory, MemoryMatch
-from regard.files.formats import Document, Location, Unit
+from regard.files.formats import Document, Unit
 from regard.tokens import protected_pieces as protect
+from regard.tokens.text_pairs import Location
 
 TOGETHER = 200
 """Units that are translated at once: each such step moves the bar."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from regard.faithful.document_translation import TOGETHER, Made, Outcome, fill, remembered, wanted
 from regard.faithful.translation_memory import Memory, MemoryMatch
-from regard.files.document_translation import TOGETHER, Made, Outcome, fill, remembered, wanted
-from regard.files.formats import Location, Unit
+from regard.files.formats import Unit
+from regard.tokens.text_pairs import Location
 
 
 class Sheet:
