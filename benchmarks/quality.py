@@ -224,9 +224,10 @@ class Log:
 def train(run: Run, stop: threading.Event) -> bool:
     """Trains, or goes on, until the run is complete; false if it was stopped before."""
     from regard.model_folder import TRAINING, WEIGHTS, read_settings
-    from regard.training import events as told, train_and_resume as trainer
+    from regard.preparation import train_and_resume as trainer
+    from regard.preparation.prepared_folder import NEW, REQUEST
+    from regard.training import events as told
     from regard.training.checkpoint import snapshot_path
-    from regard.training.preparation import NEW, REQUEST
 
     prepared = (run.model / TRAINING).exists()
     if prepared and (others := run.recipe.differences(read_settings(run.model), run.overrides)):

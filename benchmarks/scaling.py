@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
 from benchmarks import records
-from regard.training.train_and_resume import train
+from regard.preparation.train_and_resume import train
 
 SHAPE: dict[str, Any] = {
     "preset": "tiny",  # 4 + 4 layers, width 128, as for Multi30k; Adam, as it was measured
@@ -150,10 +150,10 @@ def go(prepared: Path, root: Path, processes: int, kind: str, threads: int) -> l
 
 def work(folder: Path, threads: int) -> None:
     """One process: trains, and notes every update."""
-    from regard.training import train_and_resume as trainer
+    from regard.preparation import train_and_resume as trainer
+    from regard.preparation.train_and_resume import resume
     from regard.training.events import Progress
     from regard.training.run import TrainingRun
-    from regard.training.train_and_resume import resume
 
     runs: list[TrainingRun] = []
     open_run = vars(trainer)["open_run"]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
     from regard.evaluation.translation_scores import compare, score
     from regard.explorer.trace import look
-    from regard.jobs.distillation import distill
     from regard.model.observe import observe
+    from regard.preparation.distillation import distill
+    from regard.preparation.train_and_resume import resume, train
     from regard.settings import Settings
-    from regard.training.train_and_resume import resume, train
 
 _HOMES = {
     "Classifier": "decoding.fill_classify_embed",
@@ -46,9 +46,9 @@ _HOMES = {
     "look": "explorer.trace",
     "observe": "model.observe",
     "Settings": "settings",
-    "distill": "jobs.distillation",
-    "resume": "training.train_and_resume",
-    "train": "training.train_and_resume",
+    "distill": "preparation.distillation",
+    "resume": "preparation.train_and_resume",
+    "train": "preparation.train_and_resume",
 }
 
 __all__ = [

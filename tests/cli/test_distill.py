@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.jobs import synthetic_corpus as synthesis
 from regard.model_folder import read_settings
+from regard.preparation import synthetic_corpus as synthesis
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.events import Stage

@@ -13,7 +13,7 @@ from rich.console import Console
 from regard.cli import training_display as display
 from regard.cli.training_display import duration, show_training
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress, Stage
-from regard.training.preparation import TASKS
+from regard.training.run import TASKS
 
 PROGRESS = Progress(
     step=1_500,
@@ -111,7 +111,7 @@ def test_a_resumed_run_says_where_it_goes_on(terminal: bool) -> None:
 
 
 def test_every_score_of_a_task_has_words() -> None:
-    named = {name for _, task in TASKS.values() for name in task.prints}
+    named = {name for task in TASKS.values() for name in task.prints}
     assert named == set(display.SCORES)
     evaluation = Evaluation(10, 1.0, 2.72, {"accuracy": 91.25, "f1": 90.0}, False, [])
     assert display.describe(evaluation) == "dev at step 10: accuracy 91.2 %  F1 90.0 %  perplexity 2.72"

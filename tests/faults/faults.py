@@ -58,7 +58,7 @@ class Bench:
 
     def prepared(self, _processes: int) -> Path:
         """A run that is prepared, and has not begun."""
-        from regard.training.train_and_resume import train
+        from regard.preparation.train_and_resume import train
 
         if "prepared" not in self.ends:
             self.ends["prepared"] = self.new()
@@ -256,7 +256,7 @@ def damaged_state(bench: Bench, count: int) -> Iterator[Outcome]:
 def damaged_data(bench: Bench, count: int) -> Iterator[Outcome]:
     """A bit of the tokens is flipped: refused in one line, and with the right bit again the run goes on."""
     from regard.errors import ModelError
-    from regard.training.train_and_resume import resume, train
+    from regard.preparation.train_and_resume import resume, train
 
     text = bench.root / "text.txt"
     text.write_text("".join(f"the {i} cats and {i * i} dogs.\n" for i in range(200)))

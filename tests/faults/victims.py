@@ -24,8 +24,8 @@ PLAIN = {**GIVEN, "model.dropout": 0.0}
 def victim(folder: Path, corpus: list[Path], fault: str, amount: float, given: dict[str, Any]) -> None:
     """Trains or goes on training in `folder`; what it says is in `folder`.said, and it ends with 2 on an error."""
     from regard.errors import RegardError
+    from regard.preparation.train_and_resume import resume, train
     from regard.training.events import Finished, Note
-    from regard.training.train_and_resume import resume, train
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -119,8 +119,8 @@ def test_pairs_that_are_too_long_are_counted(vocabulary: Path, tmp_path: Path) -
 
 def test_a_killed_preparation_goes_on_with_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a whole run: the weights are those of one that nobody disturbed."""
+    from regard.preparation.train_and_resume import resume, train
     from regard.training.events import Note
-    from regard.training.train_and_resume import resume, train
 
     monkeypatch.setattr(encoding, "SMALLEST", 50)
     monkeypatch.setattr(encoding.encode_corpus, "__defaults__", (50,))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.training.train_and_resume import train
+from regard.preparation.train_and_resume import train
 from tests.learning.test_tasks import PAPER
 
 SETTINGS = {

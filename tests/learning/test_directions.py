@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import regard
-from regard.training.train_and_resume import train
+from regard.preparation.train_and_resume import train
 from tests.learning.test_tasks import PAPER, SHAPE
 
 WORDS = {

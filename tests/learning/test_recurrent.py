@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.training.train_and_resume import resume, train
+from regard.preparation.train_and_resume import resume, train
 from tests.learning.test_digits import SETTINGS, rows
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.training.train_and_resume import train
+from regard.preparation.train_and_resume import train
 
 PAPER = {
     "model.norm": "pre",

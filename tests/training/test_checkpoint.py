@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from regard.errors import ModelError
+from regard.preparation.train_and_resume import resume, train
 from regard.training.checkpoint import (
     State,
     damage_of,
@@ -22,7 +23,6 @@ from regard.training.checkpoint import (
 )
 from regard.training.events import Note
 from regard.training.running_mean import RunningMean
-from regard.training.train_and_resume import resume, train
 from regard.weights import read_tensors, write_tensors
 from tests.training.corpora import SMALL, write_reversals
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regard.training.train_and_resume import train
+from regard.preparation.train_and_resume import train
 from tests.training.corpora import SMALL, write_reversals
 from tests.training.together import LOSSES, finish, losses, start
 from tests.training.toys import TINY, write_labels, write_text

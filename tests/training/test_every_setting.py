@@ -12,6 +12,7 @@ import torch
 
 from regard.cli.training_processes import train_together
 from regard.model.transformer import Stack
+from regard.preparation.train_and_resume import resume, train
 from regard.settings import Settings
 from regard.settings.option_fields import options
 from regard.tokens.directions import Direction
@@ -19,7 +20,6 @@ from regard.training.distributed import Group
 from regard.training.events import Evaluation, Finished, Prepared, Progress
 from regard.training.run import TrainingRun, open_run
 from regard.training.tasks.translation import Translating
-from regard.training.train_and_resume import resume, train
 from regard.training.validation import dev_scores
 from regard.weights import Contents
 from tests.training.corpora import SMALL, write_reversals
@@ -242,7 +242,7 @@ def test_another_process_is_waited_for_as_long_as_was_asked(tmp_path: Path, monk
         asked.append(seconds)
         return Group()
 
-    monkeypatch.setattr("regard.training.train_and_resume.join", join)
+    monkeypatch.setattr("regard.preparation.train_and_resume.join", join)
     begun(tmp_path, timeout=7)
     list(resume(tmp_path / "run", overrides={"training.steps": 1}))
     assert asked == [7, 7]

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from regard.errors import ModelError
+from regard.preparation.train_and_resume import train
 from regard.training.events import Event, Note, Progress
 from regard.training.loop import is_out_of_memory
 from regard.training.tasks import translation as pairs
 from regard.training.tasks.task import Loss
-from regard.training.train_and_resume import train
 from tests.training.corpora import SMALL, write_reversals
 
 ERRORS = [

@@ -12,7 +12,7 @@ import pytest
 
 from regard.errors import ModelError
 from regard.model_folder import sole_writer
-from regard.training.train_and_resume import resume, train
+from regard.preparation.train_and_resume import resume, train
 from tests.training.corpora import SMALL, write_reversals
 
 HOLDER = """

@@ -9,10 +9,10 @@ import torch
 
 from regard.errors import SettingsError
 from regard.model.transformer import Decoder
+from regard.preparation.train_and_resume import resume, train
 from regard.settings import ModelSettings
 from regard.training.low_rank_adapters import adapt, merge, merged
 from regard.training.run import open_run
-from regard.training.train_and_resume import resume, train
 from regard.weights import parameters, read_folder, read_tensors
 
 SHAPE = ModelSettings(width=16, heads=2, hidden=24, decoder_layers=2, max_length=16, positions="rotary", dropout=0.0)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from regard.model_folder import read_settings
+from regard.preparation.train_and_resume import train
 from regard.settings import Settings, TrainingSettings
 from regard.training.machine_checks import multiplies_bfloat16, settled
-from regard.training.train_and_resume import train
 from tests.training.corpora import SMALL, write_reversals
 
 CPU = torch.device("cpu")

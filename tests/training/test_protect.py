@@ -13,6 +13,8 @@ from regard.decoding.translator import Translator
 from regard.errors import SettingsError
 from regard.faithful.faithful_translation import Faithful, Job
 from regard.model_folder import WEIGHTS, read_settings
+from regard.preparation.train_and_resume import train
+from regard.preparation.vocabulary_tags import protects
 from regard.settings import DataSettings
 from regard.tokens.protected_pieces import counts
 from regard.tokens.slot_tokens import SLOTS
@@ -21,8 +23,6 @@ from regard.training.batches import Examples
 from regard.training.events import Evaluation
 from regard.training.loop import train_model
 from regard.training.run import open_run
-from regard.training.tasks.multilingual import protects
-from regard.training.train_and_resume import train
 from tests.training.corpora import SMALL
 
 PAIRS = [(f"open {{{n}}} now %s", f"%s öffne {{{n}}} jetzt &amp;") for n in range(40)]

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regard.preparation.train_and_resume import train
 from regard.settings import TokenizerSettings
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples, Recut, write_examples
 from regard.training.run import open_run
-from regard.training.train_and_resume import train
 from tests.training.corpora import SMALL, write_reversals
 
 TEXTS = ["the lower the newest", "newer and wider", "a b c", "widest lowest", "x"] * 4

@@ -23,7 +23,7 @@ GIVEN = {
     "training.optimizer": "muon",
 }
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["regard.training.train_and_resume"])  # torch is loaded once, not for every victim
+CONTEXT.set_forkserver_preload(["regard.preparation.train_and_resume"])  # torch is loaded once, not for every victim
 
 
 def die() -> None:
@@ -33,8 +33,8 @@ def die() -> None:
 def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
     """Trains or resumes in `folder`, and kills itself at the given moment."""
     from regard import weights
+    from regard.preparation.train_and_resume import resume, train
     from regard.training.events import Progress
-    from regard.training.train_and_resume import resume, train
 
     count = 0
     real_fsync, real_save = os.fsync, vars(weights)["save_file"]

@@ -21,10 +21,9 @@ from regard.decoding.model_loading import load_as
 from regard.decoding.writer import Writer
 from regard.errors import DataError, ModelError, RegardError, SettingsError
 from regard.model_folder import TRAINING, read_settings
+from regard.preparation.train_and_resume import resume, train
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
-from regard.training.preparation import TASKS
-from regard.training.run import open_run
-from regard.training.train_and_resume import resume, train
+from regard.training.run import TASKS, open_run
 from regard.weights import read_folder, read_tensors
 from tests.training.toys import TINY, write_labels, write_text, write_words
 
@@ -134,7 +133,7 @@ def test_the_weights_in_the_folder_have_the_dev_loss_that_was_told(kind: str, ru
 def dev_loss(folder: Path, model: Path | None = None) -> float:
     """Nats a token of the folder's dev set, under its own weights or another folder's."""
     own = read_folder(folder)
-    task = TASKS[own.settings.task][1](folder / TRAINING, own.settings, own.vocabularies, torch.device("cpu"))
+    task = TASKS[own.settings.task](folder / TRAINING, own.settings, own.vocabularies, torch.device("cpu"))
     weights = own.model if model is None else read_folder(model).model
     surprise = tokens = 0.0
     with torch.no_grad():

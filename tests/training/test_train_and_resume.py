@@ -15,6 +15,7 @@ import torch
 import regard
 from regard.errors import DataError, ModelError, SettingsError
 from regard.model_folder import read_settings
+from regard.preparation.train_and_resume import resume, train
 from regard.settings.resolution import load
 from regard.training import final_weights, loop
 from regard.training.checkpoint import State, average, snapshot_path
@@ -23,7 +24,6 @@ from regard.training.final_weights import best_weights
 from regard.training.loop import Share
 from regard.training.run import TrainingRun, open_run
 from regard.training.tasks.task import Batch
-from regard.training.train_and_resume import resume, train
 from regard.weights import read_folder, read_tensors
 from tests.training.corpora import SMALL, write_reversals
 
@@ -248,7 +248,7 @@ def test_very_many_pairs_are_not_sampled_from_unless_asked(
     corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Subword sampling holds all words in memory."""
-    monkeypatch.setattr("regard.training.tasks.translation.WHOLE", 10)
+    monkeypatch.setattr("regard.preparation.pair_preparation.WHOLE", 10)
     given = {**SMALL, "preset": "tiny"}
     notes = [e.text for e in train(corpus, tmp_path / "a", overrides=given, prepare_only=True) if isinstance(e, Note)]
     assert sum("without training.subword_sampling" in note for note in notes) == 1

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from regard.model_folder import HISTORY, TRAINING, WEIGHTS
+from regard.preparation.train_and_resume import resume, train
 from regard.training.checkpoint import snapshot_path, state_path
 from regard.training.events import Progress
-from regard.training.train_and_resume import resume, train
 from regard.training.weights_history import moments
 from regard.weights import assign, build_model, parameters, read_folder, read_tensors
 from tests.training.corpora import SMALL, write_reversals

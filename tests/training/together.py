@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["regard.training.train_and_resume", "torch.distributed.fsdp", "torch._dynamo"])
+CONTEXT.set_forkserver_preload(["regard.preparation.train_and_resume", "torch.distributed.fsdp", "torch._dynamo"])
 LOSSES = "losses.json"
 
 
@@ -23,8 +23,8 @@ def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, A
     `overrides` may have fates of the last process: the step after which it shall `die`, `leave` or `spoil` its loss.
     """
     from regard.errors import RegardError
+    from regard.preparation.train_and_resume import resume
     from regard.training.events import Progress
-    from regard.training.train_and_resume import resume
 
     told: dict[str, object] = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
     told |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}

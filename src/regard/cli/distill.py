@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.output:
         raise InputError("say where the student goes: -o FOLDER")
 
-    from regard.jobs.distillation import distill
+    from regard.preparation.distillation import distill
 
     stop, folder = threading.Event(), Path(arguments.output)
     events = distill(

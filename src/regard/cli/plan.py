@@ -20,7 +20,7 @@ from regard.settings.resolution import gather, resolve
 
 if TYPE_CHECKING:
     from regard.jobs.corpus_sample import Sample
-    from regard.jobs.cost_estimate import Estimate, Measured
+    from regard.preparation.cost_estimate import Estimate, Measured
 
 DESCRIPTION = """Tells what a training costs before it is begun: parameters, operations and memory, the speed of this
 machine, measured in real steps at the real shapes on a sample of the corpus, and from these the time and the memory for
@@ -87,7 +87,7 @@ def share(text: str) -> float:
 def run(arguments: argparse.Namespace) -> int:
     given = gather(arguments.settings, overrides_of(arguments))
     require_corpus(arguments, resolve(given))
-    from regard.jobs.cost_estimate import estimate, measure, settle
+    from regard.preparation.cost_estimate import estimate, measure, settle
 
     with tempfile.TemporaryDirectory(prefix="regard-plan-") as folder:
         say("reading the corpus")

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
     from regard.demo.grammar import splits, write_pairs
-    from regard.training.train_and_resume import train
+    from regard.preparation.train_and_resume import train
 
     print("English to French, from an embedded grammar. For example:")
     sentences = splits()

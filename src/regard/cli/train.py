@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         overrides, folder = _complete(arguments, overrides)
 
     from regard.cli.training_display import show_events
-    from regard.training.train_and_resume import resume, train
+    from regard.preparation.train_and_resume import resume, train
 
     several = arguments.processes > 1
     if several and is_started():

@@ -42,8 +42,8 @@ def train_together(folder: Path, processes: int) -> int:
 def work(folder: str) -> tuple[int, str]:
     """Trains as one of several processes; returns the exit code and, where there is one, the line of an error."""
     from regard.cli.train import with_interrupts
+    from regard.preparation.train_and_resume import resume
     from regard.training.distributed import LostProcessError
-    from regard.training.train_and_resume import resume
 
     stop = threading.Event()
     with_interrupts(stop)

@@ -28,7 +28,7 @@ from regard.demo.lexicon import ADJECTIVES, NOUNS, Noun
 from regard.demo.phrases import Draft, Phrase, finish, noun_phrase, predicate
 from regard.demo.scenes import SCENES
 from regard.model_folder import CARD, TRAINING
-from regard.training.train_and_resume import train
+from regard.preparation.train_and_resume import train
 
 GLASS = Path(__file__).with_name("glass_model")
 

@@ -1,1 +1,1 @@
-"""Works through very much in steps that a kill cannot undo: corpora, synthetic pairs, bulk translation."""
+"""Works through very much text in steps that a kill cannot undo: corpora and bulk translation."""

@@ -1,1 +1,1 @@
-"""From text to a trained model folder."""
+"""Trains a model from a prepared folder."""

@@ -9,7 +9,6 @@ from torch import nn
 
 import regard
 from regard.settings import Settings
-from regard.tokens.corpus_report import Report
 from regard.tokens.directions import format_directions, targets_of
 from regard.training.events import Finished
 
@@ -20,7 +19,6 @@ def write_card(
     """The card as Markdown."""
     today = datetime.datetime.now(datetime.UTC).date()
     count = sum(p.numel() for p in model.parameters())
-    report = Report.from_dict(about["report"])
     lines = [
         f"# {name}: {purpose(settings)}",
         "",
@@ -32,7 +30,7 @@ def write_card(
         "```",
         "## Data",
         f"{about['examples']:,} {unit} from {', '.join(about['files'])}.",
-        *(f"- {line}" for line in report.lines()),
+        *(f"- {line}" for line in about["corpus"]),
         *(f"- {direction}: {count:,} {unit}" for direction, count in about.get("directions", {}).items()),
         *(f"- {line}" for line in about.get("synthetic", ())),
         *(f"- label {label}: {count:,}" for label, count in sorted(about.get("balance", {}).items())),

@@ -27,10 +27,15 @@ from regard.training.events import Note
 from regard.training.low_rank_adapters import adapt, merged
 from regard.training.machine_checks import set_up_machine, settled
 from regard.training.optimizer import build_optimizer
-from regard.training.preparation import TASKS
 from regard.training.running_mean import RunningMean
+from regard.training.tasks.classification import Classifying
+from regard.training.tasks.filling import Filling
 from regard.training.tasks.task import ABOUT, START, Batch, Task, require_metric
+from regard.training.tasks.translation import Translating
+from regard.training.tasks.writing import Writing
 from regard.weights import Contents, Model, assign, build_model, choose_device, parameters, write_tensors
+
+TASKS: dict[str, type[Task]] = {"translate": Translating, "write": Writing, "fill": Filling, "classify": Classifying}
 
 
 class Objective(nn.Module):
@@ -144,7 +149,7 @@ def open_run(
     about = json.loads((work / ABOUT).read_text(encoding="utf-8"))
     vocabularies = vocabularies or Vocabularies.load(folder / TOKENIZER)
     require_metric(settings)
-    task = TASKS[settings.task][1](work, settings, vocabularies, device)
+    task = TASKS[settings.task](work, settings, vocabularies, device)
     set_up_machine(training, device, group.here)
     torch.manual_seed(training.seed)
     model = build_model(settings, vocabularies).to(device)

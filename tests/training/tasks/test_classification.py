@@ -16,12 +16,14 @@ from regard.decoding.fill_classify_embed import Classifier
 from regard.errors import DataError
 from regard.model.transformer import Encoder
 from regard.model_folder import TOKENIZER, read_settings
+from regard.preparation.label_preparation import LabelPreparation
+from regard.preparation.task_preparation import Request
 from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import IGNORE
 from regard.training.events import Event, Note
-from regard.training.tasks.classification import Classifying, LabelBatch, LabelPreparation, find_labels, fitting
-from regard.training.tasks.task import ABOUT, Request
+from regard.training.tasks.classification import Classifying, LabelBatch, find_labels, fitting
+from regard.training.tasks.task import ABOUT
 from regard.weights import Contents, build_model
 from tests.training.toys import SHAPE, write_labels, write_words
 

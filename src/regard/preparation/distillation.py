@@ -11,14 +11,14 @@ from regard.argument_checks import require_path, require_paths
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
+from regard.preparation.prepared_folder import claim, is_begun, reopen
+from regard.preparation.task_preparation import Request, absolute_paths
+from regard.preparation.train_and_resume import Begun, conduct
 from regard.settings.option_fields import merge
 from regard.settings.resolution import gather, resolve
 from regard.training.distributed import Group
 from regard.training.events import Training
-from regard.training.preparation import claim, is_begun, reopen
 from regard.training.stopping import finished_run
-from regard.training.tasks.task import Request, absolute_paths
-from regard.training.train_and_resume import Begun, conduct
 from regard.weights import choose_device
 
 

@@ -23,12 +23,12 @@ from regard.files.corpus_doctor import clean
 from regard.files.formats import plain_text as plain
 from regard.files.formats.format_by_suffix import PAIRED, require_plain, suffix
 from regard.files.remote_files import as_path
+from regard.preparation.task_preparation import Request
 from regard.settings import DataSettings
 from regard.tokens.clean_text import CONTROL, tidy
 from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Pair
 from regard.training.events import Event, Stage
-from regard.training.tasks.task import Request
 
 SYNTHETIC = "synthetic"
 """The folder, and the tag before a source that a model wrote (Caswell et al., 2019)."""

@@ -18,7 +18,6 @@ import torch
 from regard.atomic_files import explain_write_error, sync_folder, write_text
 from regard.errors import ModelError, RegardError, SettingsError
 from regard.files.remote_files import as_path
-from regard.jobs.synthetic_pairs import SYNTHETIC
 from regard.model_folder import (
     CARD,
     CONFIDENCE,
@@ -33,6 +32,11 @@ from regard.model_folder import (
     has_finished,
     read_settings,
 )
+from regard.preparation.label_preparation import LabelPreparation
+from regard.preparation.pair_preparation import PairPreparation
+from regard.preparation.synthetic_pairs import SYNTHETIC
+from regard.preparation.task_preparation import Preparation, Request, Tell
+from regard.preparation.text_preparation import TextPreparation
 from regard.settings import Settings
 from regard.settings.option_fields import dump
 from regard.settings.resolution import override, read_record, resolve
@@ -40,12 +44,8 @@ from regard.tokens.tokenizer import Vocabularies
 from regard.training.distributed import Group, require_shardable
 from regard.training.events import Event
 from regard.training.machine_checks import require_precision
-from regard.training.tasks.classification import Classifying, LabelPreparation
-from regard.training.tasks.filling import Filling
-from regard.training.tasks.task import ABOUT, Preparation, Request, Task, Tell, require_metric
-from regard.training.tasks.text_streams import TextPreparation
-from regard.training.tasks.translation import PairPreparation, Translating
-from regard.training.tasks.writing import Writing
+from regard.training.run import TASKS
+from regard.training.tasks.task import ABOUT, require_metric
 from regard.weights import choose_device
 
 NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
@@ -53,11 +53,11 @@ SHARDS = "train"
 KEPT = (REVERSE, SYNTHETIC)
 """What takes long to make before a corpus can be prepared: no error removes it."""
 
-TASKS: dict[str, tuple[type[Preparation], type[Task]]] = {
-    "translate": (PairPreparation, Translating),
-    "write": (TextPreparation, Writing),
-    "fill": (TextPreparation, Filling),
-    "classify": (LabelPreparation, Classifying),
+PREPARATIONS: dict[str, type[Preparation]] = {
+    "translate": PairPreparation,
+    "write": TextPreparation,
+    "fill": TextPreparation,
+    "classify": LabelPreparation,
 }
 
 
@@ -128,15 +128,15 @@ def traceless(output: Path) -> Iterator[None]:
 def preparation_for(new: Path, request: Request, tell: Tell) -> Preparation:
     """What turns the files of this request into tokens."""
     task = Preparation.task(request)
-    if task not in TASKS:
-        raise SettingsError(f"there is nothing to train for the task {task}: use {', '.join(TASKS)}")
-    return TASKS[task][0](new, request, tell)
+    if task not in PREPARATIONS:
+        raise SettingsError(f"there is nothing to train for the task {task}: use {', '.join(PREPARATIONS)}")
+    return PREPARATIONS[task](new, request, tell)
 
 
 def settle_steps(new: Path, given: dict[str, Any]) -> None:
     """How long a model is trained that starts from another: four epochs, unless the user says otherwise."""
     settings = read_settings(new)
-    task = TASKS[settings.task][1](new, settings, Vocabularies.load(new / TOKENIZER), torch.device("cpu"))
+    task = TASKS[settings.task](new, settings, Vocabularies.load(new / TOKENIZER), torch.device("cpu"))
     steps = max(20, EPOCHS * math.ceil(len(task.plan(0)) / settings.training.accumulate))
     steps = int(given.get("steps", min(steps, settings.training.steps)))
     told: dict[str, Any] = {"steps": steps, "warmup": steps // 10, "evaluate_every": max(1, steps // 10)}

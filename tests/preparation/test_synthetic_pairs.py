@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
-from regard.jobs import synthetic_corpus as synthesis, synthetic_pairs as synthetic
-from regard.jobs.synthetic_pairs import Making, State, judge, read_sentences
 from regard.model_folder import read_settings
+from regard.preparation import synthetic_corpus as synthesis, synthetic_pairs as synthetic
+from regard.preparation.synthetic_pairs import Making, State, judge, read_sentences
+from regard.preparation.task_preparation import Request
+from regard.preparation.train_and_resume import resume, train
 from regard.settings import DataSettings
 from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.events import Event, Finished, Note, Prepared, Progress, Stage
-from regard.training.tasks.task import Request
-from regard.training.train_and_resume import resume, train
 from tests.training.corpora import SMALL, write_reversals
 from tests.training.fakes import Turning, translation
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from regard.errors import DataError
 from regard.files.formats.running_text import DocumentPart, read
 from regard.files.remote_files import as_path
+from regard.preparation.task_preparation import Preparation, Request, Tell, refuse_start
 from regard.settings import Settings
 from regard.tokens.corpus_report import Report
 from regard.tokens.token_streams import write_stream
 from regard.tokens.tokenizer import MOST_CHARACTERS, Tokenizer, Vocabularies
 from regard.training.events import Note, Stage
-from regard.training.tasks.task import Preparation, Request, Tell, refuse_start
 
 MANY = 50
 """From so many documents on, whole documents are held out as dev set; else it is the end of the text."""

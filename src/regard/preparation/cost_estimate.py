@@ -29,6 +29,10 @@ from regard.jobs.corpus_sample import Sample
 from regard.model.kernels.compute_mode import computing
 from regard.model.layers import TABLES
 from regard.model.transformer import EncoderDecoder
+from regard.preparation.pair_preparation import without_sampling
+from regard.preparation.task_preparation import Request
+from regard.preparation.text_preparation import MOST_HELD_OUT
+from regard.preparation.train_and_resume import prepared
 from regard.settings import Settings
 from regard.settings.presets import choose_preset
 from regard.settings.resolution import resolve
@@ -38,10 +42,7 @@ from regard.training.batches import Recut
 from regard.training.events import Event, Stage
 from regard.training.loop import update
 from regard.training.run import TrainingRun, open_run
-from regard.training.tasks.task import Request
-from regard.training.tasks.text_streams import MOST_HELD_OUT
-from regard.training.tasks.translation import Translating, without_sampling
-from regard.training.train_and_resume import prepared
+from regard.training.tasks.translation import Translating
 from regard.weights import choose_device
 
 FEWEST, MOST = 10, 400

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.model_folder import CONFIDENCE, MEMORY, SETTINGS, TOKENIZER, TRAINING
-from regard.training.preparation import NEW, install
+from regard.preparation.prepared_folder import NEW, install
 
 
 def fill(folder: Path, names: tuple[str, ...], text: str) -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 from regard.decoding.decoder_step import TranslationStep
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
-from regard.jobs import cost_estimate as module
 from regard.jobs.corpus_sample import Sample, invented_pairs, invented_texts, sample_pairs, sample_texts
-from regard.jobs.cost_estimate import Estimate, Measured, Memory, estimate, measure
+from regard.preparation import cost_estimate as module
+from regard.preparation.cost_estimate import Estimate, Measured, Memory, estimate, measure
 from regard.settings import DataSettings
 from regard.settings.resolution import gather, resolve
 from regard.tokens.corpus_report import Report

@@ -12,13 +12,13 @@ import pytest
 import regard
 from regard.errors import DataError, InputError, SettingsError
 from regard.model_folder import read_settings
+from regard.preparation.pair_preparation import PairPreparation
+from regard.preparation.task_preparation import Request
+from regard.preparation.train_and_resume import train
 from regard.tokens.text_pairs import Pair
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.events import Evaluation, Event, Finished, Note
-from regard.training.tasks.task import Request
-from regard.training.tasks.translation import PairPreparation
-from regard.training.train_and_resume import train
 from tests.training.corpora import SMALL
 
 EN = "one two three four five".split()  # noqa: SIM905

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from regard.errors import SettingsError
-from regard.evaluation.translation_scores import Score
 from regard.files.corpus_files import expand_paths
 from regard.files.formats.format_by_suffix import suffix
+from regard.preparation.task_preparation import Request
 from regard.settings import DataSettings, Settings
 from regard.settings.option_fields import merge
 from regard.settings.resolution import resolve
-from regard.tokens.directions import Direction, directions_of, targets_of
+from regard.tokens.directions import directions_of, targets_of
 from regard.tokens.slot_tokens import SLOTS
 from regard.tokens.text_pairs import Pair
-from regard.training.tasks.task import Request
 
 
 def with_tags(request: Request) -> Request:
@@ -78,18 +76,3 @@ def record_of(pair: Pair) -> dict[str, str]:
     """A pair that is held out, as `Task.held_out` gives it back."""
     told = {"direction": pair.direction} if pair.direction else {}
     return {"source": pair.source, "target": pair.target, **told}
-
-
-def by_direction(pairs: list[dict[str, Any]], data: DataSettings) -> dict[Direction, list[dict[str, Any]]]:
-    """Held-out pairs apart by their directions."""
-    if not data.directions:
-        return {directions_of(data)[0]: pairs}
-    return {each: [p for p in pairs if p["direction"] == str(each)] for each in directions_of(data)}
-
-
-def mean_of(found: Sequence[Sequence[Score]]) -> str:
-    """The mean of each score over the directions, in a line."""
-    means = [
-        f"{scores[0].name} {sum(s.value for s in scores) / len(scores):.2f}" for scores in zip(*found, strict=True)
-    ]
-    return f"mean of {len(found)} directions: {', '.join(means)}"

@@ -12,18 +12,19 @@ from typing import Any
 from regard.argument_checks import require_path, require_paths
 from regard.atomic_files import write_text
 from regard.errors import ModelError, SettingsError
-from regard.jobs.synthetic_corpus import synthesize, with_back_translation
 from regard.model_folder import SETTINGS, TRAINING, WEIGHTS, sole_writer
+from regard.preparation.prepared_folder import changed_training, claim, is_begun, prepare, reopen, told
+from regard.preparation.synthetic_corpus import synthesize, with_back_translation
+from regard.preparation.task_preparation import Request, absolute_paths
 from regard.settings import TrainingSettings
 from regard.settings.option_fields import dump
 from regard.settings.resolution import gather, override, read_record, read_toml, removed, resolve, shape_in
 from regard.training.distributed import Group, heard, join
 from regard.training.events import Event, Finished, Note, Training
 from regard.training.loop import train_model
-from regard.training.preparation import changed_training, claim, is_begun, prepare, reopen, told
 from regard.training.run import open_run
 from regard.training.stopping import finished_run, how_to_train_on
-from regard.training.tasks.task import ABOUT, Request, absolute_paths
+from regard.training.tasks.task import ABOUT
 from regard.weights import (
     choose_device,
     read_folder,

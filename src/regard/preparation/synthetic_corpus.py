@@ -21,16 +21,17 @@ from regard.decoding.translator import Translator
 from regard.errors import DataError, InputError, SettingsError
 from regard.files.formats.format_by_suffix import require_plain
 from regard.files.remote_files import as_path
-from regard.jobs.synthetic_pairs import SYNTHETIC, Making, State, read_sentences
 from regard.model_folder import CARD, TRAINING, read_settings
+from regard.preparation.prepared_folder import NEW, READY, REQUEST, REVERSE, install, traceless
+from regard.preparation.synthetic_pairs import SYNTHETIC, Making, State, read_sentences
+from regard.preparation.task_preparation import Request
 from regard.settings import Settings
 from regard.settings.option_fields import merge
 from regard.settings.resolution import resolve
 from regard.tokens.corpus_report import Report, require_kept
 from regard.training.events import Event, Finished, Note, Stage
 from regard.training.machine_checks import set_up_machine
-from regard.training.preparation import NEW, READY, REQUEST, REVERSE, install, traceless
-from regard.training.tasks.task import ABOUT, Request
+from regard.training.tasks.task import ABOUT
 from regard.weights import choose_device
 
 Run = Callable[[Path, Request | None, threading.Event], Iterator[Event]]

@@ -14,13 +14,13 @@ from hypothesis import given, strategies as st
 from regard.errors import DataError, SettingsError
 from regard.files.formats.running_text import DocumentPart
 from regard.model_folder import TOKENIZER, read_settings
+from regard.preparation.task_preparation import Request
+from regard.preparation.text_preparation import TextPreparation, by_document, by_end, first
 from regard.tokens.text_pairs import Location
 from regard.tokens.token_streams import Stream
 from regard.tokens.tokenizer import Vocabularies
 from regard.tokens.vocabulary_learning import BOS, EOS
 from regard.training.events import Event, Note
-from regard.training.tasks.task import Request
-from regard.training.tasks.text_streams import TextPreparation, by_document, by_end, first
 from tests.training.toys import write_text
 
 HERE = Location("a.txt", 1)

@@ -1,0 +1,1 @@
+"""Prepares corpora for training, and trains from files: `train`, `resume` and `distill`."""
