@@ -29,7 +29,11 @@ def page() -> str:
             title = f"`[{parents[0]}]`" if parents else "At the top"
             lines += [f"\n## {title}\n", "| setting | meaning | default | takes |", "|---|---|---|---|"]
         lines.append(row(name, option))
-    lines += ["\n## `check.`: what `regard check` tells\n", "| flag | meaning | default | takes |", "|---|---|---|---|"]
+    lines += [
+        "\n## `check.`: what `regard check` reports\n",
+        "| flag | meaning | default | takes |",
+        "|---|---|---|---|",
+    ]
     lines += [row(f"--check.{option.path}", option) for option in options(CheckSettings)]
     lines += ["\n## Presets\n", "Chosen by the size of the corpus where `preset` is `auto` (the default).\n"]
     lines += ["| task | preset | changes |", "|---|---|---|"]

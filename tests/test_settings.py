@@ -15,7 +15,7 @@ from regard.errors import SettingsError
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings, TrainingSettings
 from regard.settings.option_fields import Bounds, Option, Section, build, dump, merge, options
 from regard.settings.presets import NAMES, PRESETS, TASKS, choose_preset
-from regard.settings.resolution import load, read_toml, recorded, removed
+from regard.settings.resolution import find_removed, load, load_recorded, read_toml
 from tests.examples import examples
 
 OPTIONS = {option.path: option for option in options(Settings)}
@@ -174,7 +174,7 @@ def test_settings_are_frozen() -> None:
 def test_any_settings_survive_toml(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "model.toml"
     path.write_text(dump(settings), encoding="utf-8")
-    assert recorded(path) == settings
+    assert load_recorded(path) == settings
 
 
 @given(settings=any_settings())
@@ -224,7 +224,7 @@ def test_a_file_that_is_not_toml(content: bytes, message: str, tmp_path: Path) -
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none.toml", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(SettingsError) as error:
-            recorded(path)
+            load_recorded(path)
         assert str(error.value) == f"{path}: cannot be read ({reason})"
 
 
@@ -300,8 +300,8 @@ def test_a_record_is_read_without_its_preset(tmp_path: Path) -> None:
     """Should the preset change with a later version, a model's folder still means what it meant."""
     path = tmp_path / "model.toml"
     path.write_text('preset = "tiny"\n')
-    assert recorded(path) == Settings(preset="tiny")
-    assert recorded(path).model.width == 512
+    assert load_recorded(path) == Settings(preset="tiny")
+    assert load_recorded(path).model.width == 512
     assert load(path).model.width == 128
 
 
@@ -316,13 +316,13 @@ def test_a_record_is_read_without_its_preset(tmp_path: Path) -> None:
             500_000,
             "cpu",
             "small",
-            "500,000 pairs are fewer than 5,000,000, which asks for base, but on a CPU that would take weeks",
+            "500,000 pairs are fewer than 5,000,000, for which base is recommended, but on a CPU that would take weeks",
         ),
         (
             9_000_000,
             "cpu",
             "small",
-            "9,000,000 pairs, which asks for big, but on a CPU that would take weeks",
+            "9,000,000 pairs, for which big is recommended, but on a CPU that would take weeks",
         ),
     ],
 )
@@ -352,7 +352,7 @@ def test_loading_does_not_change_the_presets() -> None:
         ({"training.dropout": 0.1}, "unknown setting training.dropout; did you mean model.dropout?"),
         ({"presett": "tiny"}, "unknown setting presett; did you mean preset?"),
         ({"xyzzy": 8}, "unknown setting xyzzy"),
-        ({"model": 8}, "model is a table of settings, not 8"),
+        ({"model": 8}, "model must be a table of settings, not 8"),
         ({"model.width.x": 8}, "model.width must be a whole number, not {'x': 8}"),
     ],
 )
@@ -395,7 +395,7 @@ def test_a_name_with_two_letters_swapped_is_recognised(option: Option, data: st.
         ({"data.source": 3}, "data.source must be text, not 3"),
         ({"model.norm": "both"}, "model.norm must be one of post, pre, not 'both'"),
         ({"preset": "huge"}, "preset must be one of auto, tiny, small, base, big, modern, not 'huge'"),
-        ({"training.betas": 5}, "training.betas must be several values with commas between, not 5"),
+        ({"training.betas": 5}, "training.betas must be values separated by commas, not 5"),
         ({"training.betas": "0.9;0.98"}, "training.betas must be a number, not '0.9;0.98'"),
         ({"training.betas": "0.9,1"}, "training.betas must be from 0 to below 1, not 1.0"),
         ({"model.dropout": "nan"}, "model.dropout must be a finite number, not nan"),
@@ -480,15 +480,18 @@ def test_a_number_too_large_for_a_float_is_refused(path: str) -> None:
             "model.width 20 is not divisible by model.heads 8: "
             "change one of them or set model.key_width and model.value_width",
         ),
-        ({"model.key_value_heads": 3}, "model.heads 8 is not divisible by model.key_value_heads 3"),
-        ({"model.key_value_heads": 16}, "model.heads 8 is not divisible by model.key_value_heads 16"),
+        ({"model.key_value_heads": 3}, "model.heads 8 is not divisible by model.key_value_heads 3: change one of them"),
+        (
+            {"model.key_value_heads": 16},
+            "model.heads 8 is not divisible by model.key_value_heads 16: change one of them",
+        ),
         (
             {"model.positions": "rotary", "model.key_width": 5},
-            "rotary positions turn pairs of numbers: a head's key width must be even, not 5",
+            "rotary positions rotate pairs of numbers: the key width of a head must be even, not 5",
         ),
         (
             {"model.positions": "rotary", "model.width": 24},
-            "rotary positions turn pairs of numbers: a head's key width must be even, not 3",
+            "rotary positions rotate pairs of numbers: the key width of a head must be even, not 3",
         ),
         (
             {"model.width": 27, "model.heads": 3},
@@ -595,8 +598,8 @@ def test_folders_of_earlier_versions_record_settings_that_are_gone(tmp_path: Pat
     path, settings = tmp_path / "model.toml", load()
     text = dump(settings).replace("[training]\n", "[training]\nr_drop = 0.0\nrisk = 3.0\n")
     path.write_text(text, encoding="utf-8")
-    assert recorded(path) == settings
+    assert load_recorded(path) == settings
     tables = read_toml(path)
-    assert removed(tables) == ["training.r_drop", "training.risk"]
-    assert removed(tables, in_use=True) == ["training.risk"]
+    assert find_removed(tables) == ["training.r_drop", "training.risk"]
+    assert find_removed(tables, in_use=True) == ["training.risk"]
     assert "unknown setting training.risk" in refusal({"training.risk": 1.0})

@@ -26,7 +26,7 @@ from regard.atomic_files import explain_write_error
 from regard.errors import ModelError, RegardError
 from regard.foreign_files import identify
 from regard.settings import Settings
-from regard.settings.resolution import recorded
+from regard.settings.resolution import load_recorded
 
 EVERYTHING = (
     "model.toml",
@@ -78,7 +78,7 @@ def read_settings(path: Path) -> Settings:
     """The settings that a model folder records."""
     check_settings(path)
     try:
-        return recorded(path / SETTINGS)
+        return load_recorded(path / SETTINGS)
     except RegardError as error:
         raise ModelError(f"{path}: damaged, or written by another version of Regard: {error}") from None
 

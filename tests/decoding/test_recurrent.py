@@ -94,13 +94,13 @@ def test_who_does_not_look_has_no_alignment() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"task": "write", "model": {"kind": "lstm"}}, "to write is for Transformers"),
-        ({"task": "fill", "model": {"kind": "gru"}}, "to fill is for Transformers"),
-        ({"model": {"kind": "lstm"}, "training": {"recompute": True}}, "training.recompute is for Transformers"),
-        ({"model": {"kind": "lstm"}, "training": {"adapters": 4}}, "training.adapters is for Transformers"),
-        ({"model": {"kind": "gru"}, "training": {"parallel": "fsdp"}}, "training.parallel = fsdp is for Transformers"),
+        ({"task": "write", "model": {"kind": "lstm"}}, "does not support task = write"),
+        ({"task": "fill", "model": {"kind": "gru"}}, "does not support task = fill"),
+        ({"model": {"kind": "lstm"}, "training": {"recompute": True}}, "does not support training.recompute"),
+        ({"model": {"kind": "lstm"}, "training": {"adapters": 4}}, "does not support training.adapters"),
+        ({"model": {"kind": "gru"}, "training": {"parallel": "fsdp"}}, "does not support training.parallel = fsdp"),
         ({"model": {"kind": "gru", "width": 15, "heads": 3, "positions": "none"}}, "model.width must be even, not 15"),
-        ({"model": {"attends": False}}, "model.attends = false is for a recurrent network"),
+        ({"model": {"attends": False}}, "model.attends = false needs a recurrent network"),
         ({"model": {"kind": "rnn"}}, "model.kind must be one of transformer, lstm, gru"),
     ],
 )

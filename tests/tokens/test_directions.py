@@ -87,12 +87,12 @@ def test_whatever_is_said_is_two_languages_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["en", "en-pt-BR", "en-", "-de", "en--de", "en_de", "en-en", "en - de", "en>de", ""])
 def test_a_bad_direction_is_told_with_the_rule(name: str) -> None:
-    with pytest.raises(SettingsError, match="two languages with one hyphen between"):
+    with pytest.raises(SettingsError, match="two languages joined by one hyphen"):
         DataSettings(directions=("de-en", name))
 
 
 def test_rules_of_several_directions() -> None:
-    with pytest.raises(SettingsError, match="en-de is there twice"):
+    with pytest.raises(SettingsError, match="en-de is listed twice"):
         DataSettings(directions=("en-de", "de-en", "en-de"))
     with pytest.raises(SettingsError, match="one vocabulary for all languages"):
         load(overrides={"data.directions": "en-de", "tokenizer.joint": "false", "model.tie": "none"})

@@ -11,7 +11,7 @@ import pytest
 import regard
 from regard.errors import SettingsError
 from regard.model_folder import read_settings
-from regard.settings.resolution import gather, resolve, shape_in
+from regard.settings.resolution import find_shape_settings, gather, resolve
 from regard.training.events import Note
 from tests.training.corpora import SMALL, write_reversals
 
@@ -52,7 +52,7 @@ def test_a_recipe_gives_all_but_the_shape(
         regard.train(files, tmp_path / "run", settings_file=recipe, start=model, overrides=QUICK, prepare_only=True)
     )
     told = [event.text for event in events if isinstance(event, Note) and str(recipe) in event.text]
-    left_out = shape_in(tables)
+    left_out = find_shape_settings(tables)
     assert told == [f"{recipe}: taken from {model} instead of this file: {', '.join(left_out)}."] * bool(left_out)
     assert "model.dropout" not in left_out
     settings, start = read_settings(tmp_path / "run"), read_settings(model)
@@ -67,15 +67,15 @@ def test_a_recipe_gives_all_but_the_shape(
 
 
 def test_every_recipe_with_a_shape_was_seen() -> None:
-    assert sum(bool(shape_in(tomllib.loads(path.read_text()))) for path in RECIPES) >= 5
+    assert sum(bool(find_shape_settings(tomllib.loads(path.read_text()))) for path in RECIPES) >= 5
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"preset": "tiny"}, "a preset is a shape of model, .*: leave out the preset tiny"),
-        ({"model.width": "9"}, r"model\.width is that of the model given with --from \(32\), and cannot be changed"),
-        ({"tokenizer.vocabulary": 700}, r"tokenizer\.vocabulary is that of the model given with --from \(300\)"),
+        ({"preset": "tiny"}, "a preset sets the model.s shape, .*: leave out the preset tiny"),
+        ({"model.width": "9"}, r"model\.width comes from the model given with --from \(32\) and cannot be changed"),
+        ({"tokenizer.vocabulary": 700}, r"tokenizer\.vocabulary comes from the model given with --from \(300\)"),
         ({"model.widht": 9}, r"unknown setting model\.widht; did you mean model\.width\?"),
     ],
 )

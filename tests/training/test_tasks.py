@@ -308,10 +308,10 @@ def test_a_model_for_something_else_is_refused(start: str, task: str, says: str,
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"preset": "tiny"}, "with --from the shape is that of the other model"),
-        ({"model__width": 32}, r"model.width is that of the model given with --from \(16\), and cannot be changed"),
-        ({"model__bias": "true"}, "model.bias is that of the model given with --from .false., and cannot be changed"),
-        ({"tokenizer__vocabulary": 400}, "tokenizer.vocabulary is that of the model given with --from"),
+        ({"preset": "tiny"}, "sets the model.s shape, which --from takes from the other model"),
+        ({"model__width": 32}, r"model.width comes from the model given with --from \(16\) and cannot be changed"),
+        ({"model__bias": "true"}, "model.bias comes from the model given with --from .false. and cannot be changed"),
+        ({"tokenizer__vocabulary": 400}, "tokenizer.vocabulary comes from the model given with --from"),
     ],
 )
 def test_the_shape_of_a_model_cannot_be_changed(changes: dict[str, Any], says: str, runs: Runs, tmp_path: Path) -> None:

@@ -40,11 +40,11 @@ def describe_model(path: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     from regard.model_folder import CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
-    from regard.settings.resolution import recorded
+    from regard.settings.resolution import load_recorded
     from regard.tokens.directions import format_directions
 
     check_settings(path)
-    settings = recorded(path / SETTINGS)
+    settings = load_recorded(path / SETTINGS)
     shape = settings.model
     what = f"{format_directions(settings.data, '->')}, " if settings.task == "translate" else ""
     print(f"{path}: {settings.task} {what}preset {settings.preset}".replace(" preset auto", " no preset"))

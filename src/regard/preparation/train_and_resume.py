@@ -18,7 +18,15 @@ from regard.preparation.synthetic_corpus import synthesize, with_back_translatio
 from regard.preparation.task_preparation import Request, absolute_paths
 from regard.settings import TrainingSettings
 from regard.settings.option_fields import dump
-from regard.settings.resolution import gather, override, read_record, read_toml, removed, resolve, shape_in
+from regard.settings.resolution import (
+    find_removed,
+    find_shape_settings,
+    gather,
+    override,
+    read_record,
+    read_toml,
+    resolve,
+)
 from regard.training.distributed import Group, heard, join
 from regard.training.events import Event, Finished, Note, Training
 from regard.training.loop import train_model
@@ -66,7 +74,9 @@ def train(
     for model, what in ((start, "start"), (reverse, "reverse")):
         if model is not None:
             require_path(model, what)
-    left_out = shape_in(read_toml(Path(settings_file))) if settings_file is not None and start is not None else ()
+    left_out = (
+        find_shape_settings(read_toml(Path(settings_file))) if settings_file is not None and start is not None else ()
+    )
     notes = [Note(f"{settings_file}: taken from {start} instead of this file: {', '.join(left_out)}.")] * bool(left_out)
 
     def begin(group: Group) -> Begun:
@@ -115,7 +125,7 @@ def resume(
         several = group.size > 1 or prepare_only  # which is for several
         changed = changed_training(folder, overrides, several) if overrides else None
         finished = None if request is not None else finished_run(folder, changed)
-        used = removed(read_toml(folder / SETTINGS), in_use=True) if request is None and finished is None else []
+        used = find_removed(read_toml(folder / SETTINGS), in_use=True) if request is None and finished is None else []
         if used:
             raise SettingsError(f"{folder}: was trained with {used[0]}, which this version does not have: train anew")
         if changed is not None and finished is None:

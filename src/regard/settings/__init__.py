@@ -1,7 +1,7 @@
-"""Every option of Regard, declared once.
+"""Declares every setting of Regard once.
 
-`options.py` makes keys, flags and checks of a declaration; `configuration.py` puts together what a user, a preset and
-a task say of them.
+`option_fields.py` derives TOML keys, flags and checks from a declaration; `resolution.py` combines defaults, presets,
+files and flags.
 """
 
 from __future__ import annotations
@@ -16,56 +16,58 @@ from regard.settings.option_fields import CHANCE, SHARE, Bounds, Section, at_lea
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(Section):
-    """What the text is and which of it is used."""
+    """The corpus: its languages, and which parts of it are used."""
 
-    source: Annotated[str, "language of the source side, e.g. en"] = "source"
-    target: Annotated[str, "language of the target side, e.g. de"] = "target"
+    source: Annotated[str, "source language, e.g. en"] = "source"
+    target: Annotated[str, "target language, e.g. de"] = "target"
     directions: Annotated[
         tuple[str, ...],
-        "several directions in one model, e.g. en-de,en-fr,de-en (Johnson et al., 2017); none: from source to target",
+        "directions of a multilingual model, e.g. en-de,en-fr,de-en (Johnson et al., 2017); none: source to target only",
     ] = ()
     dev_pairs: Annotated[
         int | None,
-        "pairs (of each direction) or labelled texts split off as dev set when none is given; none: by corpus size",
+        "pairs per direction, or labelled texts, held out as dev set if no dev files are given; none: by corpus size",
         at_least(1),
     ] = None
     documents: Annotated[
         Literal["file", "paragraph", "line"],
-        "what a document is in a text file (write, fill): the whole file, what stands between blank lines, or a line; a line <|endoftext|> always ends one",
+        "unit of text taken as one document (write, fill); blank lines separate paragraphs, and <|endoftext|> on a line always ends a document",
     ] = "file"
-    carrier: Annotated[Literal["text", "word"], "what has a label (classify)"] = "text"
-    labels: Annotated[tuple[str, ...], "the labels of a classifier; filled in from its data"] = ()
-    memory: Annotated[Literal["auto", "on", "off"], "keep the pairs for --memory; auto: of PO, MO, TMX, XLIFF"] = "auto"
-    max_characters: Annotated[int, "pairs with a longer side are dropped", at_least(1)] = 2000
-    protect: Annotated[Literal["auto", "on", "off"], "slots for placeholders and tags; auto: with .po, .tmx"] = "auto"
-    undecodable: Annotated[Literal["error", "drop"], "what to do with a line that is not UTF-8"] = "error"
+    carrier: Annotated[Literal["text", "word"], "what a label belongs to (classify)"] = "text"
+    labels: Annotated[tuple[str, ...], "labels of a classifier; filled in from the training data"] = ()
+    memory: Annotated[
+        Literal["auto", "on", "off"], "keep the pairs for --memory; auto: if from PO, MO, TMX or XLIFF"
+    ] = "auto"
+    max_characters: Annotated[int, "maximum characters of a side; longer pairs are dropped", at_least(1)] = 2000
+    protect: Annotated[
+        Literal["auto", "on", "off"], "learn to copy placeholders and tags; auto: if the corpus has .po or .tmx files"
+    ] = "auto"
+    undecodable: Annotated[Literal["error", "drop"], "what to do with a line that is not valid UTF-8"] = "error"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in self.directions:
-            found = re.fullmatch(r"(\w+)-(\w+)", name)
-            if found is None or found[1] == found[2]:
+            match = re.fullmatch(r"(\w+)-(\w+)", name)
+            if match is None or match[1] == match[2]:
                 raise SettingsError(
-                    f"data.directions: {name!r} is not a direction: write two languages with one hyphen between, such "
-                    "as en-de; a region or a script goes after an underscore, as in en-pt_BR"
+                    f"data.directions: {name!r} is not a direction: write two languages joined by one hyphen, such as "
+                    "en-de; a region or script follows an underscore, as in en-pt_BR"
                 )
             if self.directions.count(name) > 1:
-                raise SettingsError(f"data.directions: {name} is there twice")
+                raise SettingsError(f"data.directions: {name} is listed twice: remove one of them")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerSettings(Section):
-    """How text is cut into subwords."""
+    """The subword vocabulary and how it is learned."""
 
     kind: Annotated[
-        Literal["bpe", "unigram"], "byte-pair merges (Sennrich et al., 2016) or unigram pieces (Kudo, 2018)"
+        Literal["bpe", "unigram"], "byte-pair encoding (Sennrich et al., 2016) or unigram model (Kudo, 2018)"
     ] = "bpe"
-    vocabulary: Annotated[int, "token types, special tokens and bytes included", at_least(300)] = 10_000
-    joint: Annotated[bool, "one vocabulary for both languages"] = True
-    sample: Annotated[int, "sentences of each side that the tokenizer learns from", at_least(1)] = 500_000
-    tags: Annotated[
-        tuple[str, ...], "marks that no text can spell, one token each, put before a source; filled in where needed"
-    ] = ()
+    vocabulary: Annotated[int, "vocabulary size, including special tokens and bytes", at_least(300)] = 10_000
+    joint: Annotated[bool, "share one vocabulary between both languages"] = True
+    sample: Annotated[int, "sentences per side that the vocabulary is learned from", at_least(1)] = 500_000
+    tags: Annotated[tuple[str, ...], "extra tokens put before a source to mark it; filled in when needed"] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,55 +75,55 @@ class ModelSettings(Section):
     """The shape of the Transformer; the defaults are the base model of Vaswani et al. (2017)."""
 
     width: Annotated[int, "width of the residual stream (d_model)", at_least(1)] = 512
-    heads: Annotated[int, "attention heads", at_least(1)] = 8
+    heads: Annotated[int, "number of attention heads", at_least(1)] = 8
     key_value_heads: Annotated[
-        int | None, "heads of keys and values (grouped-query attention); none: as many as heads", at_least(1)
+        int | None, "number of key and value heads (grouped-query attention); none: same as heads", at_least(1)
     ] = None
-    key_width: Annotated[int | None, "width of one head's queries and keys (d_k); none: width / heads", at_least(1)] = (
+    key_width: Annotated[int | None, "width of a head's queries and keys (d_k); none: width / heads", at_least(1)] = (
         None
     )
-    value_width: Annotated[int | None, "width of one head's values (d_v); none: width / heads", at_least(1)] = None
-    hidden: Annotated[int, "width inside the feed-forward layer (d_ff)", at_least(1)] = 2048
-    encoder_layers: Annotated[int, "layers of the encoder", at_least(1)] = 6
-    decoder_layers: Annotated[int, "layers of the decoder", at_least(1)] = 6
-    norm: Annotated[Literal["post", "pre"], "normalise after each residual sum (the paper) or before each sublayer"] = (
-        "post"
-    )
+    value_width: Annotated[int | None, "width of a head's values (d_v); none: width / heads", at_least(1)] = None
+    hidden: Annotated[int, "width of the feed-forward layer (d_ff)", at_least(1)] = 2048
+    encoder_layers: Annotated[int, "number of encoder layers", at_least(1)] = 6
+    decoder_layers: Annotated[int, "number of decoder layers", at_least(1)] = 6
+    norm: Annotated[
+        Literal["post", "pre"], "normalise after each residual connection (the paper) or before each sublayer"
+    ] = "post"
     norm_kind: Annotated[Literal["layer", "rms"], "LayerNorm, or RMSNorm (Zhang & Sennrich, 2019)"] = "layer"
-    norm_epsilon: Annotated[float, "added to the variance", SHARE] = 1e-5
+    norm_epsilon: Annotated[float, "constant added to the variance for numerical stability", SHARE] = 1e-5
     activation: Annotated[
-        Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"], "nonlinearity of the feed-forward layer"
+        Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"], "activation function of the feed-forward layer"
     ] = "relu"
     positions: Annotated[
         Literal["sinusoidal", "sinusoidal-halves", "learned", "rotary", "none"],
-        "how order is told: sines and cosines interleaved (the paper) or in two halves (tensor2tensor, Marian), a learned table, rotary (Su et al., 2021)",
+        "position encoding; sinusoidal interleaves sines and cosines, sinusoidal-halves separates them (tensor2tensor, Marian)",
     ] = "sinusoidal"
-    rotary_base: Annotated[float, "longest wavelength of rotary positions, over 2 pi", Bounds(1, 1e30)] = 10_000.0
-    max_length: Annotated[int, "longest sequence in tokens", at_least(2)] = 256
+    rotary_base: Annotated[float, "base of the rotary frequencies, theta (Su et al., 2021)", Bounds(1, 1e30)] = 10_000.0
+    max_length: Annotated[int, "maximum sequence length in tokens", at_least(2)] = 256
     tie: Annotated[
         Literal["all", "output", "inputs", "none"],
-        "which embedding tables are one: source, target and output (all), target and output, source and target, or none",
+        "embedding tables that share weights: source, target and output (all), target and output (output), source and target (inputs)",
     ] = "all"
     scale_embedding: Annotated[bool, "multiply token embeddings by sqrt(width)"] = True
-    embedding_norm: Annotated[bool, "normalise the embeddings (BERT)"] = False
-    segments: Annotated[int, "sentence types that have an embedding (BERT: 2)", at_least(0)] = 0
-    bias: Annotated[bool, "linear layers of attention and feed-forward have a bias"] = True
-    output_bias: Annotated[bool, "the output layer has a bias"] = False
+    embedding_norm: Annotated[bool, "normalise the embeddings, as BERT does"] = False
+    segments: Annotated[int, "number of segment embeddings (BERT has 2)", at_least(0)] = 0
+    bias: Annotated[bool, "give the linear layers of attention and feed-forward a bias"] = True
+    output_bias: Annotated[bool, "give the output layer a bias"] = False
     pooler: Annotated[
         Literal["none", "tanh", "relu", "mean"],
-        "what a whole text is judged on: the first position's state, that state after a layer with this nonlinearity (BERT: tanh), or the mean of all states",
+        "vector that classifies a text: the first state (none), the first state after a layer with tanh or relu, or the mean state",
     ] = "none"
-    next_sentence: Annotated[bool, "a head that tells whether one text follows another (BERT)"] = False
-    dropout: Annotated[float, "dropout of sublayer outputs", CHANCE] = 0.1
-    embedding_dropout: Annotated[float | None, "dropout of embeddings; none: as dropout", CHANCE] = None
-    attention_dropout: Annotated[float, "dropout of attention weights", CHANCE] = 0.0
-    activation_dropout: Annotated[float, "dropout inside the feed-forward layer", CHANCE] = 0.0
+    next_sentence: Annotated[bool, "add BERT's next-sentence head, which predicts if one text follows another"] = False
+    dropout: Annotated[float, "dropout rate of sublayer outputs", CHANCE] = 0.1
+    embedding_dropout: Annotated[float | None, "dropout rate of embeddings; none: same as dropout", CHANCE] = None
+    attention_dropout: Annotated[float, "dropout rate of attention weights", CHANCE] = 0.0
+    activation_dropout: Annotated[float, "dropout rate inside the feed-forward layer", CHANCE] = 0.0
     kind: Annotated[
         Literal["transformer", "lstm", "gru"],
-        "the Transformer, or a recurrent network to compare it with, which has no feed-forward, norms and positions",
+        "architecture: the Transformer, or a recurrent network for comparison (no feed-forward, norms or positions)",
     ] = "transformer"
     attends: Annotated[
-        bool, "a recurrent decoder looks at the source; false: all it knows is how the encoder ended"
+        bool, "let a recurrent decoder attend to the source; false: it sees only the encoder's final state"
     ] = True
 
     def __post_init__(self) -> None:
@@ -133,127 +135,115 @@ class ModelSettings(Section):
             )
         if self.heads % self.query_groups:
             raise SettingsError(
-                f"model.heads {self.heads} is not divisible by model.key_value_heads {self.key_value_heads}"
+                f"model.heads {self.heads} is not divisible by model.key_value_heads {self.key_value_heads}: "
+                "change one of them"
             )
         if self.positions == "rotary" and self.head_width % 2:
             raise SettingsError(
-                f"rotary positions turn pairs of numbers: a head's key width must be even, not {self.head_width}"
+                f"rotary positions rotate pairs of numbers: the key width of a head must be even, not {self.head_width}"
             )
         if self.kind == "transformer" and not self.attends:
-            raise SettingsError("model.attends = false is for a recurrent network: set model.kind to lstm or gru")
+            raise SettingsError("model.attends = false needs a recurrent network: set model.kind to lstm or gru")
         if self.recurrent and self.width % 2:
             raise SettingsError(
                 f"a recurrent encoder reads in two directions: model.width must be even, not {self.width}"
             )
         if self.next_sentence and self.pooler == "none":
-            raise SettingsError("model.next_sentence judges whole texts: set model.pooler to tanh")
+            raise SettingsError("model.next_sentence classifies whole texts: set model.pooler to tanh")
         if self.positions.startswith("sinusoidal") and self.width % 2:
             raise SettingsError(f"sinusoidal positions come in pairs: model.width must be even, not {self.width}")
 
     @property
     def recurrent(self) -> bool:
-        """Whether it reads one token after the other, and not all at once."""
+        """Reports whether the model is a recurrent network, which reads tokens one after another."""
         return self.kind != "transformer"
 
     @property
     def head_width(self) -> int:
-        """K, the width of one head's queries and keys."""
+        """The width K of one head's queries and keys."""
         return self.key_width or self.width // self.heads
 
     @property
     def head_value_width(self) -> int:
+        """The width of one head's values."""
         return self.value_width or self.width // self.heads
 
     @property
     def query_groups(self) -> int:
-        """Heads of keys and values, each shared by a group of query heads."""
+        """The number of heads of keys and values; each serves a group of query heads."""
         return self.key_value_heads or self.heads
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Section):
-    """How the model learns."""
+    """The optimization of the weights: batches, learning rate, regularization, evaluation, devices."""
 
-    steps: Annotated[int, "most updates of the weights", at_least(1)] = 20_000
-    batch_tokens: Annotated[int, "target tokens of a batch, padding included, of all processes", at_least(1)] = 4096
-    accumulate: Annotated[int, "batches whose gradients are summed for one update", at_least(1)] = 1
+    steps: Annotated[int, "maximum number of weight updates", at_least(1)] = 20_000
+    batch_tokens: Annotated[int, "target tokens per batch of all processes, including padding", at_least(1)] = 4096
+    accumulate: Annotated[int, "number of batches whose gradients are summed for one update", at_least(1)] = 1
     parallel: Annotated[
         Literal["ddp", "fsdp"],
-        "what several processes hold: each all weights (ddp), or each a part of weights, gradients and moments (fsdp)",
+        "what each of several processes holds: all weights (ddp), or a shard of weights, gradients and moments (fsdp)",
     ] = "ddp"
     recompute: Annotated[
         bool,
-        "compute what is inside a layer again in the backward pass instead of keeping it: less memory, a third more time (Chen et al., 2016)",
+        "recompute activations in the backward pass instead of storing them: less memory, a third more time (Chen et al., 2016)",
     ] = False
-    timeout: Annotated[int, "seconds after which another process that says nothing counts as lost", at_least(1)] = 1800
-    restarts: Annotated[int, "times that --processes starts over when a process is lost", at_least(0)] = 3
+    timeout: Annotated[int, "seconds without a response after which a process counts as lost", at_least(1)] = 1800
+    restarts: Annotated[int, "how many times --processes restarts after a process is lost", at_least(0)] = 3
     optimizer: Annotated[Literal["adam", "muon"], "Adam, or Muon for matrices (Jordan et al., 2024)"] = "adam"
-    learning_rate: Annotated[float, "highest learning rate", at_least(0)] = 1e-3
+    learning_rate: Annotated[float, "peak learning rate", at_least(0)] = 1e-3
     table_rate: Annotated[
-        float,
-        "times that rate for what Adam moves beside Muon: norms, biases and, above all, tables of tokens, of which an update asks for few rows",
-        at_least(0),
+        float, "with Muon, learning rate factor for what Adam updates: tables, norms, biases", at_least(0)
     ] = 4.0
     schedule: Annotated[
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],
-        "course of the learning rate after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), whatever learning_rate says",
+        "learning rate schedule after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), which ignores learning_rate",
     ] = "inverse-sqrt"
-    warmup: Annotated[int, "updates in which the learning rate rises", at_least(0)] = 1000
+    warmup: Annotated[int, "number of updates during which the learning rate rises", at_least(0)] = 1000
     dropout_warmup: Annotated[
-        float,
-        "epochs in which dropout rises from nothing to its rates (Morerio et al., 2017); 0: it has them from the first update",
-        at_least(0),
+        float, "number of epochs during which dropout rises from 0 (Morerio et al., 2017); 0: none", at_least(0)
     ] = 0.0
     betas: Annotated[tuple[float, ...], "Adam's decay rates of the two moments", CHANCE] = (0.9, 0.98)
-    epsilon: Annotated[float, "Adam's term against division by zero", at_least(0)] = 1e-9
-    weight_decay: Annotated[float, "decoupled weight decay (AdamW); with Muon, of matrices alone", at_least(0)] = 0.0
-    clip: Annotated[float, "largest norm of the gradient; 0: no limit", at_least(0)] = 1.0
-    masked: Annotated[float, "share of the tokens that fill has to guess (Devlin et al., 2019)", Bounds(0.01, 0.9)] = (
-        0.15
-    )
-    whole_words: Annotated[bool, "fill guesses whole words, not pieces of them"] = False
+    epsilon: Annotated[float, "constant added to Adam's denominator for numerical stability", at_least(0)] = 1e-9
+    weight_decay: Annotated[float, "decoupled weight decay (AdamW); with Muon, of matrices only", at_least(0)] = 0.0
+    clip: Annotated[float, "maximum norm of the gradient; 0: no clipping", at_least(0)] = 1.0
+    masked: Annotated[float, "share of the tokens to predict (fill; Devlin et al., 2019)", Bounds(0.01, 0.9)] = 0.15
+    whole_words: Annotated[bool, "mask whole words instead of single tokens (fill)"] = False
     label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = 0.1
     subword_sampling: Annotated[
         float,
-        "chance that a merge is left out when pairs are cut anew each epoch (Provilkov et al., 2020; for unigram: Kudo, 2018); 0: always the same cut",
+        "probability of skipping a BPE merge when pairs are segmented anew each epoch (Provilkov et al., 2020; unigram: Kudo, 2018); 0: off",
         Bounds(0, 0.9),
     ] = 0.0
     ema: Annotated[
         float,
-        "decay of the running mean of the weights (Polyak & Juditsky, 1992) that is evaluated and kept in their place; 0: none",
+        "decay of the moving average of the weights (Polyak & Juditsky, 1992), which is evaluated and saved instead of them; 0: off",
         CHANCE,
     ] = 0.0
-    evaluate_every: Annotated[
-        int, "updates between evaluations on the dev set, each with a checkpoint", at_least(1)
-    ] = 500
-    evaluate_pairs: Annotated[int, "dev pairs translated at each evaluation", at_least(1)] = 500
+    evaluate_every: Annotated[int, "updates between evaluations on the dev set with a checkpoint", at_least(1)] = 500
+    evaluate_pairs: Annotated[int, "number of dev pairs translated at each evaluation", at_least(1)] = 500
     metric: Annotated[
         Literal["chrf", "bleu", "loss", "accuracy", "f1"],
-        "what early stopping watches: chrf or bleu of translations, accuracy or f1 of labels, or the loss",
+        "dev metric for early stopping: chrf or bleu of translations, accuracy or f1 of labels, or the loss",
     ] = "chrf"
     patience: Annotated[
-        int,
-        "evaluations without improvement before training stops, once it has warmed up; 0: never stop early",
-        at_least(0),
+        int, "evaluations without improvement, after warm-up, before training stops; 0: never stop early", at_least(0)
     ] = 8
     average: Annotated[
-        int, "checkpoints averaged into the final weights, the best and those around it", at_least(1)
+        int, "number of checkpoints averaged into the final weights: the best and those around it", at_least(1)
     ] = 5
     history: Annotated[
-        int,
-        "snapshots of the weights kept along the way for later looks, from before the first update to after the last; 0: none",
-        at_least(0),
+        int, "snapshots of the weights to keep for regard look, from the first to the last update; 0: none", at_least(0)
     ] = 0
     adapters: Annotated[
-        int,
-        "rank of adapters that learn in place of the weights (LoRA; Hu et al., 2021), with --from; 0: none",
-        at_least(0),
+        int, "rank of adapters trained instead of the weights (LoRA; Hu et al., 2021), with --from; 0: off", at_least(0)
     ] = 0
-    seed: Annotated[int, "makes a run reproducible", at_least(0)] = 1
+    seed: Annotated[int, "seed of the random numbers, for reproducible runs", at_least(0)] = 1
     device: Annotated[str, "auto, cpu, cuda, cuda:1, mps ..."] = "auto"
     precision: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
-        "type of the products; the weights stay float32; auto: bfloat16 on CPUs and GPUs that multiply it faster, else float32",
+        "number format of matrix products; weights stay float32; auto: bfloat16 where the CPU or GPU is faster with it",
     ] = "float32"
     threads: Annotated[int | None, "CPU threads, shared by the processes; none: all cores", at_least(1)] = None
 
@@ -265,54 +255,56 @@ class TrainingSettings(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingSettings(Section):
-    """How text is produced."""
+    """The search for an output, or the sampling of one."""
 
-    beam: Annotated[int, "hypotheses kept at each step; 1: greedy", at_least(1)] = 5
-    length_penalty: Annotated[float, "alpha, by which longer outputs are favoured; 0: not at all", Bounds(0, 10)] = 0.6
+    beam: Annotated[int, "beam size; 1: greedy search", at_least(1)] = 5
+    length_penalty: Annotated[
+        float, "alpha of the length penalty; higher values favour longer outputs; 0: off", Bounds(0, 10)
+    ] = 0.6
     penalty: Annotated[
         Literal["google", "power"],
         "form of the length penalty: ((5 + length) / 6) ^ alpha (Wu et al., 2016), or length ^ alpha (Marian, Hugging Face)",
     ] = "google"
     patience: Annotated[
         float,
-        "a beam search ends when it has found so many times `beam` outputs (Kasai et al., 2022); 0: when no better one can come",
+        "stop after `patience` times `beam` outputs (Kasai et al., 2022); 0: if no better one is possible",
         at_least(0),
     ] = 1.0
     consensus: Annotated[
         int,
-        "of so many outputs of a beam as wide, take the one most like all of them (minimum Bayes risk, Kumar & Byrne, 2004); 0: the best",
+        "minimum Bayes risk: generate N candidates, return the one closest to all others (Kumar & Byrne, 2004); 0: off",
         at_least(0),
     ] = 0
-    alternatives: Annotated[int, "further translations given beside the best", at_least(0)] = 0
-    alignment: Annotated[bool, "tell what each token looked at in the source, by the last layer"] = False
+    alternatives: Annotated[int, "number of translations to return besides the best", at_least(0)] = 0
+    alignment: Annotated[bool, "return what each token attends to in the source, in the last layer"] = False
     temperature: Annotated[
-        float, "0: search for the most probable; above: draw, the higher the wilder", at_least(0)
+        float, "0: search for the best output; above: sample, higher values give more random output", at_least(0)
     ] = 0.0
-    top_k: Annotated[int, "draw among the k most probable tokens; 0: all", at_least(0)] = 0
-    top_p: Annotated[float, "draw among the most probable tokens that make up this probability", SHARE] = 1.0
-    min_p: Annotated[float, "draw among tokens at least this probable, relative to the most probable", SHARE] = 0.0
+    top_k: Annotated[int, "sample among the k most probable tokens; 0: all", at_least(0)] = 0
+    top_p: Annotated[float, "sample among the most probable tokens that together have this probability", SHARE] = 1.0
+    min_p: Annotated[float, "sample among tokens at least this probable, relative to the most probable", SHARE] = 0.0
     repetition_penalty: Annotated[
-        float, "makes tokens that were there before less likely (Keskar et al., 2019); 1: not at all", Bounds(0.01, 100)
+        float, "make tokens that already occurred less probable (Keskar et al., 2019); 1: off", Bounds(0.01, 100)
     ] = 1.0
-    seed: Annotated[int, "makes drawing reproducible", at_least(0)] = 0
-    max_tokens: Annotated[int, "longest continuation of a text, in tokens", at_least(1)] = 256
-    max_ratio: Annotated[float, "longest output, as a multiple of the source's tokens (plus 20)", at_least(0)] = 2.0
-    batch_tokens: Annotated[int, "source tokens decoded together, padding and beams included", at_least(1)] = 8192
+    seed: Annotated[int, "seed of the random numbers, for reproducible samples", at_least(0)] = 0
+    max_tokens: Annotated[int, "maximum length of a continuation in tokens (write)", at_least(1)] = 256
+    max_ratio: Annotated[
+        float, "maximum length of a translation, as a multiple of the source's tokens (plus 20)", at_least(0)
+    ] = 2.0
+    batch_tokens: Annotated[int, "source tokens decoded together, including padding and beams", at_least(1)] = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingSettings(Section):
-    """How a text becomes one vector."""
+    """The conversion of a text into one vector."""
 
-    pooling: Annotated[Literal["mean", "first"], "the mean of the states of all tokens, or the state of the first"] = (
-        "mean"
-    )
-    normalize: Annotated[bool, "vectors have length 1, so that their product is the cosine"] = True
+    pooling: Annotated[Literal["mean", "first"], "the mean of all states, or the state of the first token"] = "mean"
+    normalize: Annotated[bool, "scale vectors to length 1, so that their dot product is the cosine"] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
-    """All settings of one model and its training; what model.toml holds.
+    """All settings of one model and its training, as model.toml records them.
 
     >>> settings = regard.load("runs/en-de").settings
     >>> settings.data.source, settings.model.width
@@ -320,7 +312,7 @@ class Settings(Section):
 
     task: Annotated[
         Literal["translate", "write", "fill", "classify", "embed"],
-        "what the model is for: to translate, to continue text (GPT), to fill gaps (BERT), to label, or to turn text into vectors",
+        "what the model does: translate, continue text (GPT), fill gaps (BERT), label texts, or embed them as vectors",
     ] = "translate"
     preset: Annotated[
         Literal["auto", "tiny", "small", "base", "big", "modern"], "size of the model; auto: by corpus size and device"
@@ -332,9 +324,36 @@ class Settings(Section):
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model.tie in ("all", "inputs") and not self.tokenizer.joint:
+            raise SettingsError(
+                f"model.tie = {self.model.tie} shares the source and target tables, which needs "
+                "tokenizer.joint = true: set model.tie to output or none"
+            )
+        if self.data.directions and not self.tokenizer.joint:
+            raise SettingsError("data.directions needs one vocabulary for all languages: set tokenizer.joint to true")
+        if self.model.recurrent:
+            self._require_translation_only()
+
+    def _require_translation_only(self) -> None:
+        """Refuses settings that a recurrent network does not support."""
+        unsupported = {
+            f"task = {self.task}": self.task != "translate",
+            "training.recompute": self.training.recompute,
+            "training.adapters": self.training.adapters > 0,
+            "training.parallel = fsdp": self.training.parallel == "fsdp",
+        }
+        for setting, is_used in unsupported.items():
+            if is_used:
+                raise SettingsError(
+                    f"model.kind = {self.model.kind} is a recurrent translator for comparison, which does not support "
+                    f"{setting}: leave it out, or set model.kind to transformer"
+                )
+
     @property
     def layers(self) -> str:
-        """The layers of the stacks that a model for this task has."""
+        """The numbers of layers that a model for this task has, such as 6 + 6."""
         encoder, decoder = self.model.encoder_layers, self.model.decoder_layers
         return {"translate": f"{encoder} + {decoder}", "write": str(decoder)}.get(self.task, str(encoder))
 
@@ -346,31 +365,3 @@ class Settings(Section):
             attends = f"attention of {model.heads} heads" if model.attends else "no attention"
             return f"{self.layers} layers of {model.kind.upper()}, width {model.width}, {attends}"
         return f"{self.layers} layers, width {model.width}, feed-forward {model.hidden}, {model.heads} heads"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.model.tie in ("all", "inputs") and not self.tokenizer.joint:
-            raise SettingsError(
-                f"model.tie = {self.model.tie} shares the source and target tables, which needs "
-                "tokenizer.joint = true: set model.tie to output or none"
-            )
-        if self.model.recurrent:
-            require_possible(self)
-        if self.data.directions and not self.tokenizer.joint:
-            raise SettingsError("data.directions need one vocabulary for all languages: set tokenizer.joint to true")
-
-
-def require_possible(settings: Settings) -> None:
-    """Refuses what a recurrent network cannot do."""
-    training = settings.training
-    wrong = {
-        f"to {settings.task}": settings.task != "translate",
-        "training.recompute": training.recompute,
-        "training.adapters": training.adapters > 0,
-        "training.parallel = fsdp": training.parallel == "fsdp",
-    }
-    for what, asked in wrong.items():
-        if asked:
-            raise SettingsError(
-                f"model.kind = {settings.model.kind} is there to compare translators: {what} is for Transformers"
-            )

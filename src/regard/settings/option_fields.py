@@ -1,4 +1,4 @@
-"""How one line of a dataclass becomes a TOML key, a flag, a line of help and a check.
+"""Derives a TOML key, a flag, a line of help and a check from one line of a dataclass.
 
 `width: Annotated[int, "width of the residual stream", at_least(1)] = 512` in the section `model` is read
 from `[model] width = 512`, from `--model.width 512`, and refuses 0, "wide" and the misspelt `widht`.
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bounds:
-    """The values that a number may take."""
+    """The range of values that a number may take."""
 
     low: float = -float("inf")
     high: float = float("inf")
@@ -30,15 +30,15 @@ class Bounds:
     def __str__(self) -> str:
         if self.high == float("inf"):
             return f"at least {self.low:g}"
-        return (
-            f"from {self.low:g} to {self.high:g}" if self.high_allowed else f"from {self.low:g} to below {self.high:g}"
-        )
+        return f"from {self.low:g} to {'' if self.high_allowed else 'below '}{self.high:g}"
 
     def admit(self, value: float) -> bool:
+        """Reports whether a value is in the range."""
         return self.low <= value and (value <= self.high if self.high_allowed else value < self.high)
 
 
 def at_least(low: float) -> Bounds:
+    """Returns the range from `low` up."""
     return Bounds(low)
 
 
@@ -47,7 +47,7 @@ SHARE = Bounds(0, 1)
 
 
 class Section:
-    """A group of settings; refuses values of the wrong type or out of bounds, however it was made."""
+    """A group of settings, which refuses values of the wrong type or out of bounds when it is made."""
 
     def __post_init__(self) -> None:
         name = type(self).__name__.removesuffix("Settings").lower()
@@ -59,7 +59,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Option:
-    """One leaf setting: where it stands, what it takes, what it means."""
+    """One setting: its dotted name, type, default, help and bounds."""
 
     path: str
     type: Any
@@ -68,13 +68,9 @@ class Option:
     bounds: Bounds | None
 
 
+@cache  # translating one sentence reads them too, and takes only some milliseconds
 def options(schema: type, prefix: str = "") -> tuple[Option, ...]:
-    """Every leaf setting of `schema`, in order of declaration."""
-    return _options(schema, prefix)
-
-
-@cache  # a translation of one sentence asks for them too, and takes some milliseconds
-def _options(schema: type, prefix: str) -> tuple[Option, ...]:
+    """Returns every setting of `schema`, in order of declaration."""
     found: list[Option] = []
     hints = _hints(schema)
     for f in fields(schema):
@@ -88,21 +84,21 @@ def _options(schema: type, prefix: str) -> tuple[Option, ...]:
 
 @cache
 def _hints(schema: type) -> dict[str, Any]:
-    """The type of each setting and section of `schema`, with what is noted beside it."""
+    """Returns the annotated type of each setting and section of `schema`."""
     return get_type_hints(schema, include_extras=True)
 
 
-def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`under` with the values of `over` laid on top, table by table."""
-    merged = dict(under)
-    for key, value in over.items():
-        below = merged.get(key)
-        merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns nested tables with the values of `base`, replaced by those of `changes` where it has any."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
 def build(schema: type[T], values: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> T:
-    """An instance of `schema` from nested values, refusing unknown names and wrong types."""
+    """Returns an instance of `schema` made from nested values; refuses unknown names and wrong types."""
     known = known or [option.path for option in options(schema)]
     hints = _hints(schema)  # type: ignore[arg-type] # a type can be hashed
     leaves = {option.path: option for option in options(schema)}
@@ -114,7 +110,7 @@ def build(schema: type[T], values: Mapping[str, Any], prefix: str = "", known: S
             raise SettingsError(f"unknown setting {prefix}{name}{_did_you_mean(prefix + name, known)}")
         if is_dataclass(hints[name]):
             if not isinstance(value, Mapping):
-                raise SettingsError(f"{prefix}{name} is a table of settings, not {value!r}")
+                raise SettingsError(f"{prefix}{name} must be a table of settings, not {value!r}")
             built[name] = build(hints[name], value, f"{prefix}{name}.", known)
         else:
             built[name] = convert(leaves[name], value, prefix)
@@ -129,7 +125,7 @@ def _did_you_mean(path: str, known: Sequence[str]) -> str:
 
 
 def convert(option: Option, value: Any, prefix: str = "") -> Any:
-    """`value`, a TOML value or the text of a flag, as the declared type, within its bounds."""
+    """Returns `value`, a TOML value or the text of a flag, as the declared type; refuses it if it is out of bounds."""
     path = prefix + option.path
     converted = _as_type(option.type, value, path)
     numbers = converted if isinstance(converted, tuple) else (converted,)
@@ -154,7 +150,7 @@ def _as_type(hint: Any, value: Any, path: str) -> Any:
     if origin is tuple:
         items = (value.split(",") if value else []) if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
-            raise SettingsError(f"{path} must be several values with commas between, not {value!r}")
+            raise SettingsError(f"{path} must be values separated by commas, not {value!r}")
         return tuple(_as_type(args[0], item, path) for item in items)
     if hint is bool and isinstance(value, str) and value in ("true", "false"):
         return value == "true"
@@ -172,7 +168,7 @@ NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 def dump(section: Section, table: str = "") -> str:
-    """`section` as TOML that `load` reads back to an equal object; a setting that is none is left out."""
+    """Returns `section` as TOML that reads back to an equal object; a setting that is none is left out."""
     lines, tables = [], []
     for f in fields(section):  # type: ignore[arg-type]
         value = getattr(section, f.name)

@@ -1,4 +1,4 @@
-"""What each task needs beside the defaults, and models of several sizes for each."""
+"""Declares what each task changes in the defaults, and presets of several sizes for each task."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ TASKS: dict[str, Tables] = {
     },
 }
 TASKS["classify"] = {
-    "data": {"max_characters": 100_000},  # long texts are shortened, not left out
-    "model": {**TASKS["fill"]["model"], "pooler": "mean"},  # what a small model learns from (docs/log.md)
+    "data": {"max_characters": 100_000},  # long texts are truncated, not dropped
+    "model": {**TASKS["fill"]["model"], "pooler": "mean"},  # small models learn better with it (docs/log.md)
     "training": {**TASKS["fill"]["training"], "metric": "accuracy"},
 }
 TASKS["embed"] = {"model": TASKS["fill"]["model"]}
 
-# What has become usual since GPT-2: RMSNorm, rotary positions, SwiGLU, no biases (Touvron et al., 2023), and heads of
-# keys and values that several heads of queries share (Ainslie et al., 2023).
+# What has become usual since GPT-2: RMSNorm, rotary positions, SwiGLU, no biases (Touvron et al., 2023), and key and
+# value heads that several query heads share (Ainslie et al., 2023).
 LLAMA: Tables = {"norm_kind": "rms", "positions": "rotary", "activation": "swiglu", "bias": False}
 
 PRE_NORM: Tables = {**LLAMA, "norm": "pre", "norm_epsilon": 1e-6, "embedding_norm": False}
 
-# How small translators learn fastest (docs/log.md): what the paper has, in Llama's arrangement, biases kept.
+# How small translators learn fastest (docs/log.md): the paper's model in Llama's arrangement, with biases.
 SMALL_DATA: Tables = {"norm": "pre", "norm_kind": "rms", "positions": "rotary", "activation": "swiglu"}
 
 FEW_PAIRS: Tables = {
@@ -88,21 +88,22 @@ GPU_TRAINING: Tables = {
     "steps": 100_000,
 }
 
+LARGE_CORPUS: Tables = {"batch_tokens": 8192, "warmup": 4000}
+
+
+def shape(vocabulary: int, width: int, hidden: int, heads: int, **others: Any) -> Tables:
+    """Returns the tables that set a vocabulary and the shape of a model."""
+    model = {**others, "width": width, "hidden": hidden, "heads": heads}
+    return {"tokenizer": {"vocabulary": vocabulary}, "model": model}
+
+
 PRESETS: dict[str, dict[str, Tables]] = {
     "translate": {
         # Wu et al. (2021) found this depth and width best on 29,000 pairs; all else is measured (docs/quality.md).
         "tiny": {
-            "tokenizer": {"vocabulary": 6_000},
-            "model": {
-                **SMALL_DATA,
-                "embedding_norm": True,
-                "width": 128,
-                "hidden": 176,
-                "heads": 4,
-                "encoder_layers": 4,
-                "decoder_layers": 4,
-                "dropout": 0.3,
-            },
+            **shape(
+                6_000, 128, 176, 4, encoder_layers=4, decoder_layers=4, dropout=0.3, embedding_norm=True, **SMALL_DATA
+            ),
             "training": {
                 **FEW_PAIRS,
                 "batch_tokens": 1024,
@@ -113,135 +114,52 @@ PRESETS: dict[str, dict[str, Tables]] = {
         },
         # The same, larger, for text that is seen less often; measured for a third of an hour only (docs/log.md).
         "small": {
-            "tokenizer": {"vocabulary": 12_000},
-            "model": {
-                **SMALL_DATA,
-                "width": 256,
-                "hidden": 704,
-                "heads": 4,
-                "encoder_layers": 4,
-                "decoder_layers": 4,
-                "dropout": 0.2,
-            },
-            "training": {
-                **FEW_PAIRS,
-                "batch_tokens": 2048,
-                "dropout_warmup": 5.0,
-                "steps": 20_000,
-            },
+            **shape(12_000, 256, 704, 4, encoder_layers=4, decoder_layers=4, dropout=0.2, **SMALL_DATA),
+            "training": {**FEW_PAIRS, "batch_tokens": 2048, "dropout_warmup": 5.0, "steps": 20_000},
         },
         "base": {
-            "tokenizer": {"vocabulary": 32_000},
-            "model": {
-                "width": 512,
-                "hidden": 2048,
-                "heads": 8,
-                "encoder_layers": 6,
-                "decoder_layers": 6,
-                "dropout": 0.1,
-            },
-            "training": {
-                "batch_tokens": 8192,
-                "accumulate": 2,
-                "learning_rate": 7e-4,
-                "warmup": 4000,
-                "steps": 100_000,
-            },
+            **shape(32_000, 512, 2048, 8, encoder_layers=6, decoder_layers=6, dropout=0.1),
+            "training": {**LARGE_CORPUS, "accumulate": 2, "learning_rate": 7e-4, "steps": 100_000},
         },
         "big": {
-            "tokenizer": {"vocabulary": 32_000},
-            "model": {
-                "width": 1024,
-                "hidden": 4096,
-                "heads": 16,
-                "encoder_layers": 6,
-                "decoder_layers": 6,
-                "dropout": 0.3,
-            },
-            "training": {
-                "batch_tokens": 8192,
-                "accumulate": 4,
-                "learning_rate": 5e-4,
-                "warmup": 4000,
-                "steps": 300_000,
-            },
+            **shape(32_000, 1024, 4096, 16, encoder_layers=6, decoder_layers=6, dropout=0.3),
+            "training": {**LARGE_CORPUS, "accumulate": 4, "learning_rate": 5e-4, "steps": 300_000},
         },
     },
     "write": {
         # Small models learn much faster in Llama's arrangement than in GPT-2's (docs/log.md).
         "tiny": {
-            "tokenizer": {"vocabulary": 1_000},
-            "model": {
-                **LLAMA,
-                "width": 192,
-                "hidden": 512,
-                "heads": 6,
-                "key_value_heads": 2,
-                "decoder_layers": 4,
-                "max_length": 128,
-                "dropout": 0.1,
-            },
+            **shape(1_000, 192, 512, 6, key_value_heads=2, decoder_layers=4, max_length=128, dropout=0.1, **LLAMA),
             "training": {"batch_tokens": 1024, "learning_rate": 2e-3, "warmup": 100, "steps": 4500},
         },
         "small": {
-            "tokenizer": {"vocabulary": 8_000},
-            "model": {
-                **LLAMA,
-                "width": 320,
-                "hidden": 864,
-                "heads": 5,
-                "key_value_heads": 1,
-                "decoder_layers": 6,
-                "max_length": 256,
-                "dropout": 0.1,
-            },
+            **shape(8_000, 320, 864, 5, key_value_heads=1, decoder_layers=6, max_length=256, dropout=0.1, **LLAMA),
             "training": {"batch_tokens": 4096, "learning_rate": 1e-3, "warmup": 500, "steps": 20_000},
         },
         # GPT-2 small
         "base": {
-            "tokenizer": {"vocabulary": 50_000},
-            "model": {
-                "width": 768,
-                "hidden": 3072,
-                "heads": 12,
-                "decoder_layers": 12,
-                "max_length": 1024,
-                "dropout": 0.0,
-            },
+            **shape(50_000, 768, 3072, 12, decoder_layers=12, max_length=1024, dropout=0.0),
             "training": GPU_TRAINING,
         },
-        # GPT-2 small's size in Llama's arrangement
+        # the size of GPT-2 small in Llama's arrangement
         "modern": {
-            "tokenizer": {"vocabulary": 50_000},
-            "model": {
-                **LLAMA,
-                "width": 768,
-                "hidden": 2048,
-                "heads": 12,
-                "key_value_heads": 4,
-                "decoder_layers": 12,
-                "max_length": 1024,
-                "dropout": 0.0,
-            },
+            **shape(50_000, 768, 2048, 12, key_value_heads=4, decoder_layers=12, max_length=1024, dropout=0.0, **LLAMA),
             "training": GPU_TRAINING,
         },
     },
     "fill": {
-        # In Llama's arrangement too: BERT's stays for long at guessing the commonest words (docs/log.md).
+        # In Llama's arrangement too: BERT's long predicts nothing but the most common words (docs/log.md).
         "tiny": {
-            "tokenizer": {"vocabulary": 8_000},
-            "model": {**PRE_NORM, "width": 128, "hidden": 352, "heads": 4, "encoder_layers": 4, "max_length": 128},
+            **shape(8_000, 128, 352, 4, encoder_layers=4, max_length=128, **PRE_NORM),
             "training": {"batch_tokens": 4096, "learning_rate": 2e-3, "warmup": 200, "steps": 10_000},
         },
         "small": {
-            "tokenizer": {"vocabulary": 16_000},
-            "model": {**PRE_NORM, "width": 256, "hidden": 704, "heads": 4, "encoder_layers": 4, "max_length": 128},
+            **shape(16_000, 256, 704, 4, encoder_layers=4, max_length=128, **PRE_NORM),
             "training": {"batch_tokens": 8192, "learning_rate": 1e-3, "warmup": 2000, "steps": 50_000},
         },
         # BERT base
         "base": {
-            "tokenizer": {"vocabulary": 30_000},
-            "model": {"width": 768, "hidden": 3072, "heads": 12, "encoder_layers": 12, "max_length": 512},
+            **shape(30_000, 768, 3072, 12, encoder_layers=12, max_length=512),
             "training": {
                 "batch_tokens": 16_384,
                 "accumulate": 4,
@@ -252,27 +170,11 @@ PRESETS: dict[str, dict[str, Tables]] = {
         },
     },
 }
-PRESETS["classify"] = {
-    "tiny": {
-        **PRESETS["fill"]["tiny"],
-        "training": {
-            "batch_tokens": 2048,
-            "learning_rate": 5e-4,
-            "warmup": 200,
-            "steps": 4000,
-            "evaluate_every": 100,
-        },
-    },
-    "small": {
-        **PRESETS["fill"]["small"],
-        "training": {
-            "batch_tokens": 4096,
-            "learning_rate": 3e-4,
-            "warmup": 500,
-            "steps": 20_000,
-        },
-    },
+LABEL_TRAINING: dict[str, Tables] = {
+    "tiny": {"batch_tokens": 2048, "learning_rate": 5e-4, "warmup": 200, "steps": 4000, "evaluate_every": 100},
+    "small": {"batch_tokens": 4096, "learning_rate": 3e-4, "warmup": 500, "steps": 20_000},
 }
+PRESETS["classify"] = {name: {**PRESETS["fill"][name], "training": table} for name, table in LABEL_TRAINING.items()}
 NAMES = {name for presets in PRESETS.values() for name in presets}
 
 FINE_TUNING: Tables = {
@@ -284,7 +186,7 @@ FINE_TUNING: Tables = {
         "average": 1,
     },
 }
-"""How a model learns that starts from another one's weights: gently, and for few epochs (`settle_steps`)."""
+"""Settings for a model that starts from another one's weights: a low learning rate and few epochs (`settle_steps`)."""
 
 LIMITS = {  # the largest corpus of each size: pairs, characters or labelled texts
     "translate": {"tiny": 50_000, "small": 500_000, "base": 5_000_000, "big": None},
@@ -296,10 +198,10 @@ UNITS = {"translate": "pairs", "write": "characters", "fill": "characters", "cla
 
 
 def choose_preset(task: str, size: int, device: str) -> tuple[str, str]:
-    """The preset for a corpus of so many pairs, characters or labelled texts, and the reason in words."""
+    """Returns the preset for a corpus of `size` pairs, characters or labelled texts, and the reason in words."""
     limits, unit = LIMITS[task], UNITS[task]
     name = next(preset for preset, limit in limits.items() if limit is None or size < limit)
     reason = f"{size:,} {unit}" + (f" are fewer than {limits[name]:,}" if limits[name] else "")
     if name in ("base", "big") and device == "cpu":
-        return "small", f"{reason}, which asks for {name}, but on a CPU that would take weeks"
+        return "small", f"{reason}, for which {name} is recommended, but on a CPU that would take weeks"
     return name, reason

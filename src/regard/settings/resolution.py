@@ -1,8 +1,4 @@
-"""From what a user says to settings.
-
-Later wins: defaults, then what the task needs, then the preset, then the file, then the flags. `settings.py` declares
-them, `presets.py` has the presets.
-"""
+"""Resolves settings from their sources: defaults, what the task needs, the preset, the file, the flags; later wins."""
 
 from __future__ import annotations
 
@@ -22,26 +18,26 @@ from regard.settings.presets import FINE_TUNING, NAMES, PRESETS, TASKS
 def load(
     path: Path | str | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None
 ) -> Settings:
-    """Settings from the defaults, the preset, the TOML file and dotted overrides: later wins."""
+    """Returns the settings from the defaults, the preset, the TOML file and dotted overrides; later wins."""
     return resolve(gather(path, overrides), preset)
 
 
 def gather(
     path: Path | str | None = None, overrides: Mapping[str, Any] | None = None, *, starting: bool = False
 ) -> dict[str, Any]:
-    """Returns what the user says, as nested tables: the TOML file, and dotted overrides on top.
+    """Returns the settings that the user gives, as nested tables: the TOML file with dotted overrides on top.
 
-    For a model that is `starting` from another one, leaves out what the file says of its shape and its vocabulary.
+    If the model is `starting` from another one, the file's settings of shape and vocabulary are left out.
     """
     given = {} if path is None else read_toml(require_path(path, "settings_file"))
-    for name in shape_in(given) if starting else ():
+    for name in find_shape_settings(given) if starting else ():
         table, _, key = name.rpartition(".")
         del (given[table] if table else given)[key]
     return override(given, overrides)
 
 
 def override(given: dict[str, Any], overrides: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Puts values of dotted names into nested tables, in place; returns the tables."""
+    """Sets the values of dotted names in nested tables, in place, and returns the tables."""
     require(overrides, (Mapping, type(None)), "overrides", 'settings by their names, such as {"model.width": 256}')
     for dotted, value in (overrides or {}).items():
         require(dotted, str, "overrides", 'settings by their names, such as {"model.width": 256}')
@@ -55,8 +51,8 @@ def override(given: dict[str, Any], overrides: Mapping[str, Any] | None) -> dict
     return given
 
 
-def shape_in(given: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the settings among these that a model takes over from the one that it starts from."""
+def find_shape_settings(given: Mapping[str, Any]) -> list[str]:
+    """Lists the given settings that a model inherits from the one that it starts from."""
     known = {option.path for option in options(Settings)}
     tables = {name: table for name in ("model", "tokenizer") if isinstance(table := given.get(name), Mapping)}
     names = [f"{table}.{key}" for table, keys in tables.items() for key in keys if key not in FREE]
@@ -65,88 +61,85 @@ def shape_in(given: Mapping[str, Any]) -> list[str]:
 
 
 def resolve(given: Mapping[str, Any], preset: str | None = None, start: Settings | None = None) -> Settings:
-    """What the user says on top of what the task needs and of a preset.
+    """Returns the user's settings on top of what the task needs and of a preset.
 
-    The preset is the one that the user names or, where they say auto or nothing, `preset`. With a model to
-    `start` from, its shape and its vocabulary take the place of the preset's, and cannot be changed.
+    `preset` is used if the user names none, or auto. With a model to `start` from, its shape and vocabulary replace
+    the preset's and cannot be changed.
     """
     task, named = given.get("task", start.task if start else "translate"), given.get("preset", "auto")
     chosen = preset if named == "auto" and preset is not None else named
-    under = TASKS.get(task, {}) if isinstance(task, str) else {}
-    if start is None:
-        if isinstance(task, str) and task in PRESETS and isinstance(chosen, str) and chosen != "auto":
-            if chosen not in PRESETS[task] and chosen in NAMES:
-                raise SettingsError(f"there is no preset {chosen} for {task}: use {', '.join(PRESETS[task])} or auto")
-            under = merge(under, PRESETS[task].get(chosen, {}))
-    else:
-        under, given = continued(start, task, under, given)
-    return build(Settings, {**merge(under, given), "task": task, "preset": chosen})
+    base = TASKS.get(task, {}) if isinstance(task, str) else {}
+    if start is not None:
+        require_same_shape(start, given)
+        base = merge(base, _tables_of_start(start, task))
+    elif isinstance(task, str) and task in PRESETS and isinstance(chosen, str) and chosen != "auto":
+        if chosen not in PRESETS[task] and chosen in NAMES:
+            raise SettingsError(f"there is no preset {chosen} for {task}: use {', '.join(PRESETS[task])} or auto")
+        base = merge(base, PRESETS[task].get(chosen, {}))
+    return build(Settings, {**merge(base, given), "task": task, "preset": chosen})
 
 
-def continued(
-    start: Settings, task: str, under: Mapping[str, Any], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings under the user's, and the user's, for a model that starts from another one's weights."""
-    require_same_shape(start, given)
+def _tables_of_start(start: Settings, task: str) -> dict[str, Any]:
+    """Returns the settings that a model for `task` inherits from the one that it starts from."""
     shape, data = asdict(start.model), asdict(start.data)
     if task == "classify" and start.task != "classify":
-        shape |= {"next_sentence": False, "pooler": _judging(start)}
+        shape |= {"next_sentence": False, "pooler": _pooler_for_labels(start)}
     if task != start.task:
         data = {}
     tables = {"model": shape, "tokenizer": asdict(start.tokenizer), "data": data}
     tables |= {"decoding": asdict(start.decoding), "embedding": asdict(start.embedding)}
-    return merge(merge(under, tables), FINE_TUNING), dict(given)
+    return merge(tables, FINE_TUNING)
 
 
 def require_same_shape(start: Settings, given: Mapping[str, Any]) -> None:
-    """Refuses a preset, and another shape or vocabulary than that of the model to start from."""
+    """Refuses a preset, and any other shape or vocabulary than that of the model to start from."""
     leaves = {option.path: option for option in options(Settings)}
-    for name in shape_in(given):
+    for name in find_shape_settings(given):
         if name == "preset":
             raise SettingsError(
-                f"a preset is a shape of model, and with --from the shape is that of the other model: leave out the "
-                f"preset {given['preset']}"
+                f"a preset sets the model's shape, which --from takes from the other model: leave out the preset "
+                f"{given['preset']}"
             )
         table, key = name.split(".")
-        there = getattr(getattr(start, table), key)
-        if convert(leaves[name], given[table][key]) != there:
-            shown = str(there).lower() if isinstance(there, bool) else there
+        inherited = getattr(getattr(start, table), key)
+        if convert(leaves[name], given[table][key]) != inherited:
+            shown = str(inherited).lower() if isinstance(inherited, bool) else inherited
             raise SettingsError(
-                f"{name} is that of the model given with --from ({shown}), and cannot be changed: leave it out"
+                f"{name} comes from the model given with --from ({shown}) and cannot be changed: leave it out"
             )
 
 
-def _judging(start: Settings) -> str:
-    """What whole texts are judged on: where a model has learnt to say all of them, else the mean of all states."""
+def _pooler_for_labels(start: Settings) -> str:
+    """Returns the pooler that classifies texts: the one that the model was trained with, or else the mean state."""
     if start.task == "embed" and start.embedding.pooling == "first":
         return "none"
     return start.model.pooler if start.model.next_sentence else "mean"
 
 
 FREE = ("dropout", "embedding_dropout", "attention_dropout", "activation_dropout", "pooler")
-"""Settings of a model that the weights it starts from do not depend on."""
+"""Settings of a model that its weights do not depend on: they may differ from those of the model to start from."""
 
 
-def recorded(path: Path) -> Settings:
-    """Returns the settings that a model folder records: complete, so no preset is laid under them."""
+def load_recorded(path: Path) -> Settings:
+    """Returns the settings that a model folder records, which are complete and need no preset."""
     return build(Settings, read_record(path))
 
 
 REMOVED = ("training.r_drop", "training.risk")
-"""Settings of earlier versions, which their model folders record; 0 meant that they were not used."""
+"""Settings of earlier versions, whose model folders record them; 0 means that they were not used."""
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """Returns the tables that a model folder records, without the settings that this version no longer has."""
     tables = read_toml(path)
-    for name in removed(tables):
+    for name in find_removed(tables):
         table, _, leaf = name.partition(".")
         del tables[table][leaf]
     return tables
 
 
-def removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str]:
-    """Lists the removed settings that recorded tables have; with `in_use`, those that were not 0."""
+def find_removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str]:
+    """Lists the removed settings in recorded tables; with `in_use`, only those that are not 0."""
     found = []
     for name in REMOVED:
         table, _, leaf = name.partition(".")
@@ -157,7 +150,7 @@ def removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file."""
+    """Returns the tables of a TOML file."""
     try:
         tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
