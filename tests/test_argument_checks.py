@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.argument_checks import kind
+from regard.argument_checks import kind_of
 from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
 from regard.decoding.pytorch_engine import translator_of, writer_of
 from regard.decoding.writer import Writer
@@ -118,7 +118,7 @@ def cases(calls: dict[str, Call], values: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize(("call", "given"), cases(TAKE_A_TEXT, NOT_A_TEXT))
 def test_what_is_not_a_text_is_refused(call: Call, given: Any) -> None:
-    with pytest.raises(InputError, match=rf"takes .*(text|str).*, not {kind(given)}"):
+    with pytest.raises(InputError, match=rf"takes .*(text|str).*, not {kind_of(given)}"):
         call(given)
 
 

@@ -1,4 +1,4 @@
-"""Refuses what Python code passes where it cannot be used: a list for a text, a text for a list, None for a path."""
+"""Checks the types of arguments of the Python interface, such as a list given for a text or None for a path."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from regard.errors import InputError
 T = TypeVar("T")
 
 
-def kind(value: object) -> str:
-    """Names the type of a value for a message: None, a list, an int."""
+def kind_of(value: object) -> str:
+    """Returns the type of a value as a message names it: None, a list, an int."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -21,16 +21,16 @@ def kind(value: object) -> str:
 
 
 def require(value: object, types: type | tuple[type, ...], name: str, expected: str) -> None:
-    """Refuses a value of any other type; `name` is the call or the argument, `expected` what it takes."""
+    """Refuses a value of any other type; `name` is the call or the argument, and `expected` describes what it takes."""
     if not isinstance(value, types) or (types is int and isinstance(value, bool)):
-        raise InputError(f"{name} takes {expected}, not {kind(value)}")
+        raise InputError(f"{name} takes {expected}, not {kind_of(value)}")
 
 
 def require_text(value: object, name: str, several: str = "") -> None:
-    """Refuses anything but a str; `several` is the call that takes several texts."""
+    """Refuses anything but a str; `several` names the call that takes several texts."""
     hint = f": for several texts, call {several}" if several and isinstance(value, Iterable) else ""
     if not isinstance(value, str):
-        raise InputError(f"{name} takes one text (a str), not {kind(value)}{hint}")
+        raise InputError(f"{name} takes one text (a str), not {kind_of(value)}{hint}")
 
 
 def require_texts(
@@ -38,26 +38,26 @@ def require_texts(
 ) -> Iterator[T]:
     """Yields the items of a list or another iterable; refuses a single text, and items that are not texts.
 
-    `one` says what to do with a single text.
+    `one` is the advice for a single text.
     """
     if isinstance(values, str):
         raise InputError(f"{name} takes several texts, not a str: for one text, {one}")
     if not isinstance(values, Iterable) or isinstance(values, bytes | bytearray | Mapping):
-        raise InputError(f"{name} takes several texts, such as a list of str, not {kind(values)}")
+        raise InputError(f"{name} takes several texts, such as a list of str, not {kind_of(values)}")
     return _require_each(values, name, types)
 
 
 def _require_each(values: Iterable[T], name: str, types: tuple[type, ...]) -> Iterator[T]:
     for number, value in enumerate(values, 1):
         if not isinstance(value, types):
-            raise InputError(f"text {number}: {name} takes texts (str), not {kind(value)}")
+            raise InputError(f"text {number}: {name} takes texts (str), not {kind_of(value)}")
         yield value
 
 
 def require_path(value: object, name: str) -> Path:
     """Returns the path of a file or a folder; refuses anything but a str or a Path, and an empty name."""
     if not isinstance(value, str | os.PathLike):
-        raise InputError(f"{name} takes the path of a file or a folder (a str or a Path), not {kind(value)}")
+        raise InputError(f"{name} takes the path of a file or a folder (a str or a Path), not {kind_of(value)}")
     if value == "":
         raise InputError(f"{name} takes the path of a file or a folder, not an empty name")
     return value if isinstance(value, Path) else Path(value)
@@ -68,8 +68,8 @@ def require_paths(values: Path | str | Iterable[Path | str], name: str) -> list[
     if isinstance(values, str | os.PathLike):
         values = [cast(Path, values)]
     if not isinstance(values, Iterable) or isinstance(values, bytes | bytearray | Mapping):
-        raise InputError(f"{name} takes files (each a str or a Path), not {kind(values)}")
-    found = list(values)
-    for value in found:
-        require_path(value, name)
-    return found
+        raise InputError(f"{name} takes files (each a str or a Path), not {kind_of(values)}")
+    paths = list(values)
+    for path in paths:
+        require_path(path, name)
+    return paths

@@ -1,13 +1,13 @@
-"""What can go wrong for a user, as one tree.
+"""The errors that a user can cause and correct, as one tree of exceptions.
 
 RegardError
 ├── SettingsError   a setting is unknown, of the wrong type, or contradicts another
 ├── DataError       a corpus file is missing, damaged or empty; carries the path and the line
-├── ModelError      a model folder is missing, damaged, foreign, or in the way
+├── ModelError      a model folder is missing, damaged, from another program, or in the way
 └── InputError      a text or an option given to a model cannot be used
 
-Each message says what is wrong, where, and what to do. The command line prints it on one line and
-exits with 2; anything that is not a RegardError is a bug.
+Each message says what is wrong, where, and what to do. The command line prints it on one line and exits with 2. Any
+exception that is not a RegardError is a bug.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class RegardError(Exception):
-    """A mistake that the user can mend.
+    """A mistake that the user can correct.
 
     >>> try:
     ...     translator = regard.load("runs/misspelt")
@@ -25,7 +25,7 @@ class RegardError(Exception):
     runs/misspelt: no such folder
     """
 
-    page = ""  # of the documentation that helps to mend it
+    page = ""  # of the documentation, which explains how to correct it
 
 
 class SettingsError(RegardError):
@@ -58,7 +58,7 @@ class DataError(RegardError):
 
 
 class ModelError(RegardError):
-    """A model folder is missing, damaged, foreign, or in the way.
+    """A model folder is missing, damaged, from another program, or in the way.
 
     >>> try:
     ...     translator = regard.load("runs/misspelt")

@@ -69,7 +69,7 @@ def test_the_folder_is_a_file(tmp_path: Path) -> None:
 def test_the_settings_are_missing(copy: Path) -> None:
     (copy / SETTINGS).unlink()
     assert refusal(copy) == (
-        f"{copy}: not a Regard model (it has no model.toml): a part of a model folder: copy the whole folder"
+        f"{copy}: not a Regard model (it has no model.toml): part of a model folder: copy the whole folder"
     )
 
 

@@ -61,7 +61,7 @@ def put(name: str, text: str) -> Damage:
 
 QUERY = "bert.encoder.layer.1.attention.self.query.weight"
 DAMAGES: list[tuple[Damage, str, str]] = [
-    (remove("config.json"), "", "not a model of Hugging Face (it has no config.json)"),
+    (remove("config.json"), "", "not a Hugging Face model (it has no config.json)"),
     (put("config.json", "{"), "config.json", "damaged: not JSON"),
     (put("config.json", "[]"), "config.json", "damaged: not a JSON object"),
     (config(model_type="t5"), "config.json", "a model of type 't5': Regard reads bert, roberta"),
@@ -199,9 +199,7 @@ def test_damaged_vocabularies_of_other_families(tmp_path: Path) -> None:
         import_model(gpt2, tmp_path / "ours")
     llama = save_llama(tmp_path / "llama")
     (llama / "tokenizer.model").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(
-        ModelError, match=r"tokenizer\.model: a pointer of Git LFS, not the file itself: run git lfs pull"
-    ):
+    with pytest.raises(ModelError, match=r"tokenizer\.model: a Git LFS pointer, not the file itself: run git lfs pull"):
         import_model(llama, tmp_path / "ours")
     assert names(tmp_path) == ["gpt2", "llama", "marian"]
 

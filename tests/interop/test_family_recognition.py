@@ -118,24 +118,24 @@ def file_of(folder: Path, kind: str) -> Path:
     return path
 
 
-WHOLE = "give the whole folder of Hugging Face"
+WHOLE = "name the whole Hugging Face folder"
 KINDS = {
     "gguf": "a GGUF file of llama.cpp, which Regard does not read",
-    "safetensors": f"weights alone (safetensors): {WHOLE}",
-    "torch": f"weights of PyTorch alone: {WHOLE}",
-    "old torch": f"weights of PyTorch alone: {WHOLE}",
-    "onnx": "a model in ONNX, which Regard writes but does not read",
-    "marian": "a model of Marian. Regard reads it after it was converted",
+    "safetensors": f"safetensors weights without their model: {WHOLE}",
+    "torch": f"PyTorch weights without their model: {WHOLE}",
+    "old torch": f"PyTorch weights without their model: {WHOLE}",
+    "onnx": "an ONNX model, which Regard writes but does not read",
+    "marian": "a Marian model. Convert it for Hugging Face Transformers",
     "npz": "an archive of NumPy arrays",
-    "sentencepiece": f"a vocabulary of SentencePiece, not a model: {WHOLE}",
-    "pointer": "a pointer of Git LFS, not the file itself: run git lfs pull",
-    "v1": "a model of llama2.c in version 1 or 2",
+    "sentencepiece": f"a SentencePiece vocabulary, not a model: {WHOLE}",
+    "pointer": "a Git LFS pointer, not the file itself: run git lfs pull",
+    "v1": "a llama2.c model in version 1 or 2",
     "gzip": "a compressed archive: unpack it",
     "zip": "a ZIP archive: unpack it",
     "half a zip": "a damaged ZIP archive",
-    "h5": "weights of TensorFlow",
+    "h5": "TensorFlow weights",
     "json": f"a JSON file, not a model: {WHOLE}",
-    "html": "a web page: the download went wrong",
+    "html": "a web page: the download failed",
     "text": "a text file, not a model",
     "empty": "an empty file",
     "noise": "not a model that Regard reads: give a folder of Hugging Face or a file of llama2.c",
@@ -154,7 +154,7 @@ def test_a_file_of_another_program_is_named(tmp_path: Path, kind: str) -> None:
 
 def test_a_file_in_a_folder_of_hugging_face_leads_to_it(tmp_path: Path) -> None:
     source = save_bert(tmp_path / "theirs")
-    assert identify(source / "model.safetensors").endswith(f"give the folder that it lies in, {source}")
+    assert identify(source / "model.safetensors").endswith(f"name its folder, {source}")
 
 
 def folder_of(place: Path, kind: str) -> Path:
@@ -198,14 +198,14 @@ def folder_of(place: Path, kind: str) -> Path:
 
 
 FOLDERS = {
-    "hugging face": "a model of Hugging Face. Run regard import {model} -o NEW, then use NEW",
+    "hugging face": "a Hugging Face model. Run regard import {model} -o NEW, then use NEW",
     "empty": "an empty folder",
-    "ctranslate2": "a model of CTranslate2, which Regard writes but does not read",
-    "onnx": "a model in ONNX, which Regard writes but does not read",
-    "gguf": "a.gguf in it is a GGUF file of llama.cpp",
-    "above": "a model lies in {model}/one: give that folder",
-    "within": "a part of the model {folder}: give that folder",
-    "file within": "give the folder that it lies in, {folder}",
+    "ctranslate2": "a CTranslate2 model, which Regard writes but does not read",
+    "onnx": "an ONNX model, which Regard writes but does not read",
+    "gguf": "it contains a.gguf, a GGUF file of llama.cpp",
+    "above": "the model is in {model}/one: name that folder",
+    "within": "part of the model {folder}: name that folder",
+    "file within": "name its folder, {folder}",
     "no weights yet": "is it still training, or go on with regard train --resume {model}",
     "no weights": "has no weights.safetensors: copy the whole folder again",
     "a text": "(File name too long)",
@@ -270,5 +270,5 @@ def test_a_model_of_regard_need_not_be_imported(tmp_path: Path) -> None:
 def test_a_large_checkpoint_that_git_did_not_fetch(tmp_path: Path) -> None:
     source = save_bert(tmp_path / "theirs")
     (source / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
-    with pytest.raises(ModelError, match=r"model\.safetensors: a pointer of Git LFS, not the file itself"):
+    with pytest.raises(ModelError, match=r"model\.safetensors: a Git LFS pointer, not the file itself"):
         import_model(source, tmp_path / "ours")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from regard.argument_checks import kind as kind_of, require, require_path
+from regard.argument_checks import kind_of, require, require_path
 from regard.errors import InputError
 from regard.model_folder import TOKENIZER, check_folder, read_settings
 from regard.settings import Settings

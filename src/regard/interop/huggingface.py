@@ -13,7 +13,7 @@ from torch import Tensor
 import regard
 from regard.atomic_files import write_text
 from regard.errors import ModelError
-from regard.foreign_files import identify, pointer
+from regard.foreign_files import describe_pointer, identify
 from regard.interop.export_folder import tag_notes, whole_folder
 from regard.interop.family_recognition import infer_family
 from regard.interop.huggingface_config import describe
@@ -74,10 +74,10 @@ def check_source(source: Path) -> None:
         raise ModelError(f"{source}: no such file or folder")
     if (source / SETTINGS).is_file():
         raise ModelError(f"{source}: is a Regard model already: use it as it is")
-    if not (said := identify(source)).startswith("a model of Hugging Face"):
-        raise ModelError(f"{source}: not a model of Hugging Face (it has no {CONFIG}){said and f': {said}'}")
+    if not (said := identify(source)).startswith("a Hugging Face model"):
+        raise ModelError(f"{source}: not a Hugging Face model (it has no {CONFIG}){said and f': {said}'}")
     for path in sorted(source.iterdir()):
-        if path.is_file() and (said := pointer(path)):
+        if path.is_file() and (said := describe_pointer(path)):
             raise ModelError(f"{path}: {said}")
 
 
