@@ -87,7 +87,7 @@ def run(command: list[str], output: Path, way: str, half: int) -> tuple[float, i
 
 def workers(root: int, way: str) -> list[int]:
     """The processes below `root` that translate."""
-    mark = b"regard.jobs.bulk_translation" if way == "local" else b"ray::Engine"
+    mark = b"regard.jobs.bulk_translation" if way == "local" else b"ray::ShardActor"
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -61,23 +61,23 @@ def test_a_command_that_is_killed_goes_on_when_it_is_given_again(model: str, sou
     assert not output.exists()
     done = process(*flags)
     assert done.code == 0
-    assert "had been translated before" in done.err
+    assert "of them translated before" in done.err
     assert process("translate", model, str(source)).out == output.read_text()
 
 
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--cluster", "local"], "--cluster needs a file to write: give -o FILE"),
-        (["--workers", "2"], "--workers is for very many lines: give --cluster local, too"),
-        (["--shard-lines", "9"], "--shard-lines is for very many lines"),
+        (["--cluster", "local"], "--cluster needs an output file: add -o FILE"),
+        (["--workers", "2"], "--workers works with --cluster only: add --cluster local"),
+        (["--shard-lines", "9"], "--shard-lines works with --cluster only"),
         (["--cluster", "local", "-o", "x", "--stream"], "--stream cannot be combined with --cluster"),
         (["--cluster", "local", "-o", "x", "--glossary", "t.csv"], "--glossary cannot be combined with --cluster"),
-        (["--cluster", "local", "-o", "x", "--alternatives", "2"], "--alternatives needs --json"),
+        (["--cluster", "local", "-o", "x", "--alternatives", "2"], "use --alternatives with --json"),
         (["--cluster", "local", "-o", "x", "--beam", "0"], "beam"),
         (["--cluster", "local", "-o", "x", "--shard-lines", "0"], "0 is not a number of lines"),
         (["--cluster", "local", "-o", "x", "--to", "xx"], "this model translates from en to fr"),
-        (["a.po", "--cluster", "local", "-o", "x"], "documents are translated without it"),
+        (["a.po", "--cluster", "local", "-o", "x"], "translate documents without it"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(
@@ -137,7 +137,7 @@ def engines(root: int) -> list[int]:
             name, pid = path.read_bytes(), int(path.parent.name)
         except OSError:
             continue
-        if name.startswith(b"ray::Engine") and root in ancestors(pid):
+        if name.startswith(b"ray::ShardActor") and root in ancestors(pid):
             found.append(pid)
     return sorted(found)
 

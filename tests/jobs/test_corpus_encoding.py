@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from regard.errors import DataError
 from regard.jobs import corpus_encoding as encoding
-from regard.jobs.corpus_encoding import Cutting, Encoder, Made, encode_corpus, pack, unpack
-from regard.jobs.worker_processes import Message, Workers
+from regard.jobs.corpus_encoding import EncodedCorpus, EncodePairs, encode_corpus, pack_pair, unpack_pair
+from regard.jobs.resumable_shards import ShardInput
 from regard.settings import TokenizerSettings
 from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
@@ -31,9 +29,11 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def encode(folder: Path, vocabulary: Path, processes: int = 1, seed: int = 1, pairs: list[Pair] = PAIRS) -> Made:
-    cutting, vocabularies = Cutting.by(vocabulary, 30, seed), Vocabularies.load(vocabulary)
-    return encode_corpus(folder, pairs, len(pairs), cutting, vocabularies, processes, size=40)
+def encode(
+    folder: Path, vocabulary: Path, processes: int = 1, seed: int = 1, pairs: list[Pair] = PAIRS
+) -> EncodedCorpus:
+    work, vocabularies = EncodePairs.with_vocabulary(vocabulary.parent, 30, seed), Vocabularies.load(vocabulary)
+    return encode_corpus(folder, pairs, len(pairs), work, vocabularies, processes, size=40)
 
 
 def stop(pairs: list[Pair], after: int) -> Iterator[Pair]:
@@ -42,11 +42,10 @@ def stop(pairs: list[Pair], after: int) -> Iterator[Pair]:
 
 
 def interrupted(folder: Path, vocabulary: Path, after: int) -> None:
-    """What a preparation leaves that was ended after so many pairs."""
+    """Encodes the corpus into `folder`, and is interrupted after the first `after` pairs."""
+    work, vocabularies = EncodePairs.with_vocabulary(vocabulary.parent, 30, 1), Vocabularies.load(vocabulary)
     with pytest.raises(InterruptedError):
-        encode_corpus(
-            folder, stop(PAIRS, after), 250, Cutting.by(vocabulary, 30, 1), Vocabularies.load(vocabulary), 1, size=40
-        )
+        encode_corpus(folder, stop(PAIRS, after), 250, work, vocabularies, 1, size=40)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -58,7 +57,7 @@ def test_what_is_packed_is_unpacked() -> None:
         Pair("a  b", "c", Location("", 0), ("de", "synthetic")),
         Pair("\N{NEXT LINE}x", "\u2028", Location("", 0)),
     ]
-    assert [(p.source, p.target, p.tags) for p in unpack(b"".join(pack(tagged, 1)))] == [
+    assert [(p.source, p.target, p.tags) for p in map(unpack_pair, map(pack_pair, tagged))] == [
         ("a  b", "c", ("de", "synthetic")),
         ("\N{NEXT LINE}x", "\u2028", ()),
     ]
@@ -67,7 +66,7 @@ def test_what_is_packed_is_unpacked() -> None:
 def test_processes_write_the_same_bytes_as_one(vocabulary: Path, tmp_path: Path) -> None:
     alone, together = encode(tmp_path / "1", vocabulary), encode(tmp_path / "2", vocabulary, 2)
     assert files(tmp_path / "1") == files(tmp_path / "2")
-    assert (alone.pairs, len(alone.shards), together.kept) == (250, 7, 0)
+    assert (alone.pairs, len(alone.shards), together.reused) == (250, 7, 0)
     examples, tokenizer = Examples(tmp_path / "2"), Vocabularies.load(vocabulary).source
     found = [tuple(tokenizer.decode(side.tolist()) for side in examples.pair(row)) for row in range(250)]
     assert found == TEXTS
@@ -78,14 +77,14 @@ def test_what_is_whole_is_not_made_again(vocabulary: Path, tmp_path: Path, monke
     interrupted(tmp_path / "train", vocabulary, 130)
     assert len(list((tmp_path / "train").glob("*.json"))) == 3
     (tmp_path / "train" / ".00003.bin.17.new").write_bytes(b"half of it")
-    numbers, make = list[int](), Encoder.make
+    numbers, encode_shard = list[int](), encoding.encode_shard
 
-    def watched(self: Encoder, number: int, text: bytes) -> object:
-        numbers.append(number)
-        return make(self, number, text)
+    def watched(shard: ShardInput, *more: Any) -> Any:
+        numbers.append(shard.number)
+        return encode_shard(shard, *more)
 
-    monkeypatch.setattr(Encoder, "make", watched)
-    assert encode(tmp_path / "train", vocabulary).kept == 3
+    monkeypatch.setattr(encoding, "encode_shard", watched)
+    assert encode(tmp_path / "train", vocabulary).reused == 3
     assert numbers == [3, 4, 5, 6]
     assert files(tmp_path / "train") == files(tmp_path / "undisturbed")
 
@@ -98,16 +97,16 @@ def test_a_damaged_shard_is_made_anew_and_named(vocabulary: Path, tmp_path: Path
         path.write_bytes(spoil(path.read_bytes()))
     (tmp_path / "train" / "00004.json").write_text("{")
     made = encode(tmp_path / "train", vocabulary)
-    assert (made.kept, made.damaged) == (3, ["00001.bin", "00002.bin"])
+    assert (made.reused, made.damaged) == (3, ["00001.bin", "00002.bin"])
     assert files(tmp_path / "train") == files(tmp_path / "undisturbed")
 
 
 def test_shards_of_another_text_or_vocabulary_are_not_taken(vocabulary: Path, tmp_path: Path) -> None:
     interrupted(tmp_path / "train", vocabulary, 200)
     others = [*PAIRS[:50], Pair("another", "andere", Location("x", 1)), *PAIRS[51:]]
-    assert encode(tmp_path / "train", vocabulary, seed=2).kept == 0
+    assert encode(tmp_path / "train", vocabulary, seed=2).reused == 0
     interrupted(tmp_path / "train", vocabulary, 200)
-    assert encode(tmp_path / "train", vocabulary, pairs=others).kept == 4
+    assert encode(tmp_path / "train", vocabulary, pairs=others).reused == 4
     assert Examples(tmp_path / "train").pair(50)[0].tolist() != Examples(tmp_path / "train").pair(51)[0].tolist()
 
 
@@ -127,63 +126,18 @@ def test_a_killed_preparation_goes_on_with_its_shards(tmp_path: Path, monkeypatc
     corpus, given = write_reversals(tmp_path, 300), {**SMALL, "training.steps": 4, "training.evaluate_every": 4}
     for _ in train(corpus, tmp_path / "undisturbed", overrides=given):
         pass
-    make = Encoder.make
+    encode_shard = encoding.encode_shard
 
-    def fails(self: Encoder, number: int, text: bytes) -> object:
-        if number == 3:
+    def fails(shard: ShardInput, *more: Any) -> Any:
+        if shard.number == 3:
             raise KeyboardInterrupt
-        return make(self, number, text)
+        return encode_shard(shard, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Encoder, "make", fails)
+        patch.setattr(encoding, "encode_shard", fails)
         with pytest.raises(KeyboardInterrupt):
             list(train(corpus, tmp_path / "run", overrides=given))
     notes = [event.text for event in resume(tmp_path / "run") if isinstance(event, Note)]
-    assert "train: 3 of 6 shards were there and whole" in notes
+    assert "train: reused 3 of 6 shards of an earlier run" in notes
     one, other = (tmp_path / name / "weights.safetensors" for name in ("run", "undisturbed"))
     assert one.read_bytes() == other.read_bytes()
-
-
-def test_a_process_that_is_killed_is_replaced(vocabulary: Path, tmp_path: Path) -> None:
-    setup = {"folder": str(tmp_path), "cutting": vars(Cutting.by(vocabulary, 30, 1))}
-    workers = Workers("regard.jobs.corpus_encoding", setup, 1)
-    texts = list(pack(PAIRS, 40))
-
-    def jobs() -> Iterator[Message]:
-        for number, text in enumerate(texts):
-            yield Message({"shard": number}, text)
-            if number == 2:
-                next(iter(workers.processes.values())).kill()
-
-    answers = list(workers.run(jobs()))
-    assert sorted(answer.about["number"] for answer in answers) == list(range(7))
-    assert json.loads((tmp_path / "00002.json").read_text())["shard"]["pairs"] == 40
-
-
-def test_a_process_that_died_between_two_jobs_leaves_nothing_open() -> None:
-    workers = Workers("regard.jobs.corpus_encoding", {}, 1)
-    with closing(workers):
-        first = workers.process()
-        first.kill()
-        first.wait()
-        second = workers.process()
-        assert second is not first
-        assert first.stdin is not None
-        assert first.stdout is not None
-        assert first.stdin.closed
-        assert first.stdout.closed
-        assert second.poll() is None
-
-
-def test_a_job_that_no_process_survives_is_named() -> None:
-    with pytest.raises(DataError, match=r"\{'shard': 5\} ended 3 times \(exit code 1\)"):
-        list(Workers("regard.no_such_module", {}, 1).run([Message({"shard": 5})]))
-
-
-def test_what_a_process_refuses_is_said_here(tmp_path: Path, vocabulary: Path) -> None:
-    from regard.errors import ModelError
-
-    (tmp_path / "tokenizer.json").write_text("{}")
-    setup = {"folder": str(tmp_path), "cutting": vars(Cutting.by(tmp_path / "tokenizer.json", 30, 1))}
-    with pytest.raises(ModelError, match=r"tokenizer.json: "):
-        list(Workers("regard.jobs.corpus_encoding", setup, 1).run([Message({"shard": 0}, b"\ta\tb\n")]))

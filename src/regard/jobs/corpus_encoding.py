@@ -1,52 +1,71 @@
-"""Pairs of text as shards of tokens, in processes side by side; what a killed preparation has made is used again.
-
-A shard is made of so many pairs that follow each other, and of nothing else. Its key is a digest of their text and of
-all that decides how they are cut, so that a shard which is whole, and has the key that is asked for, need not be made.
-"""
+"""Encodes pairs of text as shards of tokens, in processes side by side (resumable_shards.py)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from regard.atomic_files import write_text
-from regard.jobs.worker_processes import Message, Work, Workers, serve
+from regard.jobs.resumable_shards import (
+    Executor,
+    MakeShard,
+    ResumableRun,
+    ShardInput,
+    ShardOutput,
+    ThisProcess,
+    Work,
+    digest_files,
+)
+from regard.jobs.worker_processes import WorkerProcesses
+from regard.model_folder import TOKENIZER
 from regard.tokens.slot_tokens import slot_pair
 from regard.tokens.text_pairs import Location, Pair
-from regard.tokens.token_shards import Shard, name_of, open_whole, token_type, write_index, write_shard
+from regard.tokens.token_shards import Shard, pack_shard, token_type, write_index
 from regard.tokens.tokenizer import Vocabularies
 
+if TYPE_CHECKING:
+    import numpy as np
+
 SMALLEST, MOST_SHARDS = 1 << 17, 500
-"""Pairs in a shard, of which an open folder holds each: few enough for a process's open files."""
+"""Pairs in a shard, and the most shards of a corpus: few enough for the open files of a process."""
+CHUNK = 5000
+"""Pairs that are encoded together."""
+NOWHERE = Location("", 0)
 
 
 @dataclass(frozen=True)
-class Cutting:
-    """All that decides how a text becomes tokens."""
+class EncodePairs(Work):
+    """Encodes pairs with a vocabulary."""
 
-    vocabulary: str  # the file
-    digest: str  # of that file
-    longest: int  # tokens of a side
-    seed: int | None  # of the slots that pieces get; none: in their order
+    longest: int  # tokens of a side; longer pairs are left out
+    seed: int | None  # of the order of slots; none: in the order of the text
+    version: int = 2  # of the shards
 
     @classmethod
-    def by(cls, path: Path, longest: int, seed: int | None) -> Cutting:
-        return cls(str(path), blake2b(path.read_bytes(), digest_size=16).hexdigest(), longest, seed)
+    def with_vocabulary(cls, folder: Path, longest: int, seed: int | None) -> EncodePairs:
+        """Returns the work of encoding with the vocabulary in a folder."""
+        return cls(str(folder), digest_files({TOKENIZER: folder / TOKENIZER}), longest, seed)
+
+    def files(self) -> dict[str, Path]:
+        return {TOKENIZER: Path(self.path) / TOKENIZER}
+
+    def start(self) -> MakeShard:
+        return self.start_with(Vocabularies.load(Path(self.path) / TOKENIZER))
+
+    def start_with(self, vocabularies: Vocabularies) -> MakeShard:
+        return lambda shard: encode_shard(shard, vocabularies, self.longest, self.seed)
 
 
-@dataclass
-class Made:
-    """The shards of a corpus."""
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """The shards of a corpus, and how they came about."""
 
-    shards: list[Shard] = field(default_factory=list)
-    kept: int = 0  # shards that were there
-    damaged: list[str] = field(default_factory=list)  # those that were not whole, and were made anew
+    shards: list[Shard]
+    reused: int  # shards of an earlier run
+    damaged: list[str]  # files that were made again
 
     @property
     def pairs(self) -> int:
@@ -54,135 +73,68 @@ class Made:
 
     @property
     def left_out(self) -> int:
-        """Pairs that have too many tokens."""
+        """Pairs with too many tokens."""
         return sum(shard.left_out for shard in self.shards)
-
-
-class Encoder:
-    """Makes shards of text."""
-
-    def __init__(self, folder: Path, cutting: Cutting, vocabularies: Vocabularies | None = None) -> None:
-        self.folder, self.cutting = folder, cutting
-        self.vocabularies = vocabularies or Vocabularies.load(Path(cutting.vocabulary))
-        self.dtype = token_type(max(self.vocabularies.source.size, self.vocabularies.target.size))
-
-    def make(self, number: int, text: bytes) -> Shard:
-        """Writes a shard, and beside it what it was made of."""
-        left_out = 0
-
-        def fitting() -> Iterator[tuple[list[int], list[int]]]:
-            nonlocal left_out
-            for both in self.tokens(number, text):
-                if max(map(len, both)) <= self.cutting.longest:
-                    yield both
-                else:
-                    left_out += 1
-
-        shard = write_shard(self.folder / name_of(number), fitting(), self.dtype)
-        shard = replace(shard, left_out=left_out)
-        about = {"key": key_of(number, text, self.cutting), "shard": asdict(shard)}
-        write_text(sidecar(self.folder, number), json.dumps(about))
-        return shard
-
-    def tokens(self, number: int, text: bytes) -> Iterator[tuple[list[int], list[int]]]:
-        seed, tags = self.cutting.seed, self.vocabularies.source.tags
-        dice = None if seed is None else Random(seed + (number << 32))
-        pairs = unpack(text)
-        while chunk := list(islice(pairs, 5000)):
-            sources, targets = encode_pairs(chunk, self.vocabularies, dice)
-            for pair, source, target in zip(chunk, sources, targets, strict=True):
-                yield [*map(tags.__getitem__, pair.tags), *source], target
 
 
 def encode_corpus(
     folder: Path,
     pairs: Iterable[Pair],
     total: int,
-    cutting: Cutting,
+    work: EncodePairs,
     vocabularies: Vocabularies,
     processes: int,
     size: int = SMALLEST,
-) -> Made:
-    """Fills `folder` with the shards of a corpus of about `total` pairs; a small one is encoded in this process."""
-    folder.mkdir(parents=True, exist_ok=True)
+) -> EncodedCorpus:
+    """Fills `folder` with the shards of about `total` pairs; a corpus of one shard is encoded in this process."""
     size = max(size, -(-total // MOST_SHARDS))
-    encoder, made = Encoder(folder, cutting, vocabularies), Made()
-    shards: dict[int, Shard] = {}
-
-    def missing() -> Iterator[Message]:
-        for number, text in enumerate(pack(pairs, size)):
-            known = known_shard(folder, number, text, encoder, made)
-            if known is None:
-                yield Message({"shard": number}, text)
-            else:
-                shards[number] = known
-
-    if total <= size or processes < 2:
-        for job in missing():
-            shards[job.about["shard"]] = encoder.make(job.about["shard"], job.data)
-    else:
-        setup = {"folder": str(folder), "cutting": asdict(cutting)}
-        workers = Workers(__name__, setup, processes, environment={"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
-        for answer in workers.run(missing()):
-            shards[answer.about["number"]] = Shard(**answer.about["shard"])
-    made.shards = [shards[number] for number in sorted(shards)]
-    write_index(folder, made.shards, encoder.dtype)
-    return made
+    alone = total <= size or processes < 2
+    executor: Executor = ThisProcess(work.start_with(vocabularies)) if alone else WorkerProcesses(processes)
+    run = ResumableRun(folder, work, "bin")
+    for _ in run.run(map(pack_pair, pairs), size, executor):
+        pass
+    shards = [Shard(file=each.path.name, checksum=each.checksum, **each.about) for each in run.shards]
+    write_index(folder, shards, pair_type(vocabularies))
+    return EncodedCorpus(shards, len(run.reused), run.damaged)
 
 
-def known_shard(folder: Path, number: int, text: bytes, encoder: Encoder, made: Made) -> Shard | None:
-    """The shard of this text, if it was made before and is whole."""
-    try:
-        about = json.loads(sidecar(folder, number).read_text(encoding="utf-8"))
-        shard = Shard(**about["shard"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if about.get("key") != key_of(number, text, encoder.cutting):
-        return None
-    if open_whole(folder / name_of(number), shard, encoder.dtype) is None:
-        made.damaged.append(name_of(number))
-        return None
-    made.kept += 1
-    return shard
+def pack_pair(pair: Pair) -> str:
+    """Returns tags, source and target as a line; cleaned text has neither tabs nor line ends."""
+    return f"{' '.join(pair.tags)}\t{pair.source}\t{pair.target}"
 
 
-def sidecar(folder: Path, number: int) -> Path:
-    return (folder / name_of(number)).with_suffix(".json")
+def unpack_pair(line: str) -> Pair:
+    tags, source, target = line.split("\t")
+    return Pair(source, target, NOWHERE, tuple(tags.split()))
 
 
-def key_of(number: int, text: bytes, cutting: Cutting) -> str:
-    """What tells a shard from every other."""
-    how = json.dumps([number, cutting.digest, cutting.longest, cutting.seed, FORMAT])
-    return blake2b(text, digest_size=16, key=blake2b(how.encode(), digest_size=32).digest()).hexdigest()
+def encode_shard(
+    shard: ShardInput, vocabularies: Vocabularies, longest: int, seed: int | None
+) -> Iterator[int | ShardOutput]:
+    """Encodes the pairs of a shard; those with more than `longest` tokens on a side are counted and left out."""
+    left_out = 0
 
+    def fitting() -> Iterator[tuple[list[int], list[int]]]:
+        nonlocal left_out
+        dice = None if seed is None else Random(seed + (shard.number << 32))
+        pairs, tags = map(unpack_pair, shard.lines()), vocabularies.source.tags
+        while chunk := list(islice(pairs, CHUNK)):
+            sources, targets = encode_pairs(chunk, vocabularies, dice)
+            for pair, source, target in zip(chunk, sources, targets, strict=True):
+                tagged = [*map(tags.__getitem__, pair.tags), *source]
+                if max(len(tagged), len(target)) <= longest:
+                    yield tagged, target
+                else:
+                    left_out += 1
 
-FORMAT = 1
-
-
-def pack(pairs: Iterable[Pair], size: int) -> Iterator[bytes]:
-    """The texts of so many pairs at a time: tags, tab, source, tab, target; cleaned text has no tabs and line ends."""
-    stream = iter(pairs)
-    while lines := [f"{' '.join(p.tags)}\t{p.source}\t{p.target}\n".encode() for p in islice(stream, size)]:
-        yield b"".join(lines)
-
-
-def unpack(text: bytes) -> Iterator[Pair]:
-    """What was packed."""
-    start = 0
-    while start < len(text):
-        end = text.index(b"\n", start)
-        tags, source, target = text[start:end].decode().split("\t")
-        yield Pair(source, target, NOWHERE, tuple(tags.split()))
-        start = end + 1
-
-
-NOWHERE = Location("", 0)
+    data, count, tokens = pack_shard(fitting(), pair_type(vocabularies))
+    yield ShardOutput(data, {"pairs": count, "tokens": tokens, "left_out": left_out})
 
 
 def encode_pairs(
     pairs: Sequence[Pair], vocabularies: Vocabularies, dice: Random | None = None
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """The tokens of both sides; where the vocabulary has slots, they are in the place of the pieces in common."""
+    """Returns the tokens of both sides; with slots in the vocabulary, they replace the pieces in common."""
     source, target = vocabularies.source, vocabularies.target
     sources = source.encode_batch([pair.source for pair in pairs])
     targets = target.encode_batch([pair.target for pair in pairs])
@@ -194,16 +146,6 @@ def encode_pairs(
     return sources, targets
 
 
-def start(setup: dict[str, Any]) -> Work:
-    """What a process does."""
-    encoder = Encoder(Path(setup["folder"]), Cutting(**setup["cutting"]))
-
-    def work(job: Message) -> Message:
-        number = job.about["shard"]
-        return Message({"number": number, "shard": asdict(encoder.make(number, job.data))})
-
-    return work
-
-
-if __name__ == "__main__":
-    serve(start)
+def pair_type(vocabularies: Vocabularies) -> np.dtype[Any]:
+    """Returns the type of tokens of both sides."""
+    return token_type(max(vocabularies.source.size, vocabularies.target.size))

@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster: an engine per processor or accelerator, each replaced when it dies, its job done again."""
+"""Makes shards on a Ray cluster: a worker per processor or accelerator, each replaced when it dies."""
 
 from __future__ import annotations
 
@@ -6,122 +6,116 @@ import logging
 import os
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from regard.errors import DataError, InputError, RegardError
-from regard.jobs.bulk_translation import Order, Translating, model_digest, model_files
-from regard.jobs.worker_processes import TRIES, Message, refusal, refused
+from regard.errors import InputError, RegardError
+from regard.jobs.resumable_shards import TRIES, MakeShard, ShardInput, ShardOutput, Work, digest_files, lost_workers
+from regard.jobs.worker_processes import pack_answer, pack_error, unpack_answer
 
 AHEAD = 2
-"""Jobs that an engine has been given: one that it does and one that it finds there when that is done."""
+"""Shards that each worker has at a time: one that it makes, and one that it begins at once when that is done."""
 STORE = 512 * 2**20
-"""Bytes of a cluster of our own for what goes from one process to another."""
+"""Bytes of shared memory of a cluster that is started for one run."""
 
 
-class Cluster:
-    """Engines on the cluster at an address; `auto` is one that runs here, or one that is started for this command."""
+class RayCluster:
+    """Makes shards on the cluster at an address; `auto` is one that runs here, or else one started for this run."""
 
-    def __init__(self, address: str, order: Order, workers: int | None) -> None:
-        self.address, self.order, self.workers = address, order, workers
+    def __init__(
+        self, address: str, workers: int | None = None, *, threads: int = 1, accelerated: bool = False
+    ) -> None:
+        self.address, self.workers = address, workers
+        self.threads, self.accelerated = threads, accelerated
         self.ray = import_ray()
 
-    def run(self, jobs: Iterable[Message]) -> Generator[Message, None, None]:
-        """The answers, in the order in which they are ready."""
+    def run(self, work: Work, shards: Iterable[ShardInput]) -> Generator[tuple[int, ShardOutput], None, None]:
+        """Yields outputs as soon as they are ready."""
         self.connect()
         try:
-            yield from self.answers(iter(jobs), self.engines())
+            yield from self.make(iter(shards), self.start_workers(work))
         finally:
             self.ray.shutdown()
 
     def connect(self) -> None:
-        """Joins the cluster, and says so if there is none."""
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             self.ray.init(address=self.address, **quiet)
         except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
             if self.address != "auto":
-                told = " ".join(str(error).split())[:200]
-                raise InputError(f"no Ray cluster answers at {self.address} ({told}): see ray status") from None
+                detail = " ".join(str(error).split())[:200]
+                raise InputError(
+                    f"no Ray cluster answers at {self.address} ({detail}): check it with ray status"
+                ) from None
             self.ray.init(address="local", include_dashboard=False, object_store_memory=STORE, **quiet)
 
-    def engines(self) -> list[Any]:
-        """As many as there is room for, or as were asked for."""
-        threads, device = self.order.engine["threads"] or 1, self.order.engine["device"]
-        accelerated = device not in ("auto", "cpu")
-        needs = {"num_cpus": 0, "num_gpus": 1} if accelerated else {"num_cpus": threads, "num_gpus": 0}
-        there = self.ray.cluster_resources()
-        room = int(there.get("GPU", 0)) if accelerated else int(there.get("CPU", 1)) // threads
+    def start_workers(self, work: Work) -> list[Any]:
+        """Starts as many workers as there is room for, or as were asked for."""
+        needs = {"num_cpus": 0, "num_gpus": 1} if self.accelerated else {"num_cpus": self.threads, "num_gpus": 0}
+        resources = self.ray.cluster_resources()
+        room = int(resources.get("GPU", 0)) if self.accelerated else int(resources.get("CPU", 1)) // self.threads
         if room < 1:
-            what = "accelerators" if accelerated else f"{threads} processors for one engine"
-            raise InputError(f"the cluster at {self.address} has not {what}: it has {describe(there)}")
-        kind = self.ray.remote(max_restarts=-1, max_task_retries=TRIES - 1, **needs)(Engine)
-        files = self.ray.put({name: path.read_bytes() for name, path in model_files(Path(self.order.model)).items()})
-        return [kind.remote(asdict(self.order), [files]) for _ in range(min(room, self.workers or room))]
+            wanted = "accelerators" if self.accelerated else f"{self.threads} processors for a worker"
+            found = f"{resources.get('CPU', 0):.0f} processors and {resources.get('GPU', 0):.0f} accelerators"
+            raise InputError(f"the cluster at {self.address} does not have {wanted}: it has {found}")
+        actor = self.ray.remote(max_restarts=-1, max_task_retries=TRIES - 1, **needs)(ShardActor)
+        files = self.ray.put({name: path.read_bytes() for name, path in work.files().items()})
+        return [actor.remote(work, [files]) for _ in range(min(room, self.workers or room))]
 
-    def answers(self, jobs: Iterator[Message], engines: list[Any]) -> Iterator[Message]:
-        """Gives each engine its next job as soon as it has done one."""
-        running: dict[Any, tuple[Message, Any]] = {}
-        free = [engine for _ in range(AHEAD) for engine in engines]
+    def make(self, shards: Iterator[ShardInput], workers: list[Any]) -> Iterator[tuple[int, ShardOutput]]:
+        """Gives each worker its next shard as soon as it has made one."""
+        running: dict[Any, tuple[ShardInput, Any]] = {}
+        free = [worker for _ in range(AHEAD) for worker in workers]
         while True:
-            while free and (job := next(jobs, None)) is not None:
-                engine = free.pop(0)
-                running[engine.work.remote(job.about, job.data)] = (job, engine)
+            while free and (shard := next(shards, None)) is not None:
+                worker = free.pop(0)
+                running[worker.make.remote(shard)] = (shard, worker)
             if not running:
                 return
             done, _ = self.ray.wait(list(running))
             for reference in done:
-                job, engine = running.pop(reference)
-                free.append(engine)
-                yield self.answer(reference, job)
+                shard, worker = running.pop(reference)
+                free.append(worker)
+                try:
+                    answer = self.ray.get(reference)
+                except self.ray.exceptions.RayActorError:
+                    raise lost_workers(shard, "see the logs of Ray") from None
+                yield shard.number, unpack_answer(*answer)
 
-    def answer(self, reference: Any, job: Message) -> Message:
+
+class ShardActor:
+    """A process of the cluster that makes shards."""
+
+    def __init__(self, work: Work, files: list[Any]) -> None:
+        self.work, self.files = work, files
+        self.make_shard: MakeShard | None = None
+
+    def make(self, shard: ShardInput) -> tuple[dict[str, Any], bytes]:
+        """Returns the output of a shard, or an error, as a message."""
         try:
-            about, data = self.ray.get(reference)
-        except self.ray.exceptions.RayActorError:
-            raise DataError(
-                f"the engines that were to do shard {job.about['shard']} ended {TRIES} times: what is done is kept; is "
-                "there memory enough? --workers gives fewer"
-            ) from None
-        return refused(Message(about, data))
-
-
-class Engine:
-    """A model in a process of the cluster."""
-
-    def __init__(self, order: dict[str, Any], files: list[Any]) -> None:
-        self.order, self.files = Order(**order), files
-        self.translating: Translating | None = None
-
-    def work(self, about: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        """The translations of a shard, or why there are none."""
-        try:
-            if self.translating is None:
-                self.translating = Translating(replace(self.order, model=str(self.folder())))
-            answer = self.translating(Message(about, data))
+            self.make_shard = self.make_shard or self.local_work().start()
         except RegardError as error:
-            answer = refusal(error)
-        return answer.about, answer.data
+            return pack_error(error)
+        return pack_answer(self.make_shard, shard)
 
-    def folder(self) -> Path:
-        """The model where it is on this machine too, or else a copy of it."""
-        here = Path(self.order.model)
+    def local_work(self) -> Work:
+        """Returns the work with the path of its files on this machine, which are copied here if need be."""
         try:
-            if model_digest(here) == self.order.digest:
-                return here
+            if digest_files(self.work.files()) == self.work.digest:
+                return self.work
         except (RegardError, OSError):
             pass
         import ray
 
-        made = Path(tempfile.mkdtemp(prefix="regard-"))
+        folder = Path(tempfile.mkdtemp(prefix="regard-"))
         for name, content in ray.get(self.files[0]).items():
-            (made / name).write_bytes(content)
-        return made
+            (folder / name).write_bytes(content)
+        return replace(self.work, path=str(folder))
 
 
 def import_ray() -> Any:
-    """Ray, which tells nobody that it is used."""
+    """Imports Ray, with its reports of usage switched off."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -131,7 +125,3 @@ def import_ray() -> Any:
             "a cluster needs Ray: install it with pip install 'regard[cluster]', or use --cluster local without it"
         ) from None
     return ray
-
-
-def describe(resources: dict[str, float]) -> str:
-    return f"{resources.get('CPU', 0):.0f} processors and {resources.get('GPU', 0):.0f} accelerators"

@@ -18,9 +18,9 @@ from regard.files.formats import format_by_suffix as files
 from regard.files.formats.multilingual_texts import missing_direction
 from regard.files.pair_checks import Notices
 from regard.files.remote_files import as_path
-from regard.jobs.corpus_encoding import Cutting, encode_corpus
-from regard.jobs.worker_processes import processors
-from regard.model_folder import MEMORY, TOKENIZER
+from regard.jobs.corpus_encoding import EncodePairs, encode_corpus
+from regard.jobs.worker_processes import count_processors
+from regard.model_folder import MEMORY
 from regard.preparation.synthetic_pairs import PAIRS, SYNTHETIC, State, is_text
 from regard.preparation.task_preparation import (
     Preparation,
@@ -253,18 +253,18 @@ class PairPreparation(Preparation):
         """Writes the tokens of the pairs that the model can take; returns how many."""
         longest = self.settings.model.max_length  # one place is for the begin or the end
         seed = self.settings.training.seed if name == "train" else None
-        cutting = Cutting.by(self.new / TOKENIZER, longest - 1, seed)
-        processes = self.settings.training.threads or processors()
-        made = encode_corpus(self.new / name, pairs, total, cutting, vocabularies, processes)
-        if made.kept:
-            self.tell(Note(f"{name}: {made.kept:,} of {len(made.shards):,} shards were there and whole"))
-        for damaged in made.damaged:
-            self.tell(Note(f"{name}: the shard {damaged} was damaged, and has been made anew"))
-        if not made.pairs:
+        work = EncodePairs.with_vocabulary(self.new, longest - 1, seed)
+        processes = self.settings.training.threads or count_processors()
+        encoded = encode_corpus(self.new / name, pairs, total, work, vocabularies, processes)
+        if encoded.reused:
+            self.tell(Note(f"{name}: reused {encoded.reused:,} of {len(encoded.shards):,} shards of an earlier run"))
+        for damaged in encoded.damaged:
+            self.tell(Note(f"{name}: the shard {damaged} was damaged and has been made again"))
+        if not encoded.pairs:
             raise DataError(f"{name}: every pair has more tokens than model.max_length = {longest}")
-        if left := made.left_out:
+        if left := encoded.left_out:
             self.tell(Note(f"{name}: {left:,} pairs left out: more tokens than model.max_length = {longest}"))
-        return made.pairs
+        return encoded.pairs
 
 
 def without_sampling(given: dict[str, Any], size: int) -> dict[str, Any]:

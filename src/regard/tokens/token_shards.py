@@ -159,14 +159,20 @@ def token_type(vocabulary: int) -> np.dtype[Any]:
 
 def write_shard(path: Path, pairs: Iterable[tuple[Ids, Ids]], dtype: np.dtype[Any]) -> Shard:
     """Writes one shard, whole or not at all."""
+    data, count, tokens = pack_shard(pairs, dtype)
+    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+    return Shard(path.name, count, tokens, zlib.crc32(data))
+
+
+def pack_shard(pairs: Iterable[tuple[Ids, Ids]], dtype: np.dtype[Any]) -> tuple[bytes, int, int]:
+    """Returns the bytes of a shard, and its numbers of pairs and tokens."""
     ends, tokens = array("I"), array("H" if dtype.itemsize == 2 else "I")
     for pair in pairs:
         for side in pair:
             tokens.extend(side)
             ends.append(len(tokens))
     data = np.array(ends, PLACES).tobytes() + np.array(tokens, dtype).tobytes()
-    write_atomically(path, lambda temporary: temporary.write_bytes(data))
-    return Shard(path.name, len(ends) // 2, len(tokens), zlib.crc32(data))
+    return data, len(ends) // 2, len(tokens)
 
 
 def write_index(folder: Path, shards: Sequence[Shard], dtype: np.dtype[Any]) -> None:
