@@ -89,6 +89,7 @@ def test_every_address_answers(client: TestClient, explorer: Explorer) -> None:
     assert len(client.get("/api/embeddings/map?side=target&n=5&ids=7,9").json()["ids"]) == 7
     assert client.get("/api/positions?side=source&n=4").json()["rows"] == 4
     assert load(client.get("/api/positions/tensor?side=source&n=4").content)["positions"].shape == (4, 16)
+    explorer.run(RUN)
     assert 'see("weights"' in client.get("/api/source?name=encoder.layers.0.self_attention.weights").json()["code"]
 
 

@@ -162,7 +162,7 @@ def responses(run: Run, small: bool) -> dict[str, Any]:
         found[named] = explorer.map(side, 400, ids, anatomy)
     found |= lens_responses(run)
     for name in run.names():
-        found[f"api/source?name={name}"] = explorer.source(name)
+        found[f"api/source?name={name}"] = explorer.source_links.find(name)
     for name in parameters(anatomy.model) if small else ():
         found[f"api/weights/summary?name={name}"] = weights.summarize(anatomy, name)
     return found

@@ -191,7 +191,7 @@ class Web:
 
     async def source(self, request: Request) -> Response:
         name = asked(request, "name")
-        return JSONResponse(await self.work(lambda: self.explorer.source(name)))
+        return JSONResponse(await self.work(lambda: self.explorer.source_links.find(name)))
 
     async def export(self, request: Request) -> Response:
         name, _, suffix = request.path_params["file"].rpartition(".")

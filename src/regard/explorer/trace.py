@@ -33,7 +33,7 @@ from regard.explorer import embedding_space as space
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.derived_numbers import Derived, derive
 from regard.explorer.request_checks import LIMITS, MissingError, Request, read_request
-from regard.explorer.source_links import find_source
+from regard.explorer.source_links import SourceLinks
 from regard.explorer.traced_pass import Pass
 from regard.explorer.traced_tasks import Made, run_task
 from regard.explorer.training_history import Checkpoints
@@ -61,6 +61,7 @@ class Explorer:
         self.anatomy = Anatomy(contents)
         self.checkpoints = Checkpoints(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
+        self.source_links = SourceLinks()
 
     @classmethod
     def open(
@@ -109,7 +110,9 @@ class Explorer:
             anatomy = self.anatomy if asked.checkpoint is None else self.checkpoints.model(asked.checkpoint)
             started = time.perf_counter()
             made = run_task(anatomy, asked)
-            self.runs[name] = Run(name, self, made, 1000 * (time.perf_counter() - started))
+            run = Run(name, self, made, 1000 * (time.perf_counter() - started))
+            self.source_links.add(run.passed, {each: derived.source for each, derived in run.derived.items()})
+            self.runs[name] = run
         self.runs.move_to_end(name)
         while len(self.runs) > LIMITS.runs:
             self.runs.popitem(last=False)
@@ -135,11 +138,6 @@ class Explorer:
     def map(self, side: str, count: int, ids: list[int], anatomy: Anatomy | None = None) -> dict[str, Any]:
         """Pieces of the vocabulary in two dimensions; see `space.embedding_map`."""
         return space.embedding_map(anatomy or self.anatomy, side, count, ids, self.usage)
-
-    def source(self, name: str) -> dict[str, Any]:
-        """The line of code that makes the tensor of this name."""
-        known = next((run.derived[name] for run in self.runs.values() if name in run.derived), None)
-        return find_source(self.anatomy, name, None if known is None else known.source)
 
 
 class Run:

@@ -34,6 +34,7 @@ class Pass:
     inputs: Inputs
     edits: Mapping[str, Edit]
     seen: dict[str, Seen]  # without the batch
+    lines: dict[str, tuple[str, int]]  # the file and line of code that made each of them
     answers: Tensor | None  # [R, V] logits of the rows that answer
     chosen: list[int] = field(default_factory=list)  # the id, or the number of the label, chosen at each row
     repetition_penalty: float = 1.0
@@ -70,7 +71,7 @@ def run_pass(anatomy: Anatomy, inputs: Inputs, edits: Mapping[str, Edit]) -> Pas
         name: Seen(tensor[0].cpu(), axes[1:]) if axes[0] == "batch" else Seen(tensor.cpu(), axes)
         for name, (tensor, axes) in trace.items()
     }
-    return Pass(anatomy, inputs, edits, seen, None if answers is None else answers[0].cpu())
+    return Pass(anatomy, inputs, edits, seen, trace.lines, None if answers is None else answers[0].cpu())
 
 
 def forward(anatomy: Anatomy, inputs: Inputs, trace: Trace, copies: int = 1) -> Tensor | None:
@@ -100,13 +101,13 @@ def read_out(
         return logits[:, rows]
     if model.label is not None and anatomy.settings.data.carrier == "word":
         logits = model.label(states)
-        trace["label.logits"] = Seen(logits, ("batch", "position:text", "label"))
+        trace.record("label.logits", logits, ("batch", "position:text", "label"))
         return logits[:, rows]
     if model.label is not None:
         logits = model.label(model.judge(states, keep))
-        trace["label.logits"] = Seen(logits, ("batch", "label"))
+        trace.record("label.logits", logits, ("batch", "label"))
         return logits[:, None]
     own = anatomy.settings.embedding
     vector = mean_state(states, keep) if own.pooling == "mean" else states[:, 0]
-    trace["vector"] = Seen(F.normalize(vector.float(), dim=-1) if own.normalize else vector, ("batch", "width"))
+    trace.record("vector", F.normalize(vector.float(), dim=-1) if own.normalize else vector, ("batch", "width"))
     return None

@@ -12,9 +12,11 @@ the reading of a variable. What is seen can be changed too, and the run goes on 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -41,10 +43,17 @@ class Trace(dict[str, Seen]):
     edits: Mapping[str, Edit] = field(default_factory=dict)
     places: list[str] = field(default_factory=list)  # the modules that are running, innermost last
     two_texts: bool = False  # an encoder-decoder has a source and a target; BERT and GPT have one text
+    lines: dict[str, tuple[str, int]] = field(default_factory=dict)  # the file and line of code that made each value
 
     def __repr__(self) -> str:
         names = ", ".join([*list(self)[:3], *["..."] * (len(self) > 3)])
         return f"<Trace of {len(self)} tensors: {names or 'nothing has run'}>"
+
+    def record(self, name: str, tensor: Tensor, axes: tuple[str, ...], caller: FrameType | None = None) -> None:
+        """Keeps a value, and the line of the code that calls this."""
+        caller = caller or sys._getframe(1)
+        self.lines[name] = caller.f_code.co_filename, caller.f_lineno
+        self[name] = Seen(tensor.detach(), axes)
 
     def full_axes(self, place: str, axes: str) -> tuple[str, ...]:
         """Says of which text a position is: `key` in a cross-attention is `key:source`."""
@@ -73,7 +82,7 @@ def see(name: str, tensor: Tensor, axes: str) -> Tensor:
         full = f"{place}.{name}".lstrip(".")
         if full in trace.edits:
             tensor = trace.edits[full](tensor)
-        trace[full] = Seen(tensor.detach(), trace.full_axes(place, axes))
+        trace.record(full, tensor, trace.full_axes(place, axes), sys._getframe(1))
     return tensor
 
 
