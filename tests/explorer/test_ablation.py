@@ -54,7 +54,7 @@ def check(run: Any, patched: Any, delta: list[float], top: list[str | None]) -> 
     assert delta[:rows] == pytest.approx(expected.tolist(), abs=1e-4)
     for row in range(rows):
         first, now = int(before[row].argmax()), int(after[row].argmax())
-        assert top[row] == (None if first == now else ablation.shown(run.passed, now))
+        assert top[row] == (None if first == now else ablation.display_answer(run.passed, now))
 
 
 @pytest.mark.parametrize("what", ["heads", "sublayers"])
@@ -106,7 +106,7 @@ def test_some_kinds_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("task", "arguments", "told"),
     [
-        ("embed", ("heads", "zero"), "says nothing"),
+        ("embed", ("heads", "zero"), "predicts neither"),
         ("write", ("head", "zero"), "what: must be"),
         ("write", ("heads", "uniform"), "op: must be"),
         ("write", ("heads", "zero", ["encoder.self_attention"]), "targets: must be"),

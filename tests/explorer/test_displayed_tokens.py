@@ -6,21 +6,28 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.explorer.displayed_tokens import Lexicon, cut_gaps, give_prompt, give_source, give_texts, give_words
+from regard.explorer.displayed_tokens import (
+    Lexicon,
+    cut_gaps,
+    encoder_tokens,
+    prompt_tokens,
+    source_tokens,
+    word_tokens,
+)
 from tests.explorer.toys import TOKENIZER
 
 LEXICON = Lexicon(TOKENIZER)
 
 
 def test_tokens_point_at_their_characters() -> None:
-    line, given_ = give_source(LEXICON, "  The  café\tsings. ", 128)
+    line, given_ = source_tokens(LEXICON, "  The  café\tsings. ", 128)
     assert "".join(line[t.start : t.end] for t in given_.tokens if not t.special) == line
     end = given_.tokens[-1]
     assert (end.display, end.special, end.word, end.start, end.end) == ("</s>", True, -1, None, None)
 
 
 def test_pieces_of_one_word_have_its_number() -> None:
-    _, found = give_source(LEXICON, "The gardens sing.", 128)
+    _, found = source_tokens(LEXICON, "The gardens sing.", 128)
     words: dict[int, str] = {}
     for token in found.tokens[:-1]:
         words[token.word] = words.get(token.word, "") + token.display
@@ -29,14 +36,14 @@ def test_pieces_of_one_word_have_its_number() -> None:
 
 
 def test_bytes_are_shown_as_such() -> None:
-    _, found = give_source(LEXICON, "a 你", 128)
+    _, found = source_tokens(LEXICON, "a 你", 128)
     assert [t.display for t in found.tokens][-4:-1] == ["⟨E4⟩", "⟨BD⟩", "⟨A0⟩"]
     assert {(t.start, t.end) for t in found.tokens[-4:-1]} == {(2, 3)}
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_any_prompt_is_covered(text: str) -> None:
-    found = give_prompt(LEXICON, text, 1000)
+    found = prompt_tokens(LEXICON, text, 1000)
     assert found.tokens[0].special
     covered = {i for t in found.tokens[1:] if t.start is not None and t.end is not None for i in range(t.start, t.end)}
     assert covered == set(range(len(text)))
@@ -54,7 +61,7 @@ def test_gaps_are_cut_as_the_filler_cuts_them() -> None:
 
 
 def test_two_texts_are_read_side_by_side() -> None:
-    found = give_texts(LEXICON, "A dog", "It rains", 128, fills=False)
+    found = encoder_tokens(LEXICON, "A dog", "It rains", 128, fills=False)
     shown = [token.display for token in found.tokens]
     assert (shown[0], shown.count("</s>")) == ("<s>", 2)
     assert found.segments == [0] * (shown.index("</s>") + 1) + [1] * (len(shown) - shown.index("</s>") - 1)
@@ -65,7 +72,7 @@ def test_two_texts_are_read_side_by_side() -> None:
 @pytest.mark.parametrize("most", range(6, 12))
 def test_cut_texts_keep_their_characters(most: int) -> None:
     first, second = "The old woman sees", "a cat in the garden"
-    found = give_texts(LEXICON, first, second, most, fills=False)
+    found = encoder_tokens(LEXICON, first, second, most, fills=False)
     assert len(found.tokens) == len(found.segments or []) == most
     assert len(found.warnings) == 1
     texts = (first, second)
@@ -76,19 +83,19 @@ def test_cut_texts_keep_their_characters(most: int) -> None:
 
 def test_words_are_cut_one_by_one() -> None:
     text = "The  old woman's dog"
-    found = give_words(LEXICON, text, 128)
+    found = word_tokens(LEXICON, text, 128)
     for number, (word, first) in enumerate(zip(text.split(), found.firsts, strict=True)):
         tokens = [token for token in found.tokens if token.word == number]
         assert tokens[0] is found.tokens[first]
         assert "".join(text[t.start : t.end] for t in tokens) == word
-    short = give_words(LEXICON, text, 5)
+    short = word_tokens(LEXICON, text, 5)
     assert len(short.tokens) == len(short.segments or []) == 5
     assert all(first < 4 for first in short.firsts)
     assert "only the first 5 are shown" in short.warnings[0]
 
 
 def test_an_order_takes_everything_with_it() -> None:
-    found = give_words(LEXICON, "A dog sings", 128)
+    found = word_tokens(LEXICON, "A dog sings", 128)
     order = [*range(1, len(found.tokens)), 0]
     turned = found.reordered(order)
     assert turned.tokens == [found.tokens[place] for place in order]
@@ -97,9 +104,9 @@ def test_an_order_takes_everything_with_it() -> None:
 
 def test_empty_texts_are_refused() -> None:
     for give in (
-        lambda: give_source(LEXICON, "\n ", 128),
-        lambda: give_texts(LEXICON, " ", None, 128, fills=True),
-        lambda: give_words(LEXICON, "", 128),
+        lambda: source_tokens(LEXICON, "\n ", 128),
+        lambda: encoder_tokens(LEXICON, " ", None, 128, fills=True),
+        lambda: word_tokens(LEXICON, "", 128),
     ):
         with pytest.raises(InputError, match="text: is empty"):
             give()

@@ -91,9 +91,9 @@ def test_wrong_places_in_the_vocabulary_are_refused() -> None:
     made = explorer("embed")
     with pytest.raises(InputError, match="side: must be text, not 'source'"):
         made.near("source", 300, 5)
-    with pytest.raises(MissingError, match="there is no token 400"):
+    with pytest.raises(MissingError, match="no token has the id 400"):
         made.near("text", 400, 5)
-    with pytest.raises(MissingError, match="there is no token 999"):
+    with pytest.raises(MissingError, match="no token has the id 999"):
         space.embedding_map(made.anatomy, "text", 5, [999])
 
 

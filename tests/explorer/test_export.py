@@ -135,7 +135,7 @@ def test_many_numbers_are_rounded_and_that_is_said(page: Path, monkeypatch: pyte
 
 def test_a_page_that_would_be_too_large_is_refused(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "MOST_BYTES", 1000)
-    with pytest.raises(InputError, match=r"MB: take a shorter text, or save it as \.safetensors"):
+    with pytest.raises(InputError, match=r"MB: use a shorter text, or save the run as \.safetensors"):
         export.page_html(look_at("embed"), page=page)
 
 
@@ -151,12 +151,12 @@ def test_a_damaged_page_is_told(page: Path) -> None:
     with pytest.raises(ModelError, match="the page is damaged"):
         export.page_html(look_at("embed"), page=page)
     (page / "style.css").unlink()
-    with pytest.raises(ModelError, match="is not there"):
+    with pytest.raises(ModelError, match="cannot read the explorer"):
         export.page_html(look_at("embed"), page=page)
 
 
 def test_half_precision_keeps_infinity_apart() -> None:
-    found = export.halved(torch.tensor([1e6, -1e6, torch.inf, -torch.inf, 1.5]))
+    found = export.to_float16(torch.tensor([1e6, -1e6, torch.inf, -torch.inf, 1.5]))
     assert found.tolist() == [65504.0, -65504.0, torch.inf, -torch.inf, 1.5]
 
 

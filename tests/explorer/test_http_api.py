@@ -52,7 +52,7 @@ def test_a_run_can_be_asked_for_again(client: TestClient, explorer: Explorer) ->
     answer = client.post("/api/run", json=RUN).json()
     assert answer == explorer.find(answer["run"]).answer
     assert client.get(f"/api/run/{answer['run']}").json() == answer
-    assert "is not remembered" in error_of(client.get("/api/run/0123"))
+    assert "is no longer stored" in error_of(client.get("/api/run/0123"))
     assert client.get("/api/run/0123").status_code == 404
 
 
@@ -97,7 +97,7 @@ def test_ablations_are_answered_and_remembered(client: TestClient, explorer: Exp
     run = explorer.run(RUN)
     found = client.post("/api/ablate", json={"run": run.name, "what": "heads", "op": "zero", "targets": None}).json()
     assert found["kinds"] == ["encoder.self_attention", "decoder.self_attention", "decoder.cross_attention"]
-    assert len(run.remembered) == 1
+    assert len(run.ablations) == 1
     assert client.post("/api/ablate", json={"run": run.name, "what": "heads", "op": "zero"}).json() == found
     found = client.post("/api/ablate", json={"run": run.name, "what": "sublayers", "op": "mean"}).json()
     assert set(found) == {"sublayers"}

@@ -29,7 +29,7 @@ def test_weights_are_cut() -> None:
 
 def test_large_weights_are_to_be_sliced(monkeypatch: pytest.MonkeyPatch) -> None:
     anatomy = explorer("embed", width=64, hidden=16_000).anatomy
-    with pytest.raises(TooBigError, match="1,024,000 numbers, more than 1,000,000: ask for some"):
+    with pytest.raises(TooBigError, match="1,024,000 numbers, more than 1,000,000: request some"):
         weights.weight_slice(anatomy, "encoder.layers.0.feed_forward.rise.weight", None, None)
 
 

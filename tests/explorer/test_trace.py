@@ -233,7 +233,7 @@ def test_a_target_that_is_too_long_is_cut_and_that_is_said() -> None:
 def test_several_lines_become_one_and_that_is_said() -> None:
     run = look_at("translate", "A dog reads.\nShe sings.")
     assert run.answer["request"]["text"] == "A dog reads. She sings."
-    assert run.answer["warnings"] == ["the text has 2 lines: they are read as one"]
+    assert run.answer["warnings"] == ["the text has 2 lines; they are joined into one"]
 
 
 @pytest.mark.parametrize(
@@ -244,14 +244,14 @@ def test_several_lines_become_one_and_that_is_said() -> None:
         ({"text": " "}, "text: is empty"),
         ({"text": "x" * 20_001}, "text: has 20,001 characters"),
         ({"text": "a\ud800"}, "surrogate"),
-        ({"text": "a", "txt": 1}, "txt: there is no such field"),
+        ({"text": "a", "txt": 1}, "txt: unknown field"),
         ({"text": "a", "decode": {"beam": 17}}, "decode.beam: must be at most 16"),
         ({"text": "a", "decode": {"beam": 0}}, "decode.beam must be at least 1"),
         ({"text": "a", "decode": {"max_tokens": 129}}, "decode.max_tokens: must be at most 128"),
         ({"text": "a", "decode": {"temperature": math.nan}}, "decode.temperature must be a finite"),
-        ({"text": "a", "decode": {"bema": 1}}, "decode.bema: there is no such setting"),
+        ({"text": "a", "decode": {"bema": 1}}, "decode.bema: unknown setting"),
         ({"text": "a", "decode": 3}, "decode: must be an object"),
-        ({"text": "a", "order": [0, 0]}, "order: must have each"),
+        ({"text": "a", "order": [0, 0]}, "order: must contain each"),
         ({"text": "a", "order": [0]}, "order: has 1 numbers, but the text has 2 tokens"),
         ({"text": "a", "order": "x"}, "order: must be a list"),
         ({"text": "a", "prefix": [400]}, "prefix: 400 is not"),
@@ -260,7 +260,7 @@ def test_several_lines_become_one_and_that_is_said() -> None:
         ({"text": "a", "prefix": [300] * 25}, "prefix: has 25 tokens; at most"),
         ({"text": "a", "prefix": [300], "target": "b"}, "target and prefix"),
         ({"text": "a", "pair": "b"}, "pair: only an encoder"),
-        ({"text": "a", "checkpoint": "../x"}, "checkpoint: there is none"),
+        ({"text": "a", "checkpoint": "../x"}, "checkpoint: unknown checkpoint"),
         ({"text": "a", "patch": 3}, "patch: must be a list"),
     ],
 )
@@ -272,7 +272,7 @@ def test_wrong_requests_are_refused_by_name(request_: dict[str, Any], told: str)
 @pytest.mark.parametrize("task", ["fill", "classify", "embed"])
 def test_an_encoder_writes_nothing(task: str) -> None:
     for wrong in ({"target": "a"}, {"prefix": [300]}):
-        with pytest.raises(InputError, match="an encoder writes nothing"):
+        with pytest.raises(InputError, match="an encoder writes no text"):
             look_at(task, **wrong)
 
 
@@ -284,7 +284,7 @@ def test_the_last_runs_are_remembered() -> None:
     runs = [made.run({"text": f"dog {i}"}) for i in range(LIMITS.runs + 1)]
     assert list(made.runs) == [run.name for run in runs[1:]]
     assert made.run({"text": "dog 5"}) is made.find(runs[5].name) is runs[5]
-    with pytest.raises(MissingError, match="is not remembered"):
+    with pytest.raises(MissingError, match="is no longer stored"):
         made.find(runs[0].name)
 
 
@@ -300,9 +300,9 @@ def test_look_takes_engines_and_refuses_other_things() -> None:
     with pytest.raises(InputError, match="look takes a model folder"):
         look(3, TEXT)  # type: ignore[arg-type]
     translator.searcher = object()  # type: ignore[assignment]
-    with pytest.raises(InputError, match="has no model in PyTorch"):
+    with pytest.raises(InputError, match="has no PyTorch model"):
         look(translator, TEXT)
-    with pytest.raises(KeyError, match="none of that name"):
+    with pytest.raises(KeyError, match="no tensor with that name"):
         run["nothing"]
 
 
@@ -312,6 +312,6 @@ def test_runs_are_saved_by_suffix(tmp_path: Path) -> None:
     run.save(tmp_path / "run.safetensors")
     assert set(load((tmp_path / "run.safetensors").read_bytes())) == set(run.names())
     assert f'"run": "{run.name}"' in (tmp_path / "run.json").read_text()
-    with pytest.raises(InputError, match="is saved as"):
+    with pytest.raises(InputError, match="cannot save a run"):
         run.save(tmp_path / "run.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "run.safetensors"]

@@ -55,7 +55,7 @@ def test_earlier_steps_can_be_looked_into(folder: Path) -> None:
     assert early["logits"].dtype == torch.float32
     assert run.answer["request"]["checkpoint"] == "step-00000200"
     for wrong in ("step-00000300", "state", "../training/step-00000200"):
-        with pytest.raises(MissingError, match="checkpoint: there is none"):
+        with pytest.raises(MissingError, match="checkpoint: unknown checkpoint"):
             made.run({**request, "checkpoint": wrong})
 
 

@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import InputError
 from regard.explorer.trace import Explorer, Run
-from regard.explorer.traced_outputs import Rereading, Task, new_step, write_output
+from regard.explorer.traced_outputs import UncachedStep, WritingTask, new_step, write_output
 from tests.explorer.toys import GREEDY, SHAPES, TEXT, close, contents, explorer, look_at
 
 CROSS = "decoder.layers.1.cross_attention"
@@ -144,10 +144,10 @@ def test_reading_everything_anew_is_the_same_as_remembering(task: str, shape: st
     read, settings = run.passed.inputs.tokens, made.contents.settings.decoding
     given = read["source"] if task == "translate" else read["text"][:4]
     unchanged = {f"{OWN}.scores": lambda x: x}
-    plain = Task(given, settings, 6)
-    changed = Task(given, settings, 6, edits=unchanged)
-    assert isinstance(new_step(made.anatomy, changed), Rereading)
-    assert not isinstance(new_step(made.anatomy, plain), Rereading)
+    plain = WritingTask(given, settings, 6)
+    changed = WritingTask(given, settings, 6, edits=unchanged)
+    assert isinstance(new_step(made.anatomy, changed), UncachedStep)
+    assert not isinstance(new_step(made.anatomy, plain), UncachedStep)
     one, other = write_output(made.anatomy, plain), write_output(made.anatomy, changed)
     assert one.found.tokens == other.found.tokens
     assert one.found.score == pytest.approx(other.found.score, abs=1e-5)

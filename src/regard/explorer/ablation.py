@@ -1,7 +1,8 @@
-"""What the model would lose: every head, or every sublayer, switched off in turn, many copies in one pass."""
+"""Ablates every head or every sublayer in turn, with many copies in one pass, and measures the effect of each."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,36 +18,38 @@ from regard.explorer.what_if import add_edits, mean_over_positions
 from regard.model.observe import Edit, Trace, observe
 
 MOST_LOGITS = 2**25
-"""Logits that are computed at once: fewer copies run together where texts are long and vocabularies large."""
+"""Maximum number of logits of one pass: fewer copies run together if texts are long or vocabularies large."""
 
 
 class Lesion(NamedTuple):
-    """What one copy does without: a head of an attention, or all of a sublayer."""
+    """A part that one copy lacks: a head of an attention, or a whole sublayer."""
 
     site: str
     head: int | None
 
 
 class Effect(NamedTuple):
-    """What that changes at each step: the log-probability of what was chosen, and what would now be first."""
+    """The effect of a lesion at each step: the change in log-probability, and the most probable token if it changed."""
 
     delta: list[float]
     top: list[str | None]
 
 
 class GoneError(Exception):
-    """Nobody waits for the answer any more."""
+    """Raised when the client has left and no longer needs the answer."""
 
 
 def ablate(
     run: Pass, what: Any, op: Any, targets: Any = None, gone: Callable[[], bool] = lambda: False
 ) -> dict[str, Any]:
-    """The effect of each head or sublayer; `targets` may name the kinds or stacks to look at.
+    """Returns the effect of ablating each head or sublayer; `targets` may name the kinds or stacks to ablate.
 
     Between two batches it asks whether everybody has `gone`, and stops.
     """
     if run.answers is None:
-        raise InputError("ablate: this model says nothing whose probability could change")
+        raise InputError(
+            "ablate: this model predicts neither tokens nor labels, so ablation has no probability to change"
+        )
     if op not in ("zero", "mean"):
         raise InputError(f"op: must be zero or mean, not {str(op)[:40]!r}")
     if what == "heads":
@@ -57,10 +60,10 @@ def ablate(
 
 
 def ablate_heads(run: Pass, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
-    """Every head of every attention, by kind, layer and head."""
+    """Ablates every head of every attention; returns the effects by kind, layer and head."""
     anatomy = run.anatomy
     kinds = [(stack, kind) for stack in anatomy.stacks.values() for kind in stack.kinds]
-    names = chosen_targets(targets, [f"{stack.name}.{kind}" for stack, kind in kinds])
+    names = choose_targets(targets, [f"{stack.name}.{kind}" for stack, kind in kinds])
     kinds = [(stack, kind) for stack, kind in kinds if f"{stack.name}.{kind}" in names]
     lesions = [
         Lesion(f"{stack.name}.layers.{layer}.{kind}", head)
@@ -79,9 +82,9 @@ def ablate_heads(run: Pass, op: str, targets: Any, gone: Callable[[], bool]) -> 
 
 
 def ablate_sublayers(run: Pass, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
-    """Every attention and every feed-forward layer, by stack."""
+    """Ablates every attention and every feed-forward layer; returns the effects by stack."""
     stacks = run.anatomy.stacks
-    names = chosen_targets(targets, list(stacks))
+    names = choose_targets(targets, list(stacks))
     lesions = [Lesion(site, None) for name in names for site in stacks[name].sublayers()]
     effects = iter(measure(run, lesions, op, gone))
     return {
@@ -91,8 +94,8 @@ def ablate_sublayers(run: Pass, op: str, targets: Any, gone: Callable[[], bool])
     }
 
 
-def chosen_targets(targets: Any, names: list[str]) -> list[str]:
-    """Those of the names that are wanted, all if nobody says."""
+def choose_targets(targets: Any, names: list[str]) -> list[str]:
+    """Returns the requested names, or all names if `targets` is None."""
     if targets is None:
         return names
     if not isinstance(targets, list) or not targets or not all(target in names for target in targets):
@@ -101,42 +104,40 @@ def chosen_targets(targets: Any, names: list[str]) -> list[str]:
 
 
 def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bool]) -> Iterator[Effect]:
-    """The effect of each lesion, measured in batches of copies that each lack something else."""
+    """Yields the effect of each lesion; each copy in a batch has another lesion."""
     assert run.answers is not None
     chosen = torch.tensor(run.chosen)
     before = run.scores(run.answers[None])[0]  # [R, V]
-    first, usual = before.argmax(-1), before.gather(1, chosen[:, None]).squeeze(1)
-    size = max(1, min(LIMITS.ablation_batch, MOST_LOGITS // max(1, logits_of(run))))
+    first, intact = before.argmax(-1), before.gather(1, chosen[:, None]).squeeze(1)
+    size = max(1, min(LIMITS.ablation_batch, MOST_LOGITS // max(1, count_logits(run))))
     for start in range(0, len(lesions), size):
         if gone():
             raise GoneError
         batch = lesions[start : start + size]
-        after = run.scores(lesioned(run, batch, op)).cpu()  # [B, R, V]
-        deltas = after.gather(2, chosen.expand(len(batch), -1)[..., None]).squeeze(2) - usual
+        after = run.scores(run_with_lesions(run, batch, op)).cpu()  # [B, R, V]
+        deltas = after.gather(2, chosen.expand(len(batch), -1)[..., None]).squeeze(2) - intact
         for delta, now in zip(deltas, after.argmax(-1), strict=True):
             yield Effect(
-                [
-                    0.0 if value != value else value for value in delta.tolist()
-                ],  # impossible before and after: no change
-                [None if a == b else shown(run, b) for a, b in zip(first.tolist(), now.tolist(), strict=True)],
+                [0.0 if math.isnan(value) else value for value in delta.tolist()],  # -inf before and after: no change
+                [None if a == b else display_answer(run, b) for a, b in zip(first.tolist(), now.tolist(), strict=True)],
             )
 
 
-def logits_of(run: Pass) -> int:
-    """How many logits one copy of the texts has."""
+def count_logits(run: Pass) -> int:
+    """Counts the logits of one copy of the texts."""
     output = run.anatomy.output_layer()
     return (0 if output is None else output.out_features) * len(run.inputs.tokens[run.anatomy.written])
 
 
-def shown(run: Pass, answer: int) -> str:
-    """A token, or a label, for people."""
+def display_answer(run: Pass, answer: int) -> str:
+    """Returns a token or a label as text."""
     if run.anatomy.task == "classify":
         return run.anatomy.settings.data.labels[answer]
     return run.anatomy.lexicons[run.anatomy.written].display(answer)
 
 
-def lesioned(run: Pass, lesions: Sequence[Lesion], op: str) -> Tensor:
-    """[B, R, V] logits of copies that each lack one thing, on top of the patches of the run."""
+def run_with_lesions(run: Pass, lesions: Sequence[Lesion], op: str) -> Tensor:
+    """Returns the logits [B, R, V] of copies with one lesion each, in addition to the run's patches."""
     by_name: dict[str, list[tuple[int, int | None]]] = {}
     for row, (site, head) in enumerate(lesions):
         by_name.setdefault(f"{site}.{'output' if head is None else 'context'}", []).append((row, head))
@@ -145,7 +146,7 @@ def lesioned(run: Pass, lesions: Sequence[Lesion], op: str) -> Tensor:
         stack = run.anatomy.stacks[name.partition(".")[0]]
         add_edits(edits, iter([(name, partial(change_copies, places, replacement(op, stack)))]))
     seen: list[Trace] = []
-    add_edits(edits, forgetting(run.anatomy.stacks, seen))
+    add_edits(edits, free_after_layers(run.anatomy.stacks, seen))
     with torch.no_grad(), observe(run.anatomy.model, edits) as trace:
         seen.append(trace)
         answers = forward(run.anatomy, run.inputs, trace, len(lesions))
@@ -154,12 +155,12 @@ def lesioned(run: Pass, lesions: Sequence[Lesion], op: str) -> Tensor:
 
 
 def replacement(op: str, stack: StackShape) -> Callable[[Tensor], Tensor]:
-    """What takes the place of what is switched off."""
+    """Returns the function that computes what replaces an ablated part."""
     return torch.zeros_like if op == "zero" else mean_over_positions(stack.causal)
 
 
 def change_copies(places: Sequence[tuple[int, int | None]], new: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """A batch [B, ...] in which each of these copies has one head, or everything, replaced."""
+    """Replaces one head, or the whole output, of each of these copies in a batch [B, ...]."""
     x = x.clone()
     for row, head in places:
         if head is None:
@@ -169,8 +170,8 @@ def change_copies(places: Sequence[tuple[int, int | None]], new: Callable[[Tenso
     return x
 
 
-def forgetting(stacks: Mapping[str, StackShape], seen: list[Trace]) -> Iterator[tuple[str, Edit]]:
-    """Edits that change nothing, but let go of what was seen after each layer: copies would fill the memory."""
+def free_after_layers(stacks: Mapping[str, StackShape], seen: list[Trace]) -> Iterator[tuple[str, Edit]]:
+    """Yields edits that change nothing but free the recorded tensors after each layer, which would fill the memory."""
 
     def forget(x: Tensor) -> Tensor:
         seen[0].clear()

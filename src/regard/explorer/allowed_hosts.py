@@ -1,4 +1,4 @@
-"""By which names a server on this machine is called: a page from elsewhere can only borrow one (DNS rebinding)."""
+"""Lists the host names of a server on this machine; requests to other names may come from DNS rebinding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is named by its number."""
+    """Returns whether a host is an IP address."""
     try:
         ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:

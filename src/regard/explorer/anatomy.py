@@ -1,4 +1,4 @@
-"""Where the parts of a model are: its stacks, its texts, its tables, by the names that `observe` gives them."""
+"""Finds the parts of a model: its stacks, texts and embedding tables, by the names that `observe` gives them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.weights import Contents, parameters, transformer_of
 
 @dataclass(frozen=True)
 class StackShape:
-    """One stack of layers: how many, what attends in each, and whose text runs through."""
+    """A stack of layers: its depth, the kinds of attention in each layer, and the text that it reads."""
 
     name: str
     layers: int
@@ -31,12 +31,12 @@ class StackShape:
         return self.name == "decoder"
 
     def attentions(self) -> Iterator[str]:
-        """The names of all attentions, layer by layer."""
+        """Yields the names of all attentions, layer by layer."""
         for layer in range(self.layers):
             yield from (f"{self.name}.layers.{layer}.{kind}" for kind in self.kinds)
 
     def sublayers(self) -> Iterator[str]:
-        """The names of all sublayers in the order in which they run."""
+        """Yields the names of all sublayers in the order in which they run."""
         for layer in range(self.layers):
             yield from (f"{self.name}.layers.{layer}.{part}" for part in (*self.kinds, "feed_forward"))
 
@@ -68,22 +68,22 @@ class Anatomy:
 
     @property
     def embeddings(self) -> dict[str, str]:
-        """The name of the embedding of each text."""
+        """The names of the embeddings by text."""
         return {stack.text: stack.embedding for stack in self.stacks.values()}
 
     @property
     def read(self) -> str:
-        """The text that is given: the source, or the only one."""
+        """The text that the model is given: the source, or its only text."""
         return "source" if "source" in self.lexicons else "text"
 
     @property
     def written(self) -> str:
-        """The text that is written: the target, or the only one."""
+        """The text that the model writes: the target, or its only text."""
         return "target" if "target" in self.lexicons else "text"
 
     @property
     def positions(self) -> int:
-        """The most tokens of a text that are looked at."""
+        """The maximum number of tokens of a text."""
         return min(LIMITS.tokens, self.shape.max_length)
 
     def stack(self, name: str) -> Stack:
@@ -107,7 +107,7 @@ class Anatomy:
         return module
 
     def points(self, name: str) -> dict[str, str]:
-        """Where the residual stream of a stack is looked at, and the name of what is seen there."""
+        """Returns the points of a stack's residual stream, with the name of the tensor at each."""
         stack = self.stacks[name]
         after = "sum" if self.shape.norm == "pre" else "norm"
         points = {"embedding": f"{stack.embedding}.{'norm' if self.shape.embedding_norm else 'sum'}"}
@@ -117,13 +117,13 @@ class Anatomy:
         return points
 
     def output_layer(self) -> nn.Linear | None:
-        """The linear layer that gives the logits of tokens or of labels."""
+        """Returns the linear layer that computes the logits of tokens or labels, or None."""
         if isinstance(self.model, Encoder):
             return self.model.fill.logits if self.model.fill is not None else self.model.label
         return self.model.logits
 
     def describe(self) -> dict[str, Any]:
-        """The model as the page is told of it, but for its name, checkpoints and examples."""
+        """Returns the description of the model for the page, without its name, checkpoints and examples."""
         shape, model = self.shape, self.model
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         tables = {text: names[id(self.embedding(text).tokens.weight)] for text in self.lexicons}

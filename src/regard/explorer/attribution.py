@@ -1,7 +1,7 @@
-"""Which part of the model spoke for a token: its logit as a sum over heads, feed-forward layers and the rest.
+"""Attributes the logit of a token to the parts of the model: heads, feed-forward layers and the rest.
 
-The residual stream is a sum, and the logit is linear in it but for the norms. With the mean and the deviation
-that each norm had in this run taken as given, these are linear too, and the logit falls apart exactly.
+The residual stream is a sum, and the logit is linear in it except for the norms. With each norm's mean and deviation
+fixed at their values in this run, the norms are linear too, and the logit is exactly the sum of its parts.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from regard.explorer.traced_pass import Pass
 
 
 class Attribution(NamedTuple):
-    """The shares of the logit of the chosen token at each position T; together they are `logit`."""
+    """The contributions to the logit of the chosen token at each of T positions; their sum is `logit`."""
 
     heads: Tensor  # [kind, layer, head, T]
     feed_forward: Tensor  # [layer, T]
-    rest: Tensor  # [2, T]: the embedding; all biases, those of the norms and of the output layer included
+    rest: Tensor  # [2, T]: the embedding; all biases, including those of the norms and the output layer
     logit: Tensor  # [T]
 
 
 def attribute(run: Pass, stack: StackShape) -> Attribution:
-    """Follows every part of the stream of a decoder, in the order in which they are added, to the logits."""
+    """Follows each part of a decoder's residual stream to the logits, in the order in which the parts are added."""
     anatomy, kinds, layers, heads = run.anatomy, len(stack.kinds), stack.layers, run.anatomy.shape.heads
     pre = anatomy.shape.norm == "pre"
     start = next(iter(anatomy.points(stack.name).values()))
@@ -36,7 +36,7 @@ def attribute(run: Pass, stack: StackShape) -> Attribution:
     for layer in range(layers):
         for kind, name in enumerate((*stack.kinds, "feed_forward")):
             site = f"{stack.name}.layers.{layer}.{name}"
-            own, bias = added(run, site, attends=kind < kinds)
+            own, bias = sublayer_parts(run, site, attends=kind < kinds)
             parts[1] = parts[1] + bias
             parts += own
             places.append((kind if kind < kinds else -1, layer))
@@ -50,19 +50,19 @@ def attribute(run: Pass, stack: StackShape) -> Attribution:
     return collect(run, parts, places, (kinds, layers, heads))
 
 
-def added(run: Pass, site: str, *, attends: bool) -> tuple[list[Tensor], Tensor]:
-    """What a sublayer adds [T, D]: head by head and its bias, or all at once."""
+def sublayer_parts(run: Pass, site: str, *, attends: bool) -> tuple[list[Tensor], Tensor]:
+    """Returns what a sublayer adds [T, D]: each head's part and the bias, or the whole output and no bias."""
     output = run.seen[f"{site}.output"].tensor.double()
     if not attends:
         return [output], torch.zeros_like(output)
     heads = run.seen[f"{site}.contributions"].tensor.double()
-    if f"{site}.output" in run.edits:  # dropped: whatever the heads have found, nothing of it is added
+    if f"{site}.output" in run.edits:  # dropped: nothing of the heads is added
         heads = torch.zeros_like(heads)
     return list(heads), output - heads.sum(0)
 
 
 def through_norm(norm: nn.Module, x: Tensor, parts: list[Tensor]) -> list[Tensor]:
-    """The parts of x [T, D] after a norm that has the statistics of x; its bias goes to the second part."""
+    """Returns the parts of x [T, D] after a norm with the statistics of x; the norm's bias is added to the second."""
     assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
     weight = norm.weight.detach().double().cpu()
     centred = isinstance(norm, nn.LayerNorm)
@@ -75,7 +75,7 @@ def through_norm(norm: nn.Module, x: Tensor, parts: list[Tensor]) -> list[Tensor
 
 
 def collect(run: Pass, parts: list[Tensor], places: list[tuple[int, int]], sizes: tuple[int, int, int]) -> Attribution:
-    """The products of all parts [T, D] with the output weights of the chosen tokens, each at its place."""
+    """Returns the products of all parts [T, D] with the output weights of the chosen tokens."""
     output = run.anatomy.output_layer()
     assert output is not None
     assert run.answers is not None

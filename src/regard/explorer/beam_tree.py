@@ -1,4 +1,4 @@
-"""The tree of a beam search: every continuation that was looked at, and what became of it."""
+"""Records the tree of a beam search: every continuation that was considered, and its outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.explorer.displayed_tokens import Lexicon
 
 @dataclass
 class Node:
-    """A token after others, with the log-probability that it and those before it gained."""
+    """A hypothesis in the tree: its last token, and the log-probability of each of its tokens."""
 
     parent: int | None
     token: int
@@ -26,18 +26,18 @@ class Node:
         return sum(self.gains)
 
 
-class Tree:
-    """Watches the beam search of one sentence; continuations that are impossible are not kept."""
+class BeamTree:
+    """Records the beam search of one sentence, without impossible continuations."""
 
     def __init__(self, begin: int, width: int, limit: int) -> None:
         self.width, self.limit = width, limit
-        self.beaten = f"not among the {width} best"
+        self.not_kept = f"not among the {width} best"
         self.nodes = [Node(None, begin)]
-        self.alive = [0]  # the nodes of the hypotheses that live, in their order
+        self.alive = [0]  # the nodes of the unfinished hypotheses, in their order
         self.final = 0
 
     def watch(self, _sentence: int, candidates: Sequence[Candidate], fates: Sequence[Fate]) -> None:
-        """Takes note of one step."""
+        """Records one step of the search."""
         before, self.alive, known = self.alive, [], len(self.nodes)
         for candidate, fate in zip(candidates, fates, strict=True):
             parent = before[candidate.parent]
@@ -50,14 +50,14 @@ class Tree:
             if fate == "found":
                 node.state, node.reason = "done", "ended"
             elif fate == "dropped":
-                node.state, node.reason = "pruned", self.beaten
+                node.state, node.reason = "pruned", self.not_kept
             self.nodes.append(node)
         for place in {*before} - {node.parent for node in self.nodes[known:]} - {-1}:
             node = self.nodes[place]
-            node.state, node.reason = "pruned", "outdone at the next step"  # none of its ways on was looked at
+            node.state, node.reason = "pruned", "outdone at the next step"  # none of its continuations was considered
 
     def finish(self, best: Hypothesis, end: int) -> None:
-        """Says what became of those that were alive at the end, and which one won."""
+        """Records the outcome of the hypotheses that were unfinished at the end, and marks the best one."""
         for place in self.alive:
             if place < 0:
                 continue
@@ -71,7 +71,7 @@ class Tree:
         self.nodes[self.final].state = "final"
 
     def path(self, place: int) -> list[int]:
-        """The tokens from the root, which is not one of them, to a node."""
+        """Returns the tokens from the root, which is excluded, to a node."""
         tokens = []
         at = self.nodes[place]
         while at.parent is not None:
@@ -80,7 +80,7 @@ class Tree:
         return tokens[::-1]
 
     def to_json(self, lexicon: Lexicon, penalty: Penalty, form: str, alpha: float) -> dict[str, Any]:
-        """The tree as the page draws it."""
+        """Returns the tree in the form that the page draws."""
         nodes = [
             {
                 "i": i,

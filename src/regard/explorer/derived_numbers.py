@@ -1,4 +1,4 @@
-"""What can be computed from what was seen: entropies, value-weighted attention, the lens, the residual stream."""
+"""Derives further tensors from a run: entropies, value-weighted attention, the logit lens, the residual stream."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from regard.model.transformer import Encoder, EncoderDecoder
 
 @dataclass(frozen=True)
 class Derived:
-    """A tensor that is computed when it is asked for, and what is known of it before."""
+    """A tensor that is computed on request; its axes and shape are known before."""
 
     axes: tuple[str, ...]
     shape: tuple[int, ...]
     compute: Callable[[], Tensor]
-    source: Callable[..., object]  # the function that computes it, for those who want to read it
+    source: Callable[..., object]  # the function that computes it, for the link to its source code
     kind: str = "f32"
 
 
 def derive(run: Pass) -> dict[str, Derived]:
-    """Everything that can be derived from a run, by name."""
+    """Returns everything that can be derived from a run, by name."""
     found: dict[str, Derived] = {}
     for stack in run.anatomy.stacks.values():
         found |= derive_attention(run, stack)
         found |= derive_residual(run, stack)
-        if sees(run, stack):
+        if has_lens(run, stack):
             found |= derive_lens(run, stack)
     if "decoder" in run.anatomy.stacks:
         found |= derive_attribution(run, run.anatomy.stacks["decoder"])
@@ -42,6 +42,7 @@ def derive(run: Pass) -> dict[str, Derived]:
 
 
 def derive_attention(run: Pass, stack: StackShape) -> dict[str, Derived]:
+    """Derives the entropies and the value-weighted attention of each head."""
     found = {}
     for site in stack.attentions():
         weights, axes = run.seen[f"{site}.weights"]
@@ -53,12 +54,12 @@ def derive_attention(run: Pass, stack: StackShape) -> dict[str, Derived]:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """Weights [H, T, S] -> [H, T], in nats: 0 where all is on one key, log S where it is spread evenly."""
+    """Weights [H, T, S] -> [H, T] entropies in nats: 0 for a single key, log S for equal weights."""
     return -(weights * torch.where(weights > 0, weights.log(), 0.0)).sum(-1)
 
 
 def value_weighted(run: Pass, site: str) -> Tensor:
-    """[H, T, S]: each weight times the length of what it lets through, |value W_output| (Kobayashi et al., 2020)."""
+    """[H, T, S]: each weight times the norm of the value that it weights, |value W_output| (Kobayashi et al., 2020)."""
     attention = run.anatomy.attention(site)
     value = run.seen[f"{site}.value"].tensor.repeat_interleave(attention.heads // attention.groups, 0)
     with torch.no_grad():
@@ -68,6 +69,7 @@ def value_weighted(run: Pass, site: str) -> Tensor:
 
 
 def derive_residual(run: Pass, stack: StackShape) -> dict[str, Derived]:
+    """Derives the norms and cosines of the residual stream."""
     shape = (len(run.anatomy.points(stack.name)), len(run.inputs.tokens[stack.text]))
     axes = ("point", f"position:{stack.text}")
     norms, cosines = partial(stream_norms, run, stack.name), partial(stream_cosines, run, stack.name)
@@ -83,20 +85,20 @@ def stream(run: Pass, stack: str) -> Tensor:
 
 
 def stream_norms(run: Pass, stack: str) -> Tensor:
-    """[P, T]: how long the vector of each token is after each point."""
+    """[P, T]: the norm of each token's vector after each point."""
     norms: Tensor = stream(run, stack).norm(dim=-1)
     return norms
 
 
 def stream_cosines(run: Pass, stack: str) -> Tensor:
-    """[P, T]: how much the vector of each token still points where it did one point before; at the first, 1."""
+    """[P, T]: the cosine of each token's vector after a point with the vector one point before; 1 at the first."""
     x = stream(run, stack)
     first = torch.ones(1, x.shape[1])
     return torch.cat([first, F.cosine_similarity(x[1:], x[:-1], dim=-1)])
 
 
-def sees(run: Pass, stack: StackShape) -> bool:
-    """Whether the states of a stack can be read as tokens: by an output layer of its own, or one with its table."""
+def has_lens(run: Pass, stack: StackShape) -> bool:
+    """Returns whether the output layer can read the states of a stack as tokens."""
     model = run.anatomy.model
     if isinstance(model, EncoderDecoder):
         return stack.causal or model.logits.weight is model.source_embedding.tokens.weight
@@ -104,6 +106,7 @@ def sees(run: Pass, stack: StackShape) -> bool:
 
 
 def derive_lens(run: Pass, stack: StackShape) -> dict[str, Derived]:
+    """Derives the tokens of the logit lens, their probabilities, and the rank of the chosen token."""
     points, length = len(run.anatomy.points(stack.name)), len(run.inputs.tokens[stack.text])
     count = min(BEST, run.anatomy.lexicons[run.anatomy.written].tokenizer.size)
     axes = ("point", f"position:{stack.text}")
@@ -116,16 +119,16 @@ def derive_lens(run: Pass, stack: StackShape) -> dict[str, Derived]:
 
 
 def lens(run: Pass, stack: StackShape) -> tuple[Tensor, Tensor, Tensor]:
-    """What the model would say if the stream ended at each point (nostalgebraist, 2020).
+    """Reads the residual stream after each point as if it were the last: the logit lens (nostalgebraist, 2020).
 
-    Ids and probabilities [P, T, 10] of the best tokens, by the same measure as the steps, and the rank [P, T] of
-    the token that was chosen at a position in the end; where nothing was chosen, of the one that stands there.
+    Returns ids and probabilities [P, T, 10] of the best tokens, and the rank [P, T] of the token that was chosen at
+    each position, or of the token of the text where none was chosen.
     """
     model, norm = run.anatomy.model, run.anatomy.stack(stack.name).norm
     head = model.fill if isinstance(model, Encoder) else model.logits
     assert head is not None
     device = next(model.parameters()).device
-    wanted = torch.tensor(chosen_at(run, stack), device=device)[:, None]
+    wanted = torch.tensor(chosen_tokens(run, stack), device=device)[:, None]
     ids, probabilities, ranks = [], [], []
     for name in run.anatomy.points(stack.name).values():
         with torch.no_grad():
@@ -138,8 +141,8 @@ def lens(run: Pass, stack: StackShape) -> tuple[Tensor, Tensor, Tensor]:
     return torch.stack(ids).cpu(), torch.stack(probabilities).cpu(), torch.stack(ranks).cpu()
 
 
-def chosen_at(run: Pass, stack: StackShape) -> list[int]:
-    """The token chosen at each position of a stack's text, or else the one that stands there."""
+def chosen_tokens(run: Pass, stack: StackShape) -> list[int]:
+    """Returns the token chosen at each position of a stack's text, or the text's own token where none was chosen."""
     tokens = list(run.inputs.tokens[stack.text])
     if stack.text == run.anatomy.written:
         for row, chosen in zip(run.inputs.rows, run.chosen, strict=True):
@@ -148,6 +151,7 @@ def chosen_at(run: Pass, stack: StackShape) -> list[int]:
 
 
 def derive_attribution(run: Pass, stack: StackShape) -> dict[str, Derived]:
+    """Derives the contribution of each head and feed-forward layer to the chosen token's logit."""
     shape, length = run.anatomy.shape, len(run.inputs.tokens[stack.text])
     position = f"position:{stack.text}"
     computed = cache(partial(attribute, run, stack))

@@ -1,4 +1,4 @@
-"""Texts as tokens that can be shown: which characters each stands for, and of which word it is a part."""
+"""Turns texts into tokens for display, with the characters that each covers and the word that it belongs to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from regard.tokens.clean_text import tidy
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.tokenizer import Tokenizer
 
-Span = tuple[int, int] | None
+CharacterSpan = tuple[int, int] | None
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token as the page shows it; `start` and `end` are characters of the text, `word` is -1 for a special one."""
+    """A token as the page shows it; `start` and `end` are characters of the text, `word` is -1 for special tokens."""
 
     id: int
     text: str
@@ -33,20 +33,20 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Given:
-    """The text that a model reads, as tokens, and what is asked about them."""
+class InputTokens:
+    """The tokens of a text that a model reads."""
 
     tokens: list[Token]
     segments: list[int] | None = None
-    firsts: list[int] = field(default_factory=list)  # where the words that get labels begin
+    firsts: list[int] = field(default_factory=list)  # the first token of each word that is labelled
     warnings: list[str] = field(default_factory=list)
 
     @property
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
 
-    def reordered(self, order: Sequence[int]) -> Given:
-        """The same tokens in another order: first the one that was at place order[0]."""
+    def reordered(self, order: Sequence[int]) -> InputTokens:
+        """Returns the tokens in another order: the first is the one at position order[0]."""
         if len(order) != len(self.tokens):
             raise InputError(f"order: has {len(order)} numbers, but the text has {len(self.tokens)} tokens")
         segments = None if self.segments is None else [self.segments[place] for place in order]
@@ -55,7 +55,7 @@ class Given:
 
 
 class Lexicon:
-    """A tokenizer that tells of each token how it is shown."""
+    """A tokenizer with the display form of each token."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -67,35 +67,37 @@ class Lexicon:
         return self.tokenizer.continues(), self.tokenizer.can_continue()
 
     def specials(self) -> dict[str, int | None]:
-        """The ids that are not text."""
+        """Returns the ids of special tokens."""
         own = self.tokenizer.specials
         names = ("pad", "begin", "end", "unknown", "mask")
         return {name: getattr(own, name) for name in names}
 
     def show(self, token: int) -> dict[str, Any]:
-        """A token by itself: its id, its text, and how it is shown."""
+        """Returns the id, the text and the display form of a token."""
         return {"id": token, "text": self.tokenizer.decode([token]), "display": self.display(token)}
 
     def display(self, token: int) -> str:
         return self.tokenizer.pieces([token])[0]
 
-    def tokens(self, ids: Sequence[int], spans: Iterable[Span] | None = None) -> list[Token]:
-        """Ids with their characters, if these are known, and numbered words."""
+    def tokens(self, ids: Sequence[int], spans: Iterable[CharacterSpan] | None = None) -> list[Token]:
+        """Returns tokens with numbered words, and with their characters if these are known."""
         spans = [None] * len(ids) if spans is None else list(spans)
-        continues, goes_on = self._inner
+        continues, can_continue = self._inner
         word, before, found = -1, None, []
         for token, span in zip(ids, spans, strict=True):
             start, end = span or (None, None)
             special = token in self.special
-            if not special and (before is None or before in self.special or not (continues[token] and goes_on[before])):
+            if not special and (
+                before is None or before in self.special or not (continues[token] and can_continue[before])
+            ):
                 word += 1
             shown = self.show(token)
             found.append(Token(**shown, start=start, end=end, word=-1 if special else word, special=special))
             before = token
         return found
 
-    def cut(self, text: str, *, rest: bool = False, offset: int = 0) -> tuple[list[int], list[Span]]:
-        """The ids of a text and their characters; `rest`: the text goes on after something else."""
+    def cut(self, text: str, *, rest: bool = False, offset: int = 0) -> tuple[list[int], list[CharacterSpan]]:
+        """Returns the ids of a text and their characters; `rest` means that the text continues another one."""
         if rest and not isinstance(self.tokenizer, ImportedTokenizer):
             ids = self.tokenizer.encode_continuation(text) if text else []
             offsets = self.tokenizer._offsets(ids, text)
@@ -105,37 +107,37 @@ class Lexicon:
         return ids, [(start + offset, end + offset) for start, end in offsets]
 
 
-def give_source(lexicon: Lexicon, text: str, most: int, tags: Sequence[str] = ()) -> tuple[str, Given]:
-    """What a translator reads: the text on one line, tidied as in translating, its tokens with the end, tags first."""
+def source_tokens(lexicon: Lexicon, text: str, most: int, tags: Sequence[str] = ()) -> tuple[str, InputTokens]:
+    """Returns the line that a translator reads, cleaned as in translation, and its tokens with tags and end."""
     warnings = []
     lines = [line for line in map(tidy, text.splitlines()) if line]
     if not lines:
-        raise InputError("text: is empty; write something to translate")
+        raise InputError("text: is empty; type a text to translate")
     if len(lines) > 1:
-        warnings.append(f"the text has {len(lines)} lines: they are read as one")
+        warnings.append(f"the text has {len(lines)} lines; they are joined into one")
     line = " ".join(lines)
     ids, spans = lexicon.cut(line)
     ids, spans = [*(lexicon.tokenizer.tags[tag] for tag in tags), *ids], [*(None for _ in tags), *spans]
     if len(ids) + 1 > most:
         warnings.append(f"the text has {len(ids) + 1} tokens: only the first {most} are shown")
     ids, spans = ids[: most - 1], spans[: most - 1]
-    return line, Given(lexicon.tokens([*ids, lexicon.tokenizer.specials.end], [*spans, None]), warnings=warnings)
+    return line, InputTokens(lexicon.tokens([*ids, lexicon.tokenizer.specials.end], [*spans, None]), warnings=warnings)
 
 
-def give_prompt(lexicon: Lexicon, text: str, most: int) -> Given:
-    """What a writer reads before it writes; an empty text begins with the begin alone."""
+def prompt_tokens(lexicon: Lexicon, text: str, most: int) -> InputTokens:
+    """Returns the tokens of a writer's prompt; an empty prompt is the begin token alone."""
     specials = lexicon.tokenizer.specials
     ids, spans = lexicon.cut(text)
     if specials.prompt or not ids:
         ids, spans = [specials.begin, *ids], [None, *spans]
     warnings = [f"the text has {len(ids)} tokens: only the first {most} are shown"] if len(ids) > most else []
-    return Given(lexicon.tokens(ids[:most], spans[:most]), warnings=warnings)
+    return InputTokens(lexicon.tokens(ids[:most], spans[:most]), warnings=warnings)
 
 
-def give_texts(lexicon: Lexicon, text: str, pair: str | None, most: int, *, fills: bool) -> Given:
-    """What an encoder reads: a text, or two, with begin and ends; of a model that `fills`, [MASK] is a gap."""
+def encoder_tokens(lexicon: Lexicon, text: str, pair: str | None, most: int, *, fills: bool) -> InputTokens:
+    """Returns the tokens of one or two texts with begin and ends; [MASK] is a gap if the model `fills` gaps."""
     if not text.strip():
-        raise InputError("text: is empty; write something to read")
+        raise InputError("text: is empty; type a text")
     first, first_spans = cut_gaps(lexicon, text) if fills else lexicon.cut(text)
     second, second_spans = lexicon.cut(pair) if pair else ([], [])
     row = shorten(first, second, lexicon.tokenizer, most)
@@ -145,15 +147,15 @@ def give_texts(lexicon: Lexicon, text: str, pair: str | None, most: int, *, fill
     between = [None] * (lexicon.tokenizer.specials.between - 1)
     kept = row.segments.count(0) - 2 - (len(between) if rest else 0)
     spans = [None, *first_spans[:kept], None, *((*between, *second_spans[:rest], None) if rest else ())]
-    return Given(lexicon.tokens(row.ids, spans), row.segments, warnings=warnings)
+    return InputTokens(lexicon.tokens(row.ids, spans), row.segments, warnings=warnings)
 
 
-def give_words(lexicon: Lexicon, text: str, most: int) -> Given:
-    """What a model that labels words reads: the words between spaces, each cut by itself."""
+def word_tokens(lexicon: Lexicon, text: str, most: int) -> InputTokens:
+    """Returns the tokens of words between spaces, each tokenized by itself, for a model that labels words."""
     specials = lexicon.tokenizer.specials
     words = text.split()
     if not words:
-        raise InputError("text: is empty; write something to label")
+        raise InputError("text: is empty; type a text to label")
     cuts = [tokens or [specials.pad] for tokens in lexicon.tokenizer.encode_words(words)]
     tokens, firsts, place, at = lexicon.tokens([specials.begin]), [], 1, 0
     for number, (word, ids) in enumerate(zip(words, cuts, strict=True)):
@@ -165,17 +167,17 @@ def give_words(lexicon: Lexicon, text: str, most: int) -> Given:
         place, at = place + len(ids), at + len(word)
     end = lexicon.tokens([specials.end])
     if len(tokens) + 1 <= most:
-        return Given([*tokens, *end], [0] * (len(tokens) + 1), firsts)
-    told = f"the text has {len(tokens) + 1} tokens: only the first {most} are shown"
-    return Given([*tokens[: most - 1], *end], [0] * most, [f for f in firsts if f < most - 1], [told])
+        return InputTokens([*tokens, *end], [0] * (len(tokens) + 1), firsts)
+    warning = f"the text has {len(tokens) + 1} tokens: only the first {most} are shown"
+    return InputTokens([*tokens[: most - 1], *end], [0] * most, [f for f in firsts if f < most - 1], [warning])
 
 
-def cut_gaps(lexicon: Lexicon, text: str) -> tuple[list[int], list[Span]]:
-    """The ids of a text with [MASK] in it, as the filler reads it, and their characters."""
+def cut_gaps(lexicon: Lexicon, text: str) -> tuple[list[int], list[CharacterSpan]]:
+    """Returns the ids of a text with [MASK] in it, as the filler reads it, and their characters."""
     mask = lexicon.tokenizer.specials.mask
     gaps = list(MASKED.finditer(text))
     if gaps and mask is None:
-        raise InputError("text: the vocabulary of this model has no token for a gap; leave [MASK] out")
+        raise InputError("text: this model's vocabulary has no mask token; remove [MASK]")
     bounds = [gap.span() for gap in gaps]
     starts = [*(start for start, _ in bounds), len(text)]
     ids, spans = lexicon.cut(text[: starts[0]]) if starts[0] else ([], [])

@@ -1,4 +1,4 @@
-"""The space of embeddings: which pieces lie near each other, a map of them, and the vectors of the positions."""
+"""Explores the space of embeddings: nearest neighbours, a map of the vocabulary, and the vectors of positions."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from regard.tokens.token_streams import Stream
 from regard.training.batches import Examples
 
 NO_TEXT = re.compile(r"(⟨([0-9A-F]{2}|\?)⟩)+|<0x[0-9A-F]{2}>|[\[<].*(unused|extra_id|reserved).*[\]>]")
-"""How bytes that are no character alone, and places of a vocabulary that nothing uses, are displayed."""
+"""Display forms of single bytes that are not a character, and of unused entries of a vocabulary."""
 
 
 def table(anatomy: Anatomy, side: str) -> Tensor:
-    """[V, D]: the embeddings of a text's tokens, as they are before any scaling."""
+    """Returns the embeddings [V, D] of a text's tokens before scaling."""
     if side not in anatomy.lexicons:
         raise InputError(f"side: must be {' or '.join(anatomy.lexicons)}, not {side[:40]!r}")
     return anatomy.embedding(side).tokens.weight.detach().float().cpu()
 
 
 def near(anatomy: Anatomy, side: str, token: int, count: int, foreign: Tensor | None = None) -> dict[str, Any]:
-    """The pieces nearest to one: by cosine, by dot product, and by cosine among those of the other language.
+    """Returns the tokens nearest to one: by cosine, by dot product, and by cosine in the other language.
 
-    `foreign` [V] is true for pieces that are seen mostly in the other language.
+    `foreign` [V] is True for tokens that occur mostly in the other language.
     """
     rows = table(anatomy, side)
     if not 0 <= token < len(rows):
-        raise MissingError(f"id: there is no token {token}; the vocabulary has {len(rows)}")
+        raise MissingError(f"id: no token has the id {token}; the vocabulary has {len(rows)} tokens")
     dots = rows @ rows[token]
     lengths = rows.norm(dim=1).clamp(min=1e-12)
     cosines = dots / lengths / lengths[token]
@@ -60,7 +60,7 @@ def near(anatomy: Anatomy, side: str, token: int, count: int, foreign: Tensor | 
 
 
 def foreign_pieces(anatomy: Anatomy, side: str, usage: Usage | None) -> Tensor | None:
-    """[V], true for pieces that the training data has mostly on the other side; none if nobody can tell."""
+    """Returns [V], True for tokens that the training data has mostly on the other side; None if that is unknown."""
     if usage is None or anatomy.task != "translate" or anatomy.vocabularies.source is not anatomy.vocabularies.target:
         return None
     other = "target" if side == "source" else "source"
@@ -70,14 +70,14 @@ def foreign_pieces(anatomy: Anatomy, side: str, usage: Usage | None) -> Tensor |
 def embedding_map(
     anatomy: Anatomy, side: str, count: int, ids: list[int], usage: Usage | None = None
 ) -> dict[str, Any]:
-    """Some pieces of the vocabulary, and these `ids`, on the two axes along which they differ most.
+    """Maps tokens of the vocabulary and these `ids` to their first two principal components.
 
-    They are the most frequent ones where the training data tells them, or else the first; `order` says which.
+    It takes the most frequent tokens if the training data is available, or else the first; `order` says which.
     """
     rows = table(anatomy, side)
     for token in ids:
         if not 0 <= token < len(rows):
-            raise MissingError(f"ids: there is no token {token}; the vocabulary has {len(rows)}")
+            raise MissingError(f"ids: no token has the id {token}; the vocabulary has {len(rows)} tokens")
     lexicon = anatomy.lexicons[side]
     if usage is not None:
         order, counts = "frequent", usage.counts[side]
@@ -104,14 +104,14 @@ def embedding_map(
 
 
 def principal(rows: Tensor) -> tuple[Tensor, list[float]]:
-    """[N, D] -> [N, 2] on the first two principal axes, and the share of the variance along each.
+    """[N, D] -> [N, 2] on the first two principal axes, and the share of the variance along each axis.
 
-    Of each axis the largest number is positive, so that the map is the same every time.
+    The largest component of each axis is positive, so that the map is the same every time.
     """
     centred = (rows - rows.mean(0)).double()
     _, lengths, axes = torch.linalg.svd(centred, full_matrices=False)
     variances, axes = lengths.square(), axes[:2].mT
-    if axes.shape[1] < 2:  # one piece is nowhere but in the middle
+    if axes.shape[1] < 2:  # a single token lies in the centre
         axes = torch.cat([axes, torch.zeros_like(axes)], 1)
         variances = torch.cat([variances, torch.zeros_like(variances)])
     signs = axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
@@ -120,11 +120,11 @@ def principal(rows: Tensor) -> tuple[Tensor, list[float]]:
 
 
 def positions(anatomy: Anatomy, side: str, count: int) -> tuple[dict[str, Any], Tensor | None]:
-    """What tells the places of a text: how it is made, its first rows [N, D], and the wavelength of each column.
+    """Describes the positions of a text: their kind, their first rows [N, D], and the wavelength of each column.
 
-    Of rotary positions, the rows are the cosines, then the sines, of the angles by which a head's pairs are turned.
+    Rows of rotary positions are the cosines, then the sines, of the angles by which a head's pairs are rotated.
     """
-    table(anatomy, side)  # says what is wrong with `side`
+    table(anatomy, side)  # raises an error for an unknown side
     shape, module = anatomy.shape, anatomy.embedding(side).positions
     kind, _, layout = shape.positions.partition("-")
     about: dict[str, Any] = {"kind": kind, "layout": None, "rows": 0, "width": 0, "wavelengths": None}
@@ -150,14 +150,14 @@ def positions(anatomy: Anatomy, side: str, count: int) -> tuple[dict[str, Any], 
 
 @dataclass(frozen=True)
 class Usage:
-    """How often the pieces of each text stand in the first texts of the training data."""
+    """The number of times that each token occurs in the first texts of the training data."""
 
     counts: dict[str, Tensor]  # [V] by text
     texts: int
 
 
 def count_usage(anatomy: Anatomy, folder: Path | None, most: int = 50_000) -> Usage | None:
-    """Counts the pieces in the training data that a model folder keeps; none where it keeps none that can be read."""
+    """Counts the tokens in a model folder's training data; returns None if it has none that can be read."""
     data = None if folder is None else folder / TRAINING / "train"
     if data is None or not (data / ABOUT).is_file():
         return None
@@ -179,9 +179,9 @@ def count_usage(anatomy: Anatomy, folder: Path | None, most: int = 50_000) -> Us
     sizes = {text: lexicon.tokenizer.size for text, lexicon in anatomy.lexicons.items()}
     if not texts or any(int(part.max(initial=0)) >= sizes[text] for text, parts in tokens.items() for part in parts):
         return None
-    return Usage({text: count_pieces(parts, sizes[text]) for text, parts in tokens.items()}, texts)
+    return Usage({text: count_tokens(parts, sizes[text]) for text, parts in tokens.items()}, texts)
 
 
-def count_pieces(parts: Sequence[NDArray[np.integer]], size: int) -> Tensor:
-    """[V]: how often each piece stands in these tokens."""
+def count_tokens(parts: Sequence[NDArray[np.integer]], size: int) -> Tensor:
+    """Returns [V], the number of times that each token occurs."""
     return torch.from_numpy(np.bincount(np.concatenate(parts).astype(np.int64), minlength=size))

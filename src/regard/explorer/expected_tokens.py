@@ -1,4 +1,4 @@
-"""What the model expected at each position, and what was chosen there."""
+"""Describes the most probable tokens or labels at each position, and the choice that was made."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 from regard.explorer.traced_pass import Pass
 
 BEST = 10
-"""Tokens that are shown of each step."""
+"""Number of most probable tokens that are shown for each step."""
 
 
 def describe_steps(run: Pass, given: Mapping[int, bool], how: Mapping[int, tuple[float, int]]) -> list[dict[str, Any]]:
-    """One entry for each row that answers: what was chosen, how sure the model was, and what else it thought of.
+    """Returns an entry for each row that is read: its chosen token and the most probable tokens.
 
-    The probabilities are those that decoding goes by: `NextToken` leaves out what is part of no text, so `rest`
-    has the share of these tokens too. Logits are raw, and the entropy is that of the whole distribution. `given`
-    says of rows whether their token was given, and `how` has the luck and the number of tokens drawn from.
+    The probabilities are those of decoding: `NextToken` excludes tokens that are never generated, so `rest` includes
+    their share. Logits are raw, and the entropy is that of the whole distribution. `given` marks rows with a forced
+    token; `how` has the random number of a sampled row and the number of candidates.
     """
     if run.answers is None or run.anatomy.task == "classify":
         return []
@@ -40,7 +40,7 @@ def describe_steps(run: Pass, given: Mapping[int, bool], how: Mapping[int, tuple
             for token, value in zip(ids[row].tolist(), values[row].tolist(), strict=True)
             if value > -math.inf
         ]
-        luck, kept = how.get(row, (None, None))
+        drawn, kept = how.get(row, (None, None))
         steps.append(
             {
                 "position": position,
@@ -50,7 +50,7 @@ def describe_steps(run: Pass, given: Mapping[int, bool], how: Mapping[int, tuple
                 "entropy": float(entropies[row]),
                 "top": top,
                 "rest": max(0.0, 1.0 - sum(each["probability"] for each in top)),
-                "drawn": luck,
+                "drawn": drawn,
                 "kept": kept,
             }
         )
@@ -58,7 +58,7 @@ def describe_steps(run: Pass, given: Mapping[int, bool], how: Mapping[int, tuple
 
 
 def describe_labels(run: Pass) -> list[dict[str, Any]]:
-    """The probability of each label, for the text or for each word."""
+    """Returns the probability of each label, for the text or for each word."""
     if run.answers is None or run.anatomy.task != "classify":
         return []
     names = run.anatomy.settings.data.labels
@@ -71,17 +71,17 @@ def describe_labels(run: Pass) -> list[dict[str, Any]]:
 
 
 def choose_rows(run: Pass, given: list[int] | None = None) -> None:
-    """Settles what is chosen at each row of an encoder: what is given, or the most probable."""
+    """Sets the choice at each row of an encoder: the given token, or the most probable one."""
     if run.answers is not None:
         run.chosen = given if given is not None else run.scores(run.answers[None])[0].argmax(-1).tolist()
 
 
 def entropy(log_probabilities: Tensor) -> Tensor:
-    """[..., V] -> [...], in nats; what is impossible adds nothing."""
+    """[..., V] log-probabilities -> [...] entropies in nats."""
     probabilities = log_probabilities.exp()
     return -(probabilities * torch.where(probabilities > 0, log_probabilities, 0.0)).sum(-1)
 
 
 def finite(value: float) -> float | None:
-    """A number for JSON, which has no infinity."""
+    """Returns a number, or None for infinity, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -1,9 +1,9 @@
-"""The explorer on the web: JSON and safetensors about one model, and the page that draws them.
+"""Serves the explorer over HTTP: JSON and safetensors about one model, and the page that draws them.
 
     uvicorn.run(create_app(Explorer.open("runs/en-de")))      # or serve(explorer, "127.0.0.1", 8000)
 
-Only pages of this origin can use it: other origins are refused by the Host header, which a name that is
-suddenly resolved to this machine (DNS rebinding) does not have, and by Sec-Fetch-Site.
+Only pages of this origin can use it. Requests of other origins are refused by their Sec-Fetch-Site header, and
+requests to another host name, as in DNS rebinding, by their Host header.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ INLINE = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 
 def create_app(explorer: Explorer, page: Path | None = None, hosts: Sequence[str] = ()) -> Starlette:
-    """The explorer of one model as a web application; `hosts` are names it may be called by beside localhost."""
+    """Returns the explorer of one model as a web application; it answers to localhost and the names in `hosts`."""
     guard = Middleware(Guard, hosts=(*LOCAL, *hosts), page=page or PAGE)
-    handlers: dict[Any, Any] = {RegardError: told, HTTPException: refused}
+    handlers: dict[Any, Any] = {RegardError: answer_error, HTTPException: answer_http_error}
     return Starlette(routes=routes(explorer, page), middleware=[guard], exception_handlers=handlers)
 
 
 def routes(explorer: Explorer, page: Path | None = None) -> list[BaseRoute]:
-    """What the explorer answers, for an application of one's own: all addresses in the page are relative."""
-    web = Web(explorer, page or PAGE)
+    """Returns the explorer's routes, for use in another application: all addresses in the page are relative."""
+    web = ExplorerEndpoints(explorer, page or PAGE)
     return [
         Route("/", web.index),
         Route("/static/{path:path}", web.static),
@@ -79,15 +79,15 @@ def routes(explorer: Explorer, page: Path | None = None) -> list[BaseRoute]:
     ]
 
 
-class Web:
-    """The answers; whatever touches the model waits for its turn, outside the event loop."""
+class ExplorerEndpoints:
+    """The endpoints; work on the model runs outside the event loop, one request at a time."""
 
     def __init__(self, explorer: Explorer, page: Path) -> None:
         self.explorer, self.page = explorer, page
         self.lock = threading.Lock()
 
     async def work(self, job: Callable[[], Any]) -> Any:
-        """The result of a job that has the model to itself."""
+        """Runs a job that has the model to itself, and returns its result."""
 
         def alone() -> Any:
             with self.lock:
@@ -102,7 +102,7 @@ class Web:
         return await run_in_threadpool(self.file, request.path_params["path"])
 
     def file(self, name: str) -> Response:
-        """A file of the page, and of nothing else."""
+        """Returns a file of the page; refuses any path outside of it."""
         root = self.page.resolve()
         try:
             path = (root / name).resolve()
@@ -127,7 +127,7 @@ class Web:
         return JSONResponse(await self.work(lambda: self.explorer.find(request.path_params["name"]).answer))
 
     async def tensors(self, request: Request) -> Response:
-        names = [name for name in asked(request, "names").split(",") if name]
+        names = [name for name in required(request, "names").split(",") if name]
         kind = request.query_params.get("dtype", "f32")
         if kind not in ("f16", "f32"):
             raise InputError(f"dtype: must be f16 or f32, not {kind[:40]!r}")
@@ -142,17 +142,17 @@ class Web:
         watching = asyncio.create_task(notice_leaving(request, gone))
 
         def job() -> Any:
-            return effects(self.explorer.find(str(body.get("run"))), what, op, targets, gone.is_set)
+            return find_effects(self.explorer.find(str(body.get("run"))), what, op, targets, gone.is_set)
 
         try:
             return JSONResponse(await self.work(job))
         except GoneError:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # the client has left
         finally:
             watching.cancel()
 
     async def weights(self, request: Request) -> Response:
-        name, query = asked(request, "name"), request.query_params
+        name, query = required(request, "name"), request.query_params
         anatomy = self.explorer.anatomy
 
         def job() -> bytes:
@@ -162,16 +162,16 @@ class Web:
         return binary(await self.work(job))
 
     async def summary(self, request: Request) -> Response:
-        name = asked(request, "name")
+        name = required(request, "name")
         return JSONResponse(await self.work(lambda: weights.summarize(self.explorer.anatomy, name)))
 
     async def near(self, request: Request) -> Response:
-        side, token = asked(request, "side"), whole_number(asked(request, "id"), "id")
+        side, token = required(request, "side"), whole_number(required(request, "id"), "id")
         count = whole_number(request.query_params.get("k", "12"), "k", 1, LIMITS.top)
         return JSONResponse(await self.work(lambda: self.explorer.near(side, token, count)))
 
     async def map(self, request: Request) -> Response:
-        side, count = asked(request, "side"), whole_number(request.query_params.get("n", "400"), "n", 0, 5000)
+        side, count = required(request, "side"), whole_number(request.query_params.get("n", "400"), "n", 0, 5000)
         ids = [whole_number(each, "ids") for each in request.query_params.get("ids", "").split(",") if each]
         return JSONResponse(await self.work(lambda: self.explorer.map(side, count, ids)))
 
@@ -182,15 +182,15 @@ class Web:
     async def position_tensor(self, request: Request) -> Response:
         about, rows = await self._positions(request)
         if rows is None:
-            raise MissingError(f"positions: this model has no table of them ({about['kind']})")
+            raise MissingError(f"positions: this model has no table of positions ({about['kind']})")
         return binary(export.safetensors_bytes({"positions": rows}, {"positions": ("position", "width")}))
 
     async def _positions(self, request: Request) -> Any:
-        side, count = asked(request, "side"), whole_number(request.query_params.get("n", "64"), "n", 1, 1024)
+        side, count = required(request, "side"), whole_number(request.query_params.get("n", "64"), "n", 1, 1024)
         return await self.work(lambda: space.positions(self.explorer.anatomy, side, count))
 
     async def source(self, request: Request) -> Response:
-        name = asked(request, "name")
+        name = required(request, "name")
         return JSONResponse(await self.work(lambda: self.explorer.source_links.find(name)))
 
     async def export(self, request: Request) -> Response:
@@ -201,7 +201,7 @@ class Web:
             "safetensors": export.run_safetensors,
         }
         if suffix not in writers:
-            raise MissingError("export: a run is exported as .html, .json or .safetensors")
+            raise MissingError("export: unknown format; use .html, .json or .safetensors")
         content = await self.work(lambda: writers[suffix](self.explorer.find(name)))
         kind = TYPES.get(f".{suffix}", "application/octet-stream")
         kept = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
@@ -209,18 +209,18 @@ class Web:
 
 
 async def notice_leaving(request: Request, gone: threading.Event) -> None:
-    """Says when the one who asked has left."""
+    """Sets `gone` when the client has left."""
     while not await request.is_disconnected():
         await asyncio.sleep(0.2)
     gone.set()
 
 
-def effects(run: Run, what: str, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
-    """What an ablation of a run found, which is remembered."""
+def find_effects(run: Run, what: str, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
+    """Returns the effects of an ablation, which are computed once for each run."""
     key = json.dumps(["ablate", what, op, targets])
-    if key not in run.remembered:
-        run.remembered[key] = ablate(run.passed, what, op, targets, gone)
-    found: dict[str, Any] = run.remembered[key]
+    if key not in run.ablations:
+        run.ablations[key] = ablate(run.passed, what, op, targets, gone)
+    found: dict[str, Any] = run.ablations[key]
     return found
 
 
@@ -228,8 +228,8 @@ def binary(content: bytes) -> Response:
     return Response(content, media_type="application/octet-stream")
 
 
-def asked(request: Request, name: str) -> str:
-    """A parameter that must be there."""
+def required(request: Request, name: str) -> str:
+    """Returns a query parameter; raises InputError if it is missing."""
     value = request.query_params.get(name)
     if not value:
         raise InputError(f"{name}: is missing")
@@ -237,7 +237,7 @@ def asked(request: Request, name: str) -> str:
 
 
 async def read_json(request: Request) -> dict[str, Any]:
-    """The object in the body of a request, which may not be long."""
+    """Reads a JSON object of limited length from the body of a request."""
     content = b""
     async for part in request.stream():
         content += part
@@ -252,19 +252,19 @@ async def read_json(request: Request) -> dict[str, Any]:
     return body
 
 
-async def told(_request: Request, error: Exception) -> Response:
-    """A mistake of the one who asks, in one line."""
+async def answer_error(_request: Request, error: Exception) -> Response:
+    """Answers a faulty request with its error in one line."""
     status = 404 if isinstance(error, MissingError) else 413 if isinstance(error, TooBigError) else 400
     return JSONResponse({"error": " ".join(str(error).split())}, status)
 
 
-async def refused(_request: Request, error: HTTPException) -> Response:
-    """What Starlette itself has no answer for."""
+async def answer_http_error(_request: Request, error: HTTPException) -> Response:
+    """Answers requests that have no route."""
     return JSONResponse({"error": error.detail}, error.status_code)
 
 
 class Guard:
-    """Lets only pages of this origin in, and tells the browser to load nothing from anywhere else."""
+    """Admits only pages of this origin, and forbids the browser to load anything from elsewhere."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str], page: Path) -> None:
         self.app, self.page = app, page
@@ -301,7 +301,7 @@ def security_headers(policy: str) -> list[tuple[bytes, bytes]]:
 
 
 def content_policy(page: Path) -> str:
-    """What the page may load: its own files, and the inline scripts that its index.html has."""
+    """Returns the Content-Security-Policy: the page may load its own files and run the inline scripts of index.html."""
     try:
         index = (page / "index.html").read_bytes()
     except OSError:

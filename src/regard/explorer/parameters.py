@@ -1,4 +1,4 @@
-"""The parameters of a model by name, whole or in slices, and the circuits that two of them make together."""
+"""Returns the parameters of a model by name, whole or in slices, and the QK and OV circuits of its heads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from regard.weights import parameters
 
 CIRCUIT = re.compile(r"(?P<site>.+)\.(?P<head>\d+)\.(?P<kind>qk|ov)")
 BARS, SINGULAR = 40, 64
-"""Bars of a histogram; singular values that are shown."""
+"""Number of bars in a histogram, and of singular values that are shown."""
 
 
 def weight(anatomy: Anatomy, name: str) -> Tensor:
-    """A parameter, or a circuit such as `decoder.layers.0.cross_attention.1.qk`."""
+    """Returns a parameter, or a circuit such as `decoder.layers.0.cross_attention.1.qk`."""
     known = parameters(anatomy.model)
     if name in known:
         return known[name].float().cpu()
@@ -27,14 +27,14 @@ def weight(anatomy: Anatomy, name: str) -> Tensor:
         sites = [site for stack in anatomy.stacks.values() for site in stack.attentions()]
         if found["site"] in sites and int(found["head"]) < anatomy.shape.heads:
             return circuit(anatomy, found["site"], int(found["head"]), found["kind"])
-    raise MissingError(f"name: this model has no weight {name[:100]!r}; /api/model lists those there are")
+    raise MissingError(f"name: this model has no weight {name[:100]!r}; /api/model lists all weights")
 
 
 def circuit(anatomy: Anatomy, site: str, head: int, kind: str) -> Tensor:
-    """[D, D], what one head does with the residual stream (Elhage et al., 2021), biases and rotary positions apart.
+    """Returns a circuit [D, D] of one head (Elhage et al., 2021), without biases and rotary positions.
 
-    Query-key: the score of a token that asks (rows) and one that answers (columns), before it is scaled.
-    Output-value: what is read of the token that is looked at (rows), and what is written for it (columns).
+    QK: the unscaled score of a query token (rows) and a key token (columns).
+    OV: what the head reads from the attended token (rows) and writes to the residual stream (columns).
     """
     attention, shape = anatomy.attention(site), anatomy.shape
     group = head // (attention.heads // attention.groups)
@@ -52,34 +52,34 @@ def circuit(anatomy: Anatomy, site: str, head: int, kind: str) -> Tensor:
 
 
 def weight_slice(anatomy: Anatomy, name: str, rows: str | None, columns: str | None) -> Tensor:
-    """Some rows and columns of a weight, `a:b` each; without them, all of it."""
+    """Returns the rows `a:b` and columns `a:b` of a weight, or all of them."""
     tensor = weight(anatomy, name)
     tensor = tensor[read_slice(rows, tensor.shape[0], "rows")]
     if columns is not None:
         if tensor.dim() < 2:
-            raise InputError(f"columns: {name} has only one axis; leave them out")
+            raise InputError(f"columns: {name} has only one axis; leave columns out")
         tensor = tensor[:, read_slice(columns, tensor.shape[1], "columns")]
     if tensor.numel() > LIMITS.weights:
-        told = f"{name} has {tensor.numel():,} numbers, more than {LIMITS.weights:,}"
-        raise TooBigError(f"{told}: ask for some of its rows and columns, as in rows=0:100")
+        problem = f"{name} has {tensor.numel():,} numbers, more than {LIMITS.weights:,}"
+        raise TooBigError(f"{problem}: request some of its rows and columns, as in rows=0:100")
     return tensor.contiguous()
 
 
 def read_slice(text: str | None, size: int, field: str) -> slice:
-    """`a:b` within an axis of this size; either may be left out."""
+    """Reads a slice `a:b` of an axis of this size; `a` and `b` are optional."""
     if text is None:
         return slice(None)
     found = re.fullmatch(r"(\d{0,12}):(\d{0,12})", text)
     if found is None:
-        raise InputError(f"{field}: must be two numbers with a colon between, such as 0:{size}")
+        raise InputError(f"{field}: must be two numbers with a colon between them, such as 0:{size}")
     start, end = int(found[1] or 0), int(found[2] or size)
     if not start <= end <= size:
-        raise InputError(f"{field}: {text} lies outside 0:{size}")
+        raise InputError(f"{field}: {text} is outside of 0:{size}")
     return slice(start, end)
 
 
 def summarize(anatomy: Anatomy, name: str) -> dict[str, Any]:
-    """A weight in figures: its shape, spread, histogram and, of a matrix, its largest singular values."""
+    """Summarizes a weight: its shape, mean, spread and histogram, and the largest singular values of a matrix."""
     tensor = weight(anatomy, name)
     low, high = float(tensor.min()), float(tensor.max())
     reach = (low, high) if high > low else (low - 0.5, high + 0.5)

@@ -1,4 +1,4 @@
-"""What the explorer is asked: checked, completed, and refused by the name of the field that is wrong."""
+"""Checks and completes the explorer's requests; errors name the field that is wrong."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from regard.settings import DecodingSettings
 
 
 class MissingError(InputError):
-    """Something was asked for by a name or a number that nothing has."""
+    """Nothing has the name or number that was requested."""
 
 
 class TooBigError(InputError):
-    """More was asked for than is given at once."""
+    """More was requested than one answer may contain."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is looked at, and kept, at once."""
+    """Limits of one request, and of the runs that are kept."""
 
     tokens: int = 128
     beam: int = 16
@@ -41,8 +41,8 @@ SHOWN = (
 
 
 @dataclass(frozen=True)
-class Request:
-    """One run: a text, and what is to be done with it."""
+class RunRequest:
+    """A run to make: a text, the decoding settings, patches, and further options."""
 
     text: str
     decode: DecodingSettings
@@ -55,7 +55,7 @@ class Request:
     to: str | None = None  # the language to translate into, of a model of several directions
 
     def to_json(self) -> dict[str, Any]:
-        """The request as it was understood."""
+        """Returns the complete request."""
         decode = asdict(self.decode)
         return {
             "text": self.text,
@@ -70,15 +70,15 @@ class Request:
         }
 
 
-def read_request(body: Mapping[str, Any], decoding: DecodingSettings) -> Request:
-    """A request, complete; what it does not say of decoding is as in `decoding`, the model's own settings."""
+def read_request(body: Mapping[str, Any], decoding: DecodingSettings) -> RunRequest:
+    """Reads a request; decoding settings that it does not name are those of `decoding`, the model's own."""
     known = ("text", "target", "decode", "patch", "order", "prefix", "checkpoint", "pair", "to")
     for name in body:
         if name not in known:
-            raise InputError(f"{name}: there is no such field; a run has {', '.join(known)}")
+            raise InputError(f"{name}: unknown field; a run has the fields {', '.join(known)}")
     if body.get("text") is None:
-        raise InputError("text: is missing; give the text to look at")
-    request = Request(
+        raise InputError("text: is missing; give the text to run")
+    request = RunRequest(
         text=_text(body, "text") or "",
         decode=read_decode(body.get("decode"), decoding),
         target=_text(body, "target"),
@@ -90,14 +90,14 @@ def read_request(body: Mapping[str, Any], decoding: DecodingSettings) -> Request
         to=_text(body, "to"),
     )
     if request.target is not None and request.prefix is not None:
-        raise InputError("target and prefix: give one of them; both say what the output is")
+        raise InputError("target and prefix: give only one of them; both set the output")
     if request.order is not None and sorted(request.order) != list(range(len(request.order))):
-        raise InputError(f"order: must have each of the numbers 0 to {len(request.order) - 1} once")
+        raise InputError(f"order: must contain each number from 0 to {len(request.order) - 1} once")
     return request
 
 
 def read_decode(options: Any, decoding: DecodingSettings) -> DecodingSettings:
-    """Decoding settings with these options on top, within the explorer's limits."""
+    """Returns decoding settings with these options, within the explorer's limits."""
     if not isinstance(options, Mapping | None):
         raise InputError('decode: must be an object such as {"beam": 4}')
     own = replace(
@@ -109,7 +109,7 @@ def read_decode(options: Any, decoding: DecodingSettings) -> DecodingSettings:
     given = dict(options or {})
     for name in given:
         if name not in SHOWN:
-            raise InputError(f"decode.{name}: there is no such setting; decode has {', '.join(SHOWN)}")
+            raise InputError(f"decode.{name}: unknown setting; decode has {', '.join(SHOWN)}")
     try:
         settings = with_options(own, given)
     except SettingsError as error:
@@ -121,7 +121,7 @@ def read_decode(options: Any, decoding: DecodingSettings) -> DecodingSettings:
 
 
 def whole_number(value: Any, field: str, low: int = 0, high: int | None = None) -> int:
-    """A whole number within its bounds, or an error that names the field."""
+    """Returns a whole number within its bounds; raises InputError that names the field."""
     if type(value) is str:
         try:
             value = int(value)

@@ -14,11 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import regard
 from regard.explorer.request_checks import MissingError
 from regard.explorer.traced_pass import Pass
 
-SOURCE = Path(regard.__file__).parents[1]
+SOURCE = Path(__file__).parents[2]
 
 
 class SourceLinks:

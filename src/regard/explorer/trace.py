@@ -1,4 +1,4 @@
-"""Runs that can be looked into: a text goes through the model, and every number on its way is kept.
+"""Runs a text through a model and keeps every number on the way, for the explorer and for Python.
 
 run = regard.look("runs/en-de", "A dog runs.")
 run["decoder.layers.0.cross_attention.weights"]   # [head, query:target, key:source]
@@ -32,11 +32,10 @@ from regard.errors import InputError
 from regard.explorer import embedding_space as space
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.derived_numbers import Derived, derive
-from regard.explorer.request_checks import LIMITS, MissingError, Request, read_request
+from regard.explorer.request_checks import LIMITS, MissingError, RunRequest, read_request
 from regard.explorer.source_links import SourceLinks
-from regard.explorer.traced_pass import Pass
-from regard.explorer.traced_tasks import Made, run_task
-from regard.explorer.training_history import Checkpoints
+from regard.explorer.traced_tasks import TracedRun, run_task
+from regard.explorer.training_history import TrainingHistory
 from regard.model.observe import Seen
 from regard.tokens.directions import Direction, choose_direction, directions_of
 from regard.tokens.tokenizer import Vocabularies
@@ -46,7 +45,7 @@ Engine = Translator | Writer | Reader
 
 
 class Explorer:
-    """A model to look into, and the last runs of it."""
+    """A model that can be explored, and its most recent runs."""
 
     def __init__(
         self,
@@ -57,9 +56,9 @@ class Explorer:
         to: str | None = None,
     ) -> None:
         self.contents, self.name, self.folder, self.examples = contents, name, folder, examples
-        self.direction = self.direct(to)
+        self.direction = self.choose_direction(to)
         self.anatomy = Anatomy(contents)
-        self.checkpoints = Checkpoints(contents, folder)
+        self.checkpoints = TrainingHistory(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
         self.source_links = SourceLinks()
 
@@ -72,17 +71,17 @@ class Explorer:
         examples: Sequence[str] = (),
         to: str | None = None,
     ) -> Explorer:
-        """The model in a folder; `examples` are offered first, `to` is the language to translate into."""
+        """Opens the model in a folder; the page offers `examples` first, and translates into the language `to`."""
         folder = Path(path)
         return cls(read_folder(folder, choose_device(device)), name or folder.resolve().name, folder, examples, to)
 
-    def direct(self, to: str | None) -> Direction:
-        """The direction into a language, or else the first that the model was trained on."""
+    def choose_direction(self, to: str | None) -> Direction:
+        """Returns the direction into a language, or the first direction that the model was trained on."""
         data = self.contents.settings.data
         return directions_of(data)[0] if to is None else choose_direction(data, target=to)
 
     def describe(self) -> dict[str, Any]:
-        """The model as the page is told of it."""
+        """Returns the description of the model that the page reads."""
         names = ("tokens", "beam", "top", "weights", "runs", "ablation_batch")
         direction = str(self.direction) if self.contents.settings.data.directions else ""
         decoding = read_request({"text": ""}, self.contents.settings.decoding).to_json()["decode"]
@@ -100,17 +99,17 @@ class Explorer:
         }
 
     def run(self, request: Mapping[str, Any]) -> Run:
-        """Runs a text through the model; the same request again gives the run that is there already."""
+        """Runs a text through the model; returns the stored run if the same request was made before."""
         asked = read_request(request, self.contents.settings.decoding)
         if asked.to is not None or self.contents.settings.data.directions:
-            direction = self.direction if asked.to is None else self.direct(asked.to)
+            direction = self.direction if asked.to is None else self.choose_direction(asked.to)
             asked = replace(asked, to=direction.target if self.contents.settings.data.directions else None)
         name = identify(asked)
         if name not in self.runs:
             anatomy = self.anatomy if asked.checkpoint is None else self.checkpoints.model(asked.checkpoint)
             started = time.perf_counter()
-            made = run_task(anatomy, asked)
-            run = Run(name, self, made, 1000 * (time.perf_counter() - started))
+            traced = run_task(anatomy, asked)
+            run = Run(name, self, traced, 1000 * (time.perf_counter() - started))
             self.source_links.add(run.passed, {each: derived.source for each, derived in run.derived.items()})
             self.runs[name] = run
         self.runs.move_to_end(name)
@@ -119,61 +118,57 @@ class Explorer:
         return self.runs[name]
 
     def find(self, name: str) -> Run:
-        """A run that is still remembered."""
+        """Returns a stored run."""
         if name not in self.runs:
-            raise MissingError(f"run {name[:40]}: is not remembered; run the text again")
+            raise MissingError(f"run {name[:40]}: is no longer stored; run the text again")
         self.runs.move_to_end(name)
         return self.runs[name]
 
     @cached_property
     def usage(self) -> space.Usage | None:
-        """How often each piece stands in the training data, if the folder has it."""
+        """The number of times that each token occurs in the training data, if the folder still has it."""
         return space.count_usage(self.anatomy, self.folder)
 
     def near(self, side: str, token: int, count: int, anatomy: Anatomy | None = None) -> dict[str, Any]:
-        """The pieces that lie nearest to one, in this model or as it was at a step of its training."""
+        """Returns the nearest neighbours of a token, in this model or in a checkpoint of it."""
         foreign = space.foreign_pieces(self.anatomy, side, self.usage)
         return space.near(anatomy or self.anatomy, side, token, count, foreign)
 
     def map(self, side: str, count: int, ids: list[int], anatomy: Anatomy | None = None) -> dict[str, Any]:
-        """Pieces of the vocabulary in two dimensions; see `space.embedding_map`."""
+        """Returns a two-dimensional map of the vocabulary; see `space.embedding_map`."""
         return space.embedding_map(anatomy or self.anatomy, side, count, ids, self.usage)
 
 
 class Run:
-    """One run: `answer` is its story as JSON, and each tensor is there by its name."""
+    """One run of a model: `answer` describes it as JSON, and `run[name]` returns each tensor by its name."""
 
-    def __init__(self, name: str, explorer: Explorer, made: Made, milliseconds: float) -> None:
-        self.name, self.explorer, self.made = name, explorer, made
-        self.derived: dict[str, Derived] = derive(made.run)
-        self.remembered: dict[str, Any] = {}  # what took long to find out about this run
+    def __init__(self, name: str, explorer: Explorer, traced: TracedRun, milliseconds: float) -> None:
+        self.name, self.explorer, self.passed = name, explorer, traced.run
+        self.derived: dict[str, Derived] = derive(traced.run)
+        self.ablations: dict[str, Any] = {}  # effects that were computed before, by what was asked
         tensors = {each: describe(self._kind(each), self._shape(each), self._axes(each)) for each in self.names()}
-        self.answer: dict[str, Any] = {"run": name, **made.answer, "ms": milliseconds, "tensors": tensors}
-        self.answer["warnings"] = made.warnings
-
-    @property
-    def passed(self) -> Pass:
-        return self.made.run
+        self.answer: dict[str, Any] = {"run": name, **traced.answer, "ms": milliseconds, "tensors": tensors}
+        self.answer["warnings"] = traced.warnings
 
     @property
     def anatomy(self) -> Anatomy:
-        """The model that ran, which may be one of an earlier step."""
-        return self.made.run.anatomy
+        """The model that ran, which may be an earlier checkpoint."""
+        return self.passed.anatomy
 
     def __repr__(self) -> str:
         text = self.answer.get("text", "")
         return f"<Run of {self.explorer.name}: {len(self.names())} tensors{f', output {text!r:.60}' if text else ''}>"
 
     def names(self) -> list[str]:
-        """All that was seen, in the order in which it was computed, and what can be derived from it."""
+        """Returns the names of all recorded tensors in the order of computation, then those of derived tensors."""
         return [*self.passed.seen, *self.derived]
 
     def tensor(self, name: str) -> Seen:
-        """A tensor without the batch, and the meaning of each of its axes."""
+        """Returns a tensor without its batch axis, with the names of its axes."""
         if name in self.passed.seen:
             return self.passed.seen[name]
         if name not in self.derived:
-            raise MissingError(f"tensor {name[:100]}: this run has none of that name")
+            raise MissingError(f"tensor {name[:100]}: this run has no tensor with that name")
         return Seen(self.derived[name].compute(), self.derived[name].axes)
 
     def __getitem__(self, name: str) -> Tensor:
@@ -183,7 +178,7 @@ class Run:
             raise KeyError(str(error)) from None
 
     def save(self, path: Path | str) -> None:
-        """Writes the run as a page (.html), its story (.json) or its tensors (.safetensors)."""
+        """Writes the run as a page (.html), its description (.json) or its tensors (.safetensors)."""
         from regard.explorer import export
 
         path = Path(path)
@@ -195,10 +190,10 @@ class Run:
             content = export.run_safetensors(self)
             write_atomically(path, lambda temporary: temporary.write_bytes(content))
         else:
-            raise InputError(f"{path}: a run is saved as .html, .json or .safetensors")
+            raise InputError(f"{path}: cannot save a run in this format; use .html, .json or .safetensors")
 
     def _repr_html_(self) -> str:
-        """The page in a frame, for notebooks."""
+        """Returns the page in a frame, for notebooks."""
         from regard.explorer.export import page_html
 
         page = html.escape(page_html(self))
@@ -215,7 +210,7 @@ class Run:
 
 
 def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
-    """Runs a text through a model, a folder or an engine such as a Translator, and keeps all that can be seen.
+    """Runs a text through a model folder or a loaded model such as a Translator, and keeps every tensor.
 
         >>> run = regard.look("runs/en-de", "A dog runs.")
         >>> run["decoder.layers.0.cross_attention.weights"].shape  # [head, query, key]
@@ -229,25 +224,26 @@ def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
     elif isinstance(model, Engine):
         explorer = Explorer(contents_of(model), type(model).__name__.lower())
     else:
-        raise InputError("look takes a model folder, or what regard.load gives")
+        raise InputError("look takes a model folder or a model that regard.load returned")
     return explorer.run({"text": text, **request})
 
 
 def contents_of(engine: Engine) -> Contents:
-    """What an engine was made from."""
+    """Returns the settings, vocabularies and PyTorch model of a loaded model."""
     if isinstance(engine, Reader):
         return Contents(engine.settings, Vocabularies(engine.vocabulary, engine.vocabulary), engine.model)
     found = engine.searcher.reference if isinstance(engine.searcher, NativeSearch) else engine.searcher
     if not isinstance(found, TorchSearch):
-        raise InputError("this engine has no model in PyTorch, which look needs: give look its folder")
+        raise InputError("this engine has no PyTorch model, which look needs: pass the model's folder to look")
     pair = (engine.source, engine.target) if isinstance(engine, Translator) else (engine.vocabulary, engine.vocabulary)
     return Contents(engine.settings, Vocabularies(*pair), found.model)
 
 
-def identify(request: Request) -> str:
-    """A name for a run that the same request always gets."""
+def identify(request: RunRequest) -> str:
+    """Returns a name for a run; equal requests have equal names."""
     return hashlib.sha256(json.dumps(request.to_json(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def describe(kind: str, shape: tuple[int, ...], axes: tuple[str, ...]) -> dict[str, Any]:
+    """Returns what the page needs to know about a tensor before it asks for its numbers."""
     return {"dtype": kind, "shape": list(shape), "axes": list(axes)}

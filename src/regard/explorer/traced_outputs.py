@@ -1,7 +1,7 @@
-"""What a model writes, with a record of how each token was chosen: greedily, by luck, by a beam, or because it had to.
+"""Writes text with a model and records how each token was chosen: greedily, sampled, by a beam, or forced.
 
-The search is that of the engines. Where a run is patched, every step reads all tokens anew, since what was
-remembered of the steps before would not know of the patches that look at whole texts.
+The search is that of the engines. In a patched run, each step reads all tokens again: cached keys and values of
+earlier steps would miss the patches that look at whole texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep
 from regard.decoding.hypotheses import Hypothesis, die_for, length_penalty
 from regard.errors import InputError
 from regard.explorer.anatomy import Anatomy
-from regard.explorer.beam_tree import Tree
+from regard.explorer.beam_tree import BeamTree
 from regard.model.observe import Edit, observe
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.settings import DecodingSettings
@@ -26,64 +26,64 @@ from regard.settings import DecodingSettings
 
 @dataclass(frozen=True)
 class Output:
-    """What was written, without the end, and how."""
+    """The text that was written, without its end, and how its tokens were chosen."""
 
     found: Hypothesis
-    given: int = 0  # how many of the first tokens, the end included, were given beforehand
+    given: int = 0  # number of first tokens, including the end, that were forced
     drawn: list[float] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     beam: dict[str, Any] | None = None
 
     @property
     def inputs(self) -> list[int]:
-        """The tokens that something was predicted from: all, or all but the last if the text was cut off."""
+        """The tokens that a next token was predicted from: all, or all but the last if the text was cut off."""
         return list(self.found.tokens[: len(self.found.log_probabilities) - 1])
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is to be written: after which ids, how, how much of it is fixed, and with which changes of the model."""
+class WritingTask:
+    """A text to write: the ids that it follows, the decoding settings, its forced tokens and the model's edits."""
 
     read: list[int]  # the source with its end, or the prompt
     settings: DecodingSettings
-    limit: int  # tokens, the end included
+    limit: int  # tokens, including the end
     forced: tuple[int, ...] = ()
     edits: Mapping[str, Edit] = field(default_factory=dict)
     keep: list[bool] | None = None
 
 
-def write_output(anatomy: Anatomy, task: Task) -> Output:
-    """Writes as the engine of this model would, beginning with what is forced."""
+def write_output(anatomy: Anatomy, task: WritingTask) -> Output:
+    """Writes as the engine of this model would, beginning with the forced tokens."""
     settings, lexicon = task.settings, anatomy.lexicons[anatomy.written]
     specials = lexicon.tokenizer.specials
     if len(task.forced) > task.limit:
         raise InputError(f"prefix: has {len(task.forced)} tokens; at most {task.limit} can be written here")
     penalty = length_penalty(settings.penalty, settings.length_penalty)
-    drawing = Drawing(seed_of(anatomy, task), settings)
+    sampler = RecordingSampler(seed_ids(anatomy, task), settings)
     done = bool(task.forced) and task.forced[-1] == specials.end
     with torch.no_grad():
         step = Forced(new_step(anatomy, task), task.forced)
         if settings.beam > 1 and not settings.temperature and not done:
-            tree = Tree(specials.begin, settings.beam, task.limit)
+            tree = BeamTree(specials.begin, settings.beam, task.limit)
             ((best, *_),) = beam_search(
                 step, [task.limit], end=specials.end, width=settings.beam, penalty=penalty, watch=tree.watch
             )
             tree.finish(best, specials.end)
             beam = tree.to_json(lexicon, penalty, settings.penalty, settings.length_penalty)
             return Output(best, len(task.forced), beam=beam)
-        choose: Choose = drawing if settings.temperature and not done else highest
+        choose: Choose = sampler if settings.temperature and not done else highest
         ((best,),) = follow(step, [task.limit], end=specials.end, penalty=penalty, choose=choose)
-    return Output(best, len(task.forced), drawing.drawn, drawing.kept)
+    return Output(best, len(task.forced), sampler.drawn, sampler.kept)
 
 
-def seed_of(anatomy: Anatomy, task: Task) -> list[int]:
-    """The ids that the luck of a text depends on."""
+def seed_ids(anatomy: Anatomy, task: WritingTask) -> list[int]:
+    """Returns the ids that seed the random numbers of a text."""
     end = anatomy.lexicons[anatomy.read].tokenizer.specials.end
     return task.read[:-1] if anatomy.task == "translate" and task.read[-1] == end else task.read
 
 
-class Drawing:
-    """Draws as the engines do, with the same luck, and keeps what it drew and from how many tokens."""
+class RecordingSampler:
+    """Samples as the engines do, with the same random numbers, and records each number and the candidates left."""
 
     def __init__(self, ids: Sequence[int], settings: DecodingSettings) -> None:
         self.settings = settings
@@ -92,16 +92,16 @@ class Drawing:
         self.kept: list[int] = []
 
     def __call__(self, scores: Tensor) -> Tensor:
-        s, luck = self.settings, self.die.random()
-        self.drawn.append(luck)
-        self.kept.append(survivors(scores[0], s))
+        s, number = self.settings, self.die.random()
+        self.drawn.append(number)
+        self.kept.append(count_candidates(scores[0], s))
         rules = {"top_k": s.top_k, "top_p": s.top_p, "min_p": s.min_p}
-        chance = torch.tensor([luck], dtype=torch.float64)
+        chance = torch.tensor([number], dtype=torch.float64)
         return draw(scores.cpu(), chance, temperature=s.temperature, **rules)  # type: ignore[arg-type]
 
 
-def survivors(scores: Tensor, settings: DecodingSettings) -> int:
-    """How many tokens `draw` can draw from these log-probabilities [V]."""
+def count_candidates(scores: Tensor, settings: DecodingSettings) -> int:
+    """Counts the tokens that sampling can choose from these log-probabilities [V]."""
     heights = (scores.double() - scores.amax()) / settings.temperature
     probabilities = heights.softmax(-1).sort(descending=True).values
     starts = probabilities.cumsum(-1) - probabilities
@@ -111,7 +111,7 @@ def survivors(scores: Tensor, settings: DecodingSettings) -> int:
 
 
 class Forced:
-    """A step that leaves no choice for the first tokens; these keep the probability that the model gives them."""
+    """A decoding step that forces the first tokens; they keep the probability that the model gives them."""
 
     def __init__(self, step: Step, tokens: Sequence[int]) -> None:
         self.step, self.left = step, list(tokens)
@@ -131,8 +131,8 @@ class Forced:
         return only
 
 
-def new_step(anatomy: Anatomy, task: Task) -> Step:
-    """The engine's own step; where the run is changed, one that reads everything anew each time."""
+def new_step(anatomy: Anatomy, task: WritingTask) -> Step:
+    """Returns the engine's own step, or one that reads all tokens again where the run is patched."""
     specials, model = anatomy.lexicons[anatomy.written].tokenizer.specials, anatomy.model
     after = NextToken(specials, task.settings.repetition_penalty)
     changed = bool(task.edits) or task.keep is not None
@@ -140,7 +140,7 @@ def new_step(anatomy: Anatomy, task: Task) -> Step:
     if isinstance(model, EncoderDecoder):
         if not changed and task.read[-1] == anatomy.lexicons["source"].tokenizer.specials.end:
             return TranslationStep(model, [task.read[:-1]], specials, after)
-        return Rereading(translating(model, task), [specials.begin], after, device)
+        return UncachedStep(make_translate(model, task), [specials.begin], after, device)
     assert isinstance(model, Decoder)
     if not changed:
         return WritingStep(model, [task.read], after)
@@ -150,11 +150,11 @@ def new_step(anatomy: Anatomy, task: Task) -> Step:
             logits: Tensor = model(tokens)
         return logits
 
-    return Rereading(write, task.read, after, device)
+    return UncachedStep(write, task.read, after, device)
 
 
-def translating(model: EncoderDecoder, task: Task) -> Callable[[Tensor], Tensor]:
-    """From target tokens [N, T] to logits [N, T, V], with the patches of the run; the source is read once."""
+def make_translate(model: EncoderDecoder, task: WritingTask) -> Callable[[Tensor], Tensor]:
+    """Returns a function [N, T] target tokens -> [N, T, V] logits, with the patches; the source is read once."""
     device = next(model.parameters()).device
     keep = None if task.keep is None else torch.tensor([task.keep], device=device)
     with observe(model, task.edits):
@@ -162,16 +162,16 @@ def translating(model: EncoderDecoder, task: Task) -> Callable[[Tensor], Tensor]
 
     def translate(tokens: Tensor) -> Tensor:
         rows = len(tokens)
-        theirs = None if keep is None else keep.expand(rows, -1)
+        source_keep = None if keep is None else keep.expand(rows, -1)
         with observe(model, task.edits):
-            logits: Tensor = model.logits(model.decode(tokens, memory.expand(rows, -1, -1), theirs))
+            logits: Tensor = model.logits(model.decode(tokens, memory.expand(rows, -1, -1), source_keep))
         return logits
 
     return translate
 
 
-class Rereading:
-    """A step that remembers nothing but the tokens: right whatever is changed in the model, and slow."""
+class UncachedStep:
+    """A decoding step without a cache: correct for any edits of the model, and slow."""
 
     def __init__(
         self, forward: Callable[[Tensor], Tensor], tokens: Sequence[int], after: NextToken, device: torch.device

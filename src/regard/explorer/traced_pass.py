@@ -1,4 +1,4 @@
-"""One pass of a model over finished texts: what went in, everything that was seen, what came out."""
+"""Runs one pass of a model over finished texts and keeps its inputs, all of its tensors and its outputs."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from regard.model.transformer import Decoder, Encoder
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a model is given: the ids of its texts, and which positions answer."""
+    """The inputs of a pass: the ids of its texts, and the positions whose outputs are read."""
 
     tokens: Mapping[str, list[int]]  # by text
-    rows: list[int]  # positions whose answers count: all of a decoder, the gaps, the first tokens of words
-    keep: list[bool] | None = None  # false for what is hidden from everybody
+    rows: list[int]  # positions whose outputs are read: all of a decoder, the gaps, the first tokens of words
+    keep: list[bool] | None = None  # False for tokens that are hidden from all positions
     segments: list[int] | None = None
 
 
 @dataclass
 class Pass:
-    """A finished run of a model, and what the model's answers are measured by."""
+    """A finished pass of a model: its inputs, its tensors and its logits."""
 
     anatomy: Anatomy
     inputs: Inputs
     edits: Mapping[str, Edit]
     seen: dict[str, Seen]  # without the batch
     lines: dict[str, tuple[str, int]]  # the file and line of code that made each of them
-    answers: Tensor | None  # [R, V] logits of the rows that answer
+    answers: Tensor | None  # [R, V] logits of the rows that are read
     chosen: list[int] = field(default_factory=list)  # the id, or the number of the label, chosen at each row
     repetition_penalty: float = 1.0
 
     def scores(self, answers: Tensor) -> Tensor:
-        """[B, R, V] logits -> the log-probabilities that the engine of this task goes by.
+        """[B, R, V] logits -> the log-probabilities that decoding uses for this task.
 
-        A writer's and a translator's are those of `NextToken`, which gives no probability to what is part of no
-        text and leaves the others as they are; a filler shares that probability out among the others.
+        A writer and a translator use `NextToken`, which sets tokens that are never generated to zero probability and
+        leaves the others unchanged. A filler normalizes the probabilities of the remaining tokens.
         """
         answers = answers.float()
         specials = self.anatomy.lexicons[self.anatomy.written].tokenizer.specials
@@ -55,16 +55,16 @@ class Pass:
         penalty = self.repetition_penalty
         if penalty == 1.0:
             return NextToken(specials)(answers.flatten(0, 1), torch.empty(0)).view_as(answers)
-        said = torch.tensor(self.inputs.tokens[self.anatomy.written], device=answers.device)
+        written = torch.tensor(self.inputs.tokens[self.anatomy.written], device=answers.device)
         rows = [
-            NextToken(specials, penalty)(answers[:, row], said[: row + 1].expand(len(answers), -1))
+            NextToken(specials, penalty)(answers[:, row], written[: row + 1].expand(len(answers), -1))
             for row in range(answers.shape[1])
         ]
         return torch.stack(rows, 1)
 
 
 def run_pass(anatomy: Anatomy, inputs: Inputs, edits: Mapping[str, Edit]) -> Pass:
-    """Runs the model once over the texts and keeps everything that is seen."""
+    """Runs the model once over the texts and keeps every tensor."""
     with torch.no_grad(), observe(anatomy.model, edits) as trace:
         answers = forward(anatomy, inputs, trace)
     seen = {
@@ -75,7 +75,7 @@ def run_pass(anatomy: Anatomy, inputs: Inputs, edits: Mapping[str, Edit]) -> Pas
 
 
 def forward(anatomy: Anatomy, inputs: Inputs, trace: Trace, copies: int = 1) -> Tensor | None:
-    """The logits [B, R, V] of the rows that answer, for so many copies of the texts; none if the model has none."""
+    """Returns the logits [B, R, V] of the rows that are read, for `copies` of the texts; None if there are none."""
     model = anatomy.model
     device = next(model.parameters()).device
 
@@ -86,16 +86,16 @@ def forward(anatomy: Anatomy, inputs: Inputs, trace: Trace, copies: int = 1) -> 
     assert tokens is not None
     if isinstance(model, Encoder):
         states: Tensor = model(tokens, keep, batch(inputs.segments))
-        return read_out(anatomy, model, states, keep, inputs.rows, trace)
+        return apply_head(anatomy, model, states, keep, inputs.rows, trace)
     texts = (tokens,) if isinstance(model, Decoder) else (tokens, batch(inputs.tokens["target"]), keep)
     logits: Tensor = model(*texts)
     return logits
 
 
-def read_out(
+def apply_head(
     anatomy: Anatomy, model: Encoder, states: Tensor, keep: Tensor | None, rows: list[int], trace: Trace
 ) -> Tensor | None:
-    """What stands on top of an encoder: states [B, T, D] -> logits [B, R, V], and what nobody has seen yet."""
+    """Applies the head of an encoder: states [B, T, D] -> logits [B, R, V]; records the head's own tensors."""
     if model.fill is not None:
         logits: Tensor = model.fill(states)
         return logits[:, rows]

@@ -1,4 +1,4 @@
-"""The weights of a model at earlier steps of its training, and what its training log tells."""
+"""Reads the saved weights of earlier training steps, and the evaluations in the training log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from regard.weights import Contents, assign, build_model, read_tensors
 
 STEP = re.compile(r"step-(\d{8,})\.safetensors")
 MODELS = 4
-"""Models of earlier steps that are kept in memory."""
+"""Models of earlier steps that stay in memory."""
 SHOWN = ("source", "text", "prompt")
-"""The labels under which the training log shows a text that the model was given."""
+"""Labels in the training log of texts that the model was given."""
 EXAMPLES = {
     "translate": "The animal didn't cross the street because it was too tired.",
     "write": "Once upon a time",
@@ -27,18 +27,18 @@ EXAMPLES = {
     "classify": "A moving film.",
     "embed": "A dog runs in the garden.",
 }
-"""Texts to begin with where there is no log."""
+"""Example texts for models without a training log."""
 
 
-class Checkpoints:
-    """The saved steps of one model folder; models are read when they are asked for."""
+class TrainingHistory:
+    """The saved training steps of a model folder; models are loaded on request."""
 
     def __init__(self, contents: Contents, folder: Path | None) -> None:
         self.contents, self.folder = contents, folder
         self.models: OrderedDict[str, Anatomy] = OrderedDict()
 
     def files(self) -> dict[str, Path]:
-        """The files by the names of the steps, oldest first."""
+        """Returns the files of saved steps by name, oldest first."""
         if self.folder is None:
             return {}
         found = {}
@@ -49,12 +49,12 @@ class Checkpoints:
         return dict(sorted(found.items(), key=lambda item: step_of(item[0])))
 
     def describe(self) -> list[dict[str, Any]]:
-        """The steps that can be looked at, with their scores where the log has them."""
+        """Returns the saved steps, with their scores if the log has them."""
         scores = {event["step"]: event["scores"] for event in self.evaluations()}
         return [{"id": name, "step": step_of(name), "scores": scores.get(step_of(name), {})} for name in self.files()]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """The evaluations in the training log; a line that is damaged is passed over."""
+        """Returns the evaluations in the training log; skips damaged lines."""
         path = None if self.folder is None else self.folder / LOG
         if path is None or not path.is_file():
             return []
@@ -69,10 +69,7 @@ class Checkpoints:
         return found
 
     def examples(self, most: int = 6, direction: str = "") -> list[str]:
-        """Texts to begin with: those that the model was shown when it was evaluated, or else one for its task.
-
-        Of several directions, those of one.
-        """
+        """Returns example texts: those of the model's evaluations in `direction`, or else one for its task."""
         texts: dict[str, None] = {}
         for event in self.evaluations():
             if ["direction", direction] not in (event["sample"] or []) and direction:
@@ -84,13 +81,13 @@ class Checkpoints:
         return found[-most:] or [EXAMPLES[self.contents.settings.task]]
 
     def model(self, name: str) -> Anatomy:
-        """The model as it was at this step."""
+        """Returns the model as it was at this step."""
         if name in self.models:
             self.models.move_to_end(name)
             return self.models[name]
         path = self.files().get(name)
         if path is None:
-            raise MissingError(f"checkpoint: there is none named {name[:40]!r}; /api/model lists those there are")
+            raise MissingError(f"checkpoint: unknown checkpoint {name[:40]!r}; /api/model lists all checkpoints")
         settings, vocabularies = self.contents.settings, self.contents.vocabularies
         state = torch.get_rng_state()
         model = build_model(settings, vocabularies)

@@ -1,7 +1,7 @@
-"""What if: patches of a run, each checked, as edits of what `observe` sees.
+"""Checks the patches of a run and turns them into edits of the tensors that `observe` records.
 
-Patches hold while the output is written as well as in the run that is shown. Where nobody looks ahead, the mean
-over positions is that over the positions so far, so that both give the same numbers.
+Patches apply while the output is written and in the run that is shown. In causal stacks, the mean over positions
+covers the positions so far, so that both have the same numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_HEAD = ("zero", "mean", "uniform", "force")
 
 @dataclass(frozen=True)
 class Patch:
-    """One change: where, what, and of which head, row, column or token."""
+    """A change of a run: its site, its operation, and the head, row, column or token that it changes."""
 
     site: str
     op: str
@@ -39,12 +39,12 @@ class Patch:
 
 
 def read_patches(values: Sequence[Mapping[str, Any]], anatomy: Anatomy) -> tuple[Patch, ...]:
-    """The patches of a request, refusing one that this model has no place for."""
+    """Reads the patches of a request; raises InputError for a patch that does not fit this model."""
     return tuple(_read(value, f"patch {number}", anatomy) for number, value in enumerate(values, 1))
 
 
 def check_places(patches: Sequence[Patch], anatomy: Anatomy, lengths: Mapping[str, int]) -> None:
-    """Refuses a patch of a token that is not there; `lengths` are those of the texts, as far as they are known."""
+    """Raises InputError for a patch of a token beyond its text; `lengths` are the lengths of the texts."""
     for number, patch in enumerate(patches, 1):
         field = f"patch {number}"
         if patch.op == "hide":
@@ -57,16 +57,16 @@ def check_places(patches: Sequence[Patch], anatomy: Anatomy, lengths: Mapping[st
             whole_number(patch.key, f"{field}: key", 0, last)
     hidden = {patch.position for patch in patches if patch.op == "hide"}
     if hidden and len(hidden) >= lengths[anatomy.read]:
-        raise InputError("patch: hides every token: leave one that can be looked at")
+        raise InputError("patch: hides every token; leave at least one visible")
 
 
 def hidden_places(patches: Sequence[Patch]) -> list[int]:
-    """The tokens that nobody may look at."""
+    """Returns the positions of hidden tokens."""
     return sorted({patch.position for patch in patches if patch.op == "hide" and patch.position is not None})
 
 
 def make_edits(patches: Sequence[Patch], anatomy: Anatomy) -> dict[str, Edit]:
-    """The patches as edits by the names of the values that they change."""
+    """Returns the patches as edits, by the names of the tensors that they change."""
     edits: dict[str, Edit] = {}
     for patch in patches:
         add_edits(edits, _edits(patch, anatomy))
@@ -74,7 +74,7 @@ def make_edits(patches: Sequence[Patch], anatomy: Anatomy) -> dict[str, Edit]:
 
 
 def add_edits(edits: dict[str, Edit], more: Iterator[tuple[str, Edit]]) -> None:
-    """Lays further edits over those that are there: one value is changed by one after the other."""
+    """Adds further edits to `edits`; several edits of one tensor apply one after the other."""
     for name, edit in more:
         edits[name] = partial(_after, edits[name], edit) if name in edits else edit
 
@@ -86,8 +86,8 @@ def _after(first: Edit, second: Edit, x: Tensor) -> Tensor:
 def _read(value: Mapping[str, Any], field: str, anatomy: Anatomy) -> Patch:
     site, op = value.get("site"), value.get("op")
     if not isinstance(site, str) or not isinstance(op, str):
-        raise InputError(f"{field}: must have a site and an op, both texts")
-    ops = possible(site, anatomy)
+        raise InputError(f"{field}: must have a site and an op, both strings")
+    ops = possible_ops(site, anatomy)
     if not ops:
         raise InputError(f"{field}: this model has no site {site[:80]!r}")
     of_head = site.endswith("_attention") and op in OF_HEAD
@@ -102,8 +102,8 @@ def _read(value: Mapping[str, Any], field: str, anatomy: Anatomy) -> Patch:
     return Patch(site, op, **numbers)
 
 
-def possible(site: str, anatomy: Anatomy) -> tuple[str, ...]:
-    """The ops that can be done at a site; none if the model does not have it."""
+def possible_ops(site: str, anatomy: Anatomy) -> tuple[str, ...]:
+    """Returns the operations that are possible at a site; none if the model does not have the site."""
     if site == anatomy.read:
         return ("hide",)
     stack = anatomy.stacks.get(site.partition(".")[0])
@@ -122,7 +122,7 @@ def _edits(patch: Patch, anatomy: Anatomy) -> Iterator[tuple[str, Edit]]:
     stack = anatomy.stacks.get(patch.site.partition(".")[0])
     match patch.op:
         case "hide":
-            if anatomy.task == "write":  # elsewhere a mask leaves the token out
+            if anatomy.task == "write":  # for other tasks a mask hides the token
                 for site in anatomy.stacks["decoder"].attentions():
                     yield f"{site}.masked", partial(hide, patch.position or 0)
         case "drop":
@@ -146,14 +146,14 @@ def _edits(patch: Patch, anatomy: Anatomy) -> Iterator[tuple[str, Edit]]:
 
 
 def change_head(head: int, new: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """[B, H, T, ...] with one head's part [B, T, ...] replaced by what `new` makes of it."""
+    """Replaces one head's part [B, T, ...] of [B, H, T, ...] by `new` of it."""
     x = x.clone()
     x[:, head] = new(x[:, head])
     return x
 
 
 def mean_over_positions(causal: bool) -> Callable[[Tensor], Tensor]:
-    """Replaces each row of [B, T, K] by the mean of all, or, where nobody looks ahead, of those up to it."""
+    """Returns a function that replaces each row of [B, T, K] by the mean of all rows, or of those so far if causal."""
     return _mean_so_far if causal else lambda x: x.mean(1, keepdim=True).expand_as(x)
 
 
@@ -163,12 +163,12 @@ def _mean_so_far(x: Tensor) -> Tensor:
 
 
 def level(masked: Tensor) -> Tensor:
-    """Scores that are all the same, but minus infinity where nobody may look: the weights become uniform."""
+    """Replaces scores by zero, except masked ones, so that the weights become uniform."""
     return torch.zeros_like(masked).masked_fill(masked == -torch.inf, -torch.inf)
 
 
 def force(patch: Patch, weights: Tensor) -> Tensor:
-    """Weights [B, H, T, S] with all of one row on one key; a row that is not there yet is left for later."""
+    """Puts all the weight of one row of [B, H, T, S] on one key; does nothing while the row does not exist yet."""
     if patch.query is None or patch.query >= weights.shape[2]:
         return weights
     weights = weights.clone()
@@ -178,7 +178,7 @@ def force(patch: Patch, weights: Tensor) -> Tensor:
 
 
 def hide(position: int, masked: Tensor) -> Tensor:
-    """Scores [B, H, T, T] in which nobody but the token itself looks at this position."""
+    """Masks a position in scores [B, H, T, T] for all tokens but itself."""
     if position >= masked.shape[3]:
         return masked
     others = torch.arange(masked.shape[2], device=masked.device) != position
@@ -188,7 +188,7 @@ def hide(position: int, masked: Tensor) -> Tensor:
 
 
 def turn_back(rotary: RotaryPositions, x: Tensor) -> Tensor:
-    """Queries or keys [B, H, T, K] as they were before they were turned: turned by the negative angles."""
+    """Undoes the rotation of queries or keys [B, H, T, K], by rotating them by the negative angles."""
     turned: Tensor = rotary(_swap(x), 0)
     return _swap(turned)
 
