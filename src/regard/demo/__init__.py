@@ -1,1 +1,5 @@
-"""The embedded bilingual grammar, English to French, on which the demonstration model is trained."""
+"""The demonstration: a bilingual grammar, English to French, that `regard demo` trains on, and the tiny glass model."""
+
+from pathlib import Path
+
+GLASS = Path(__file__).with_name("glass_model")  # the model that `regard look` opens when none is named

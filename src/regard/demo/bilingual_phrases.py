@@ -1,0 +1,161 @@
+"""Builds English and French phrases side by side: agreement, conjugation, negation, elision."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from regard.demo.bilingual_words import PERSONS, Adjective, Noun, Verb
+from regard.demo.grammar_files import GRAMMAR, read_toml
+
+ME, HE, WE, YOU, THEY = range(len(PERSONS))
+
+WordPairs = tuple[tuple[str, str], ...]  # combinations of a noun and an adjective, by their English names
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence in both languages. Of a coreference, the last pair has the noun that the pronoun stands for."""
+
+    source: str  # English
+    target: str  # French
+    kind: str  # "coreference", "likes"
+    pronoun: str | None = None  # the right one of a coreference: il, elle, ils or elles
+    pairs: WordPairs = ()
+    about_actor: bool = False  # the pronoun stands for the first noun
+
+
+class Phrase(NamedTuple):
+    """A piece of a sentence in both languages, and what agrees with it; the French is not elided yet."""
+
+    english: str
+    french: str
+    pairs: WordPairs = ()
+    person: int = HE
+    feminine: bool = False
+    noun: Noun | None = None  # its head, or what the pronoun stands for
+
+    @property
+    def plural(self) -> bool:
+        return self.person in (WE, YOU, THEY)
+
+
+WORDS = read_toml(GRAMMAR / "function_words.toml")
+PRONOUNS = tuple(
+    Phrase(each["english"], each["french"], (), PERSONS.index(each["like"]), each.get("feminine", False))
+    for each in WORDS["pronoun"]
+)
+
+_VOWEL = rf"(?:[aeiouyâàéèêîôœ]|h(?!{'|'.join(word[1:] for word in WORDS['aspirated'])}))"  # the sound of one
+_STARTS_WITH_VOWEL = re.compile(_VOWEL)
+_ELIDED = re.compile(rf"\b(l|j|n|d|c|qu|jusqu)(?:e|a) (?={_VOWEL})")
+_CONTRACTED = {"de le ": "du ", "de les ": "des ", "à le ": "au ", "à les ": "aux "}
+_CONTRACTIBLE = re.compile(r"\b(?:de|à) les? ")
+
+
+def build_sentence(kind: str, *parts: Phrase) -> Sentence:
+    """Joins the parts to a sentence."""
+    english, french = (" ".join(part[language] for part in parts) + "." for language in (0, 1))
+    return finish_sentence(kind, english, french, parts)
+
+
+def finish_sentence(kind: str, english: str, french: str, parts: Iterable[Phrase]) -> Sentence:
+    """Elides and contracts the French, and starts both sentences with a capital."""
+    source, target = english.replace(" ,", ","), euphony(french.replace(" ,", ","))
+    pairs = tuple(pair for part in parts for pair in part.pairs)
+    return Sentence(source[0].upper() + source[1:], target[0].upper() + target[1:], kind, None, pairs)
+
+
+def euphony(french: str) -> str:
+    """Elides and contracts: "à le arbre" -> "à l'arbre", "à le lac" -> "au lac"."""
+    french = _ELIDED.sub(r"\1'", french).replace("si il", "s'il")
+    return _CONTRACTIBLE.sub(lambda match: _CONTRACTED[match.group()], french)
+
+
+@cache
+def noun_phrase(determiner: str, noun: Noun, plural: bool, adjectives: tuple[Adjective, ...] = ()) -> Phrase:
+    """Puts the words in agreement and in order: "the small red house", "la petite maison rouge"."""
+    form, name = 2 * plural + noun.feminine, noun.french[plural]
+    before = [word for word in adjectives if word.position == "before"]
+    after = [word.french[form] for word in adjectives if word.position == "after"]
+    vowel = form == 0 and _STARTS_WITH_VOWEL.match(name)
+    words = [*(word.before_vowel if vowel else word.french[form] for word in before), name, *after]
+    article = WORDS["determiners"][determiner][2 if plural else noun.feminine]
+    if _STARTS_WITH_VOWEL.match(words[0]):
+        article = WORDS["before_vowel"].get(article, article)
+    if article == "des" and before:
+        article = "de"
+    shown = "these" if determiner == "this" and plural else WORDS["english_determiners"].get(determiner, determiner)
+    english = _join(shown, *(word.english for word in adjectives), noun.english[plural])
+    if english.startswith("a ") and english[2] in "aeiou":
+        english = "an " + english[2:]
+    pairs = tuple((noun.name, word.english) for word in adjectives)
+    return Phrase(english, " ".join([article, *words]), pairs, THEY if plural else HE, noun.feminine, noun)
+
+
+def verb_phrase(
+    subject: Phrase, verb: Verb, tense: str = "present", mood: str = "", object_pronoun: Phrase | None = None
+) -> Phrase:
+    """Conjugates the verb: "didn't cross", "ne a pas traversé".
+
+    Tenses: present, past, future ("is going to cross"), can, wanted ("wanted to cross"). Moods: "not", "never", and
+    "asked", which includes the subject. An object pronoun precedes the French verb that governs it; not in the past,
+    where the participle would agree with it.
+    """
+    forms, third, it = WORDS["tenses"][tense], subject.person == HE, object_pronoun or Phrase("", "")
+    english = forms[{"not": "denied", "asked": "asked"}.get(mood, "affirmed")].format(
+        subject=subject.english,
+        base=verb.english,
+        present=verb.third if third else verb.english,
+        past=verb.past,
+        do="does" if third else "do",
+        be=to_be(subject, "present", mood).english,
+        never="never" if mood == "never" else "",
+    )
+    if tense == "present":
+        finite, rest = _join(it.french, verb.present[subject.person]), ""
+    elif tense == "past":
+        moves = "être" in verb.marks
+        finite = _conjugate("être" if moves else "avoir", "present", subject)
+        rest = verb.participle + ("e" * subject.feminine + "s" * subject.plural if moves else "")
+    else:
+        finite, rest = forms["french"].split()[subject.person], _join(it.french, verb.infinitive)
+    then = "" if mood in ("not", "asked") and "affirmative" in verb.marks else verb.then
+    french = _join(_deny(finite, mood), rest, then)
+    if mood == "asked":
+        return Phrase(english, f"est-ce que {subject.french} {french}", subject.pairs)
+    return Phrase(_join(*english.split(), it.english), french)
+
+
+def to_be(subject: Phrase, tense: str, mood: str = "") -> Phrase:
+    """Conjugates to be and être: is and est, weren't and n'étaient pas."""
+    form = _conjugate("be", tense, subject)
+    denied = "am not" if form == "am" else form + "n't"
+    return Phrase(denied if mood == "not" else form, _deny(_conjugate("être", tense, subject), mood))
+
+
+def predicate(subject: Phrase, adjective: Adjective, tense: str, degree: str = "", mood: str = "") -> Phrase:
+    """Describes the subject: "was too tired", "était trop fatiguée"; who is hungry has hunger in French."""
+    english, french = to_be(subject, tense, mood)[:2]
+    said = adjective.french[2 * subject.plural + subject.feminine]
+    if adjective.noun:
+        french, said = _deny(_conjugate("avoir", tense, subject), mood), adjective.noun
+    pairs = ((subject.noun.name, adjective.english),) if subject.noun else ()
+    return Phrase(_join(english, degree, adjective.english), _join(french, WORDS["degrees"][degree], said), pairs)
+
+
+def _conjugate(verb: str, tense: str, subject: Phrase) -> str:
+    return str(WORDS[verb][tense].split()[subject.person])
+
+
+def _deny(finite: str, mood: str) -> str:
+    """Puts the finite verb between the two halves of a French negation."""
+    second = {"not": "pas", "never": "jamais"}.get(mood)
+    return f"ne {finite} {second}" if second else finite
+
+
+def _join(*words: str) -> str:
+    return " ".join(filter(None, words))

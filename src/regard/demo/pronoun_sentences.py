@@ -1,0 +1,133 @@
+"""Draws sentences whose pronoun stands for either of two nouns, by what the adjective can describe.
+
+"The animal didn't cross the street because it was too tired": il, the animal. "... because it was too wide": elle,
+the street.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+
+from regard.demo import bilingual_phrases as build
+from regard.demo.bilingual_phrases import THEY, WORDS, Phrase, noun_phrase
+from regard.demo.bilingual_words import Adjective, Noun, list_adjectives
+from regard.demo.grammar_files import GRAMMAR, load_entries, read_toml, require_known
+from regard.demo.possible_actions import ACTIONS, Action
+from regard.demo.sentence_patterns import draw_determiner
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The words between an action and its reason, with the tenses of both and the reasons that can follow."""
+
+    tense: str
+    english: str
+    french: str
+    reasons: str
+    reason_tense: str
+    degrees: list[str]
+    negation: str = ""
+    lasting: str = "actor object"
+    name: str = ""
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        require_known([self.tense], WORDS["tenses"], "tense")
+        require_known([self.reason_tense], WORDS["be"], "reason_tense")
+        require_known([self.negation], ("", "not", "never"), "negation")
+        require_known([self.reasons], ("against", "favor", "after"), "list of reasons")
+        require_known(self.degrees, WORDS["degrees"], "degree")
+
+    def possible_reasons(self, action: Action, actor: Noun, thing: Noun, about_actor: bool) -> list[Adjective]:
+        """Returns the adjectives that can describe the one noun and not the other."""
+        one, other = (actor, thing) if about_actor else (thing, actor)
+        lasting = ("actor" if about_actor else "object") in self.lasting
+        return [
+            word
+            for word in action.reasons(self.reasons, about_actor)
+            if one.name in word.fits
+            and (other.name not in word.fits or action.both_may_fit)
+            and (lasting or "lasting" not in word.marks)
+        ]
+
+    def possible_degrees(self, reason: Adjective) -> list[str]:
+        """Returns the degrees of an adjective; a degree that is listed twice is twice as likely."""
+        if "absolute" in reason.marks:
+            return [""]
+        return ["very" if degree == "too" and "welcome" in reason.marks else degree for degree in self.degrees]
+
+    def build(
+        self, action: Action, actor: Phrase, thing: Phrase, about_actor: bool, reason: Adjective, degree: str
+    ) -> build.Sentence:
+        """Builds the sentence in which the actor does the action, or not, for this reason."""
+        pronoun = _pronoun_for(actor if about_actor else thing)
+        did = build.verb_phrase(actor, action.verb, self.tense, self.negation)
+        why = build.predicate(pronoun, reason, self.reason_tense, degree)
+        joint = Phrase(self.english, self.french)
+        sentence = build.build_sentence("coreference", actor, did, thing, joint, pronoun, why)
+        return replace(sentence, pronoun=pronoun.french, about_actor=about_actor)
+
+
+def _pronoun_for(phrase: Phrase) -> Phrase:
+    """Returns what stands for a noun phrase: they, it, he or she; ils, elles, il or elle."""
+    french = ("il", "elle")[phrase.feminine]
+    if phrase.person == THEY:
+        return phrase._replace(english="they", french=french + "s", pairs=())
+    human = phrase.noun is not None and "person" in phrase.noun.tags
+    return phrase._replace(english=("he", "she")[phrase.feminine] if human else "it", french=french, pairs=())
+
+
+_FILE = GRAMMAR / "pronoun_sentences.toml"
+_TABLES = read_toml(_FILE)
+WEIGHT = _TABLES["weight"]
+_MILD = list_adjectives(_TABLES["mild"])
+_FRAMES = load_entries(_FILE, "frame", Frame)
+_CHOICES = [frame for frame in _FRAMES for _ in range(frame.copies)]
+_INANIMATE = load_entries(_FILE, "inanimate_frame", Frame)
+FRAMES = {frame.name: frame for frame in _FRAMES if frame.name}
+
+
+def draw_pronoun_sentence(rng: Random) -> build.Sentence:
+    """Draws a sentence about its actor or its object, masculine or feminine, each as often as the other."""
+    about_actor, feminine = rng.random() < 0.5, rng.random() < 0.5
+    other = feminine if rng.random() < 0.1 else not feminine  # mostly the genders differ
+    while True:
+        frame = rng.choice(_CHOICES)
+        action = rng.choice(_with_reasons(frame.reasons))
+        if rng.random() < 0.07:
+            frame, action = rng.choice(_INANIMATE), rng.choice(ACTIONS["inanimate"])
+        actors = _of_gender(action.actors, feminine if about_actor else other)
+        objects = _of_gender(action.objects, other if about_actor else feminine)
+        actor, thing = (rng.choice(nouns) if nouns else None for nouns in (actors, objects))
+        plurals = ((False, False), (True, True), (True, False), (False, True))  # of the actor and of the object
+        many, several = rng.choices(plurals, (66, 20, 8, 6))[0]
+        if actor is None or thing is None or (several and "mass" in thing.tags):
+            continue
+        if "person" in actor.tags and not many and rng.random() < 0.6:
+            continue  # one person is he or she in English, so there is little to find out
+        if reasons := frame.possible_reasons(action, actor, thing, about_actor):
+            reason = rng.choice(reasons)
+            one, two = _draw_phrase(rng, actor, many, reason), _draw_phrase(rng, thing, several, reason)
+            degree = "" if "absolute" in reason.marks else rng.choice(frame.possible_degrees(reason))
+            return frame.build(action, one, two, about_actor, reason, degree)
+
+
+@cache
+def _with_reasons(stance: str) -> tuple[Action, ...]:
+    """Returns the actions that have such reasons of both the actor and the object."""
+    return tuple(each for each in ACTIONS["reasoned"] if each.reasons(stance, True) and each.reasons(stance, False))
+
+
+@cache
+def _of_gender(choices: tuple[Noun, ...], feminine: bool) -> tuple[Noun, ...]:
+    return tuple(noun for noun in choices if noun.feminine == feminine)
+
+
+def _draw_phrase(rng: Random, noun: Noun, plural: bool, reason: Adjective) -> Phrase:
+    """Draws a noun phrase whose adjective, if any, has no bearing on the reason."""
+    word = rng.choice(_MILD)
+    mild = noun.name in word.fits and reason.english not in ("beautiful", "pretty", word.english)
+    adjectives = (word,) if mild and rng.random() < 0.5 else ()
+    return noun_phrase(draw_determiner(rng, noun, the=0.7), noun, plural, adjectives)

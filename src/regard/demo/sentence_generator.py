@@ -1,0 +1,129 @@
+"""Generates the sentence pairs of the demonstration, English to French, split for training and testing.
+
+The point of the language is the word "it": "The animal didn't cross the street because it was too tired" is about the
+animal (il), "... because it was too wide" is about the street (elle). The test sentences hold a combination of noun
+and adjective that training never shows, so that a translator must have learnt what the words mean together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from regard.demo.bilingual_phrases import Sentence
+from regard.demo.bilingual_words import ADJECTIVES, NOUNS
+from regard.demo.grammar_files import GRAMMAR, load_entries
+from regard.demo.pronoun_sentences import WEIGHT, draw_pronoun_sentence
+from regard.demo.sentence_patterns import PATTERNS
+from regard.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class SentenceSplits:
+    """Sentences for training, for validation and for testing."""
+
+    train: list[Sentence]
+    dev: list[Sentence]
+    test: list[Sentence]
+
+
+def generate_splits(train: int = 40_000, dev: int = 500, test: int = 1_000, seed: int = 0) -> SentenceSplits:
+    """Generates distinct sentences; each of test holds a held-out pair of noun and adjective, the others none.
+
+    Test opens with the EXAMPLES. Half of it is coreference, balanced over the pronouns and over which of the two nouns
+    the pronoun stands for.
+    """
+    splits = SentenceSplits([], [], list(EXAMPLES[:test]))
+    seen, room, rng = {example.source for example in EXAMPLES}, _count_cells(test), Random(seed)
+    room.subtract(map(_cell, splits.test))
+    for _ in range(100_000 + 20 * (train + dev + test)):
+        if len(splits.train) >= train and len(splits.dev) >= dev and len(splits.test) >= test:
+            return splits
+        sentence = _draw_sentence(rng)
+        if sentence.source in seen:
+            continue
+        held, cell = [pair in HELD_OUT for pair in sentence.pairs], _cell(sentence)
+        if any(held) and room[cell] > 0 and len(splits.test) < test and (held[-1] or not sentence.pronoun):
+            room[cell] -= 1
+            splits.test.append(sentence)
+        elif not any(held) and len(splits.dev) < dev:
+            splits.dev.append(sentence)
+        elif not any(held) and len(splits.train) < train:
+            splits.train.append(sentence)
+        seen.add(sentence.source)
+    raise SettingsError(f"the grammar has too few sentences for {train} + {dev} + {test}: ask for fewer")
+
+
+_DRAWS = [draw_pronoun_sentence, *(pattern.draw_sentence for pattern in PATTERNS)]
+_WEIGHTS = [WEIGHT, *(pattern.weight for pattern in PATTERNS)]
+
+
+def _draw_sentence(rng: Random) -> Sentence:
+    return rng.choices(_DRAWS, _WEIGHTS)[0](rng)
+
+
+def _cell(sentence: Sentence) -> tuple[str | None, bool]:
+    """Returns what the test set is balanced over."""
+    return sentence.pronoun, sentence.about_actor
+
+
+def _count_cells(test: int) -> Counter[tuple[str | None, bool]]:
+    """Counts the sentences of each cell that the test set takes."""
+    shares = {"il": 0.0875, "elle": 0.0875, "ils": 0.0375, "elles": 0.0375}
+    room = Counter({(word, about): int(share * test) for word, share in shares.items() for about in (True, False)})
+    room[None, False] = test - room.total()
+    return room
+
+
+def write_pairs(path: Path, sentences: Sequence[Sentence]) -> Path:
+    """Writes a .tsv as training reads it."""
+    path.write_text("".join(f"{s.source}\t{s.target}\n" for s in sentences), encoding="utf-8", newline="\n")
+    return path
+
+
+_CLAUSE = re.compile(r"(?:\bparce qu['’]|\bs['’]|\b(?:mais|si|quand|et) )(ils?|elles?)\b", re.IGNORECASE)
+
+
+def pronoun_accuracy(hypotheses: Sequence[str], sentences: Sequence[Sentence]) -> float:
+    """Returns the share of the sentences with a pronoun whose translation opens its last clause with the right one."""
+    judged = [
+        sentence.pronoun == (_CLAUSE.findall(hypothesis) or [""])[-1].lower()
+        for hypothesis, sentence in zip(hypotheses, sentences, strict=True)
+        if sentence.pronoun
+    ]
+    if not judged:
+        raise ValueError("none of the sentences has a pronoun to judge")
+    return sum(judged) / len(judged)
+
+
+def _parse_example(
+    kind: str, english: str, french: str, held_out: list[str], pronoun: str = "", about_actor: bool = False
+) -> Sentence:
+    noun, adjective = held_out
+    return Sentence(english, french, kind, pronoun or None, ((noun, adjective),), about_actor)
+
+
+def _hold_out() -> frozenset[tuple[str, str]]:
+    """Returns about one in seven of the pairs of noun and adjective, by a hash that never changes.
+
+    They are chosen adjective by adjective and gender by gender, so that each form of each adjective stays in training
+    with other nouns.
+    """
+    forced = {pair for example in EXAMPLES for pair in example.pairs}
+    held = set(forced)
+    for adjective in ADJECTIVES.values():
+        for feminine in (False, True):
+            names = sorted(name for name in adjective.fits if NOUNS[name].feminine == feminine)
+            pairs = [(name, adjective.english) for name in names]
+            pairs.sort(key=lambda pair: (pair not in forced, hashlib.blake2b(" ".join(pair).encode()).digest()))
+            held.update(pairs[: round(len(pairs) / 7)])
+    return frozenset(held)
+
+
+EXAMPLES = load_entries(GRAMMAR / "examples.toml", "example", _parse_example)
+HELD_OUT = _hold_out()  # (noun, adjective), by their English names; test sentences alone hold them

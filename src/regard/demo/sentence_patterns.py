@@ -1,0 +1,310 @@
+"""Draws sentences from the patterns of grammar/patterns.toml, which describes the parts that a pattern can have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from regard.demo import bilingual_phrases as build
+from regard.demo.bilingual_phrases import HE, ME, PRONOUNS, THEY, WE, WORDS, YOU, Phrase, noun_phrase
+from regard.demo.bilingual_words import ADJECTIVES, NOUNS, VERBS, Adjective, Noun, list_adjectives, list_nouns
+from regard.demo.grammar_files import GRAMMAR, check_arguments, load_entries, parse_entries, require_known
+from regard.demo.possible_actions import ACTIONS, LOCATIONS, Action, Location
+from regard.errors import DataError
+
+_FILE = GRAMMAR / "patterns.toml"
+_FIELD = re.compile(r"\{(\w+)(?::([^|}]*)\|([^|}]*))?\}")
+_FITTING = {noun: tuple(each for each in ADJECTIVES.values() if noun.name in each.fits) for noun in NOUNS.values()}
+_BESIDE = {noun: tuple(word for word in words if word.position != "predicate") for noun, words in _FITTING.items()}
+_COLORS = {noun: tuple(word for word in words if "color" in word.marks) for noun, words in _FITTING.items()}
+_DESCRIBED = {word: tuple(noun for noun in NOUNS.values() if noun.name in word.fits) for word in ADJECTIVES.values()}
+_PREDICATIVE = tuple(word for word in ADJECTIVES.values() if "attributive" not in word.marks)
+_EXCESSIVE = frozenset(  # what can be too much
+    word
+    for action in ACTIONS["reasoned"] + ACTIONS["inanimate"]
+    for word in action.reasons("against", True) + action.reasons("against", False)
+)
+
+
+class Pattern:
+    """A kind of sentence, or a variant of one: parts to draw one after the other, and the texts to put them into."""
+
+    def __init__(
+        self,
+        draw: Sequence[Any],
+        kind: str = "",
+        weight: int = 0,
+        chance: float = 0.0,
+        english: str = "",
+        french: str = "",
+        variant: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        self.kind, self.weight, self.chance, self.english, self.french = kind, weight, chance, english, french
+        self.variants = parse_entries("variant", variant, Pattern)
+        self.parts = [_parse_part(**{"part": each} if isinstance(each, str) else each) for each in draw]
+        require_known([field[0] for field in _FIELD.findall(english + french)], _PHRASES, "part in a text")
+
+    def draw_sentence(self, rng: Random) -> build.Sentence:
+        """Draws each part, and puts them into the texts of the pattern or of the variant that is drawn."""
+        drawn = _Parts(rng)
+        try:
+            text = self._draw_parts(drawn)
+            used = [getattr(drawn, name) for name, singular, _ in _FIELD.findall(text.english) if not singular]
+            english, french = drawn.fill(text.english, 0), drawn.fill(text.french, 1)
+        except AttributeError as error:
+            raise DataError(f"pattern {self.kind}: draw {error.name} before it is needed", _FILE) from error
+        return build.finish_sentence(self.kind, english, french, used)
+
+    def _draw_parts(self, drawn: _Parts) -> Pattern:
+        text = self
+        for name, arguments in self.parts:
+            if name == "variant":
+                variant = self._choose_variant(drawn.rng)._draw_parts(drawn)
+                text = variant if variant.english else text
+            else:
+                getattr(drawn, f"draw_{name}")(**arguments)
+        return text
+
+    def _choose_variant(self, rng: Random) -> Pattern:
+        if not any(variant.chance for variant in self.variants):
+            return rng.choice(self.variants)
+        drawn, reached = rng.random(), 0.0
+        for variant in self.variants[:-1]:
+            reached += variant.chance
+            if drawn < reached:
+                return variant
+        return self.variants[-1]
+
+
+def _parse_part(part: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    """Checks the name of a part, its arguments, and the words that they list."""
+    known = {name.removeprefix("draw_"): draw for name, draw in vars(_Parts).items() if name.startswith("draw_")}
+    require_known([part], [*known, "variant"], "part")
+    try:
+        check_arguments(known.get(part, lambda: None), arguments)
+        for name, value in arguments.items():
+            if name in ("nouns", "third_person"):
+                list_nouns(value)
+            elif name in ("adjectives", "fitting"):
+                list_adjectives(value)
+            elif name in _KNOWN:
+                require_known([value] if isinstance(value, str) else value, _KNOWN[name], name)
+    except ValueError as error:
+        raise ValueError(f"{part}: {error}") from None
+    return part, arguments
+
+
+class _Parts:
+    """The parts of a sentence that have been drawn. Each `draw_` method draws one more."""
+
+    subject: Phrase
+    verb: Phrase
+    thing: Phrase
+    owner: Phrase
+    quality: Phrase
+    where: Phrase
+    before: Phrase
+    after: Phrase
+    action: Action
+    location: Location
+    noun: Noun
+    adjective: Adjective
+
+    def __init__(self, rng: Random) -> None:
+        self.rng, self.tense, self.mood, self.plural, self.disliked = rng, "present", "", False, False
+
+    def fill(self, text: str, language: int) -> str:
+        """Puts the parts into a text of one language: {thing}, or {thing:is|are} by its number."""
+
+        def value(match: re.Match[str]) -> str:
+            phrase: Phrase = getattr(self, match[1])
+            return str(phrase[language] if match[2] is None else match[2 + phrase.plural])
+
+        return _FIELD.sub(value, text)
+
+    def draw_subject(self, pronoun: float, described: float) -> None:
+        # In the past with être, French shows the sex of I, we and you, which English hides. In the present, these do
+        # what is done daily, so that training sees each form of a verb often enough.
+        action, barred = getattr(self, "action", None), False
+        if self.rng.random() >= pronoun:
+            nouns = action.actors if action else list_nouns("person")
+            self.subject = _known_phrase(self.rng, self.rng.choice(nouns), described)
+            return
+        if action and self.tense in ("present", "past"):
+            barred = ("daily" not in action.verb.marks) if self.tense == "present" else ("être" in action.verb.marks)
+        self.subject = self.rng.choice([each for each in PRONOUNS if not barred or each.person in (HE, THEY)])
+
+    def draw_pronoun(self, pronouns: str) -> None:
+        self.subject = self.rng.choice([each for each in PRONOUNS if each.english in pronouns.split()])
+
+    def draw_action(self, actions: Sequence[str], daily: bool = False) -> None:
+        choices = [action for kind in actions for action in ACTIONS[kind]]
+        self.action = self.rng.choice([each for each in choices if not daily or "daily" in each.verb.marks])
+
+    def draw_tense(self, tenses: Sequence[str], weights: Sequence[int] = ()) -> None:
+        sudden = hasattr(self, "action") and "sudden" in self.action.verb.marks
+        odd = [sudden and tense == "present" for tense in tenses]
+        if weights:
+            shares = [0 if is_odd else weight for weight, is_odd in zip(weights, odd, strict=True)]
+            self.tense = self.rng.choices(tenses, shares)[0]
+        else:
+            self.tense = _choose(self.rng, [tense for tense, is_odd in zip(tenses, odd, strict=True) if not is_odd])
+
+    def draw_negation(self, never: int = 0) -> None:
+        weights = (65, 25, never if self.tense in ("present", "past") else 0)
+        self.mood = self.rng.choices(("", "not", "never"), weights)[0]
+
+    def draw_verb(
+        self,
+        verbs: Sequence[str] = (),
+        first_person: Sequence[str] = (),
+        tense: str = "",
+        asked: bool = False,
+        pronoun: bool = False,
+    ) -> None:
+        itself = self.subject.person in (ME, WE)
+        name = _choose(self.rng, first_person if first_person and itself else verbs) if verbs else ""
+        verb = VERBS[name.removeprefix("not ")] if verbs else self.action.verb
+        if asked and itself:  # nobody asks what he does himself
+            self.subject = next(each for each in PRONOUNS if each.person == YOU)
+        ambiguous = self.tense == "past" and verb.past == verb.english and self.subject.person != HE  # "they read"
+        self.mood = "asked" if asked else "not" if ambiguous or name.startswith("not ") else self.mood
+        self.disliked = bool(self.mood) or "dislike" in verb.marks
+        it = None
+        if pronoun:
+            it = Phrase(*WORDS["object_pronouns"]["plural" if self.thing.plural else "mf"[self.thing.feminine]])
+        self.verb = build.verb_phrase(self.subject, verb, tense or self.tense, self.mood, it)
+
+    def draw_be(self) -> None:
+        self.verb = build.to_be(self.thing, self.tense, self.mood)
+
+    def draw_time(self) -> None:
+        self.before = self.after = Phrase("", "")
+        marks, times = self.action.verb.marks, WORDS["times"].get(self.tense, [])
+        sudden = self.tense == "future" and "sudden" in marks
+        unusual = self.tense == "present" and (self.mood or "habit" not in marks)
+        if not times or self.mood == "never" or sudden or unusual or self.rng.random() < 0.6:
+            return
+        english, french = self.rng.choice(times)
+        if self.rng.random() < 0.3:
+            self.before = Phrase(f"{english}, ", f"{french}, ")
+        else:
+            self.after = Phrase(f" {english}", f" {french}")
+
+    def draw_noun(self, nouns: str = "", fitting: str = "", keep: float = 0.0) -> None:
+        if keep and self.rng.random() < keep:
+            return
+        if nouns:
+            words = list_adjectives(fitting)
+            choices = [noun for noun in list_nouns(nouns) if not words or any(noun.name in word.fits for word in words)]
+        else:
+            choices = self.action.objects if hasattr(self, "action") else _DESCRIBED[self.adjective]
+        subject = getattr(self, "subject", PRONOUNS[0]).noun
+        self.noun = self.rng.choice([noun for noun in choices if noun is not subject])
+
+    def draw_located(self, without: str = "", fixed: bool = True) -> None:
+        self.location = self.rng.choice([each for each in LOCATIONS if fixed or not each.fixed])
+        self.noun = self.rng.choice([noun for noun in self.location.nouns if without not in noun.tags])
+
+    def draw_where(self) -> None:
+        spot = self.rng.choice(self.location.spots)
+        place = self.rng.choice([noun for noun in spot.places if noun is not self.noun])
+        phrase = noun_phrase("the", place, False, _draw_adjectives(self.rng, place, 0.2))
+        self.where = Phrase(f"{spot.english} {phrase.english}", f"{spot.french} {phrase.french}", phrase.pairs)
+
+    def draw_plural(self, chance: float) -> None:
+        self.plural = _draw_plural(self.rng, self.noun, chance)
+
+    def draw_known(
+        self, described: float, the: float = 0.5, consistent: bool = False, or_some: bool = False
+    ) -> None:
+        verb, tags = getattr(self, "action", ACTIONS["plain"][0]).verb, self.noun.tags
+        if or_some and not (self.mood or verb.then or "definite" in verb.marks or "relative" in tags or self.rng.random() < 0.55):
+            self.draw_article("some", described)
+        else:
+            self.thing = _known_phrase(self.rng, self.noun, described, the, self._contradiction(consistent))
+
+    def draw_article(
+        self, article: str, described: float = 0.0, consistent: bool = False, affirmed: bool = False
+    ) -> None:
+        if affirmed and self.mood:
+            return
+        mass = "mass" in self.noun.tags
+        if article != "some" or not mass:
+            article = _choose(self.rng, WORDS["articles"].get(article, [article]))
+        plural = self.plural and article not in ("a", "not a") or article in ("some", "two", "three", "general")
+        words = _draw_adjectives(self.rng, self.noun, described, self._contradiction(consistent)) if described else ()
+        self.thing = noun_phrase(article, self.noun, plural and not mass, words)
+
+    def _contradiction(self, consistent: bool) -> str:
+        """Returns the mark of adjectives that contradict the verb: what one hates is not good."""
+        return ("good" if self.disliked else "bad") if consistent else ""
+
+    def draw_owner(self) -> None:
+        person = self.rng.choice(list_nouns("person"))
+        self.owner = noun_phrase(draw_determiner(self.rng, person), person, False)
+
+    def draw_adjective(self, adjectives: str = "", third_person: str = "") -> None:
+        noun, words = getattr(self, "noun", None), list_adjectives(adjectives) or _PREDICATIVE
+        if third_person and self.subject.person == HE:
+            noun, words = NOUNS[third_person], tuple(ADJECTIVES.values())
+        self.adjective = self.rng.choice([word for word in words if noun is None or noun.name in word.fits])
+
+    def draw_quality(self, degrees: Sequence[str], tenses: Sequence[str], negated: bool = False) -> None:
+        word, degree, mood = self.adjective, "", ""
+        if "absolute" not in word.marks:
+            degree = self.rng.choice(["" if each == "too" and word not in _EXCESSIVE else each for each in degrees])
+        if negated and degree in ("", "very"):
+            mood = self.rng.choices(("", "not"), (65, 25))[0]
+        described = getattr(self, "thing", None) or self.subject
+        self.quality = build.predicate(described, word, _choose(self.rng, tenses), degree, mood)
+
+
+def draw_determiner(rng: Random, noun: Noun, the: float = 0.5) -> str:
+    """Draws the, this, my, your ...; one has sisters and pets, but not queens and rivers."""
+    owned: list[str] = WORDS["articles"]["owned"]
+    if "relative" in noun.tags:
+        return rng.choice(owned)
+    if rng.random() < the:
+        return "the"
+    return rng.choice(owned if noun.tags & {"own", "pet", "known"} and rng.random() < 0.7 else ["the", "this", "this"])
+
+
+def _known_phrase(rng: Random, noun: Noun, described: float, the: float = 0.5, banned: str = "") -> Phrase:
+    """Draws a definite noun phrase, described by adjectives with this probability."""
+    adjectives = _draw_adjectives(rng, noun, described, banned)
+    return noun_phrase(draw_determiner(rng, noun, the), noun, _draw_plural(rng, noun, 0.35), adjectives)
+
+
+def _draw_plural(rng: Random, noun: Noun, chance: float) -> bool:
+    return "mass" not in noun.tags and rng.random() < chance
+
+
+def _draw_adjectives(rng: Random, noun: Noun, described: float, banned: str = "") -> tuple[Adjective, ...]:
+    """Draws no adjective, one, or one on each side of the French noun; none with the banned mark."""
+    if rng.random() >= described:
+        return ()
+    word = rng.choice(_BESIDE[noun])
+    if banned in word.marks:
+        return ()
+    beside_color = word.position == "before" and _COLORS[noun] and rng.random() < 0.5
+    return (word, rng.choice(_COLORS[noun])) if beside_color else (word,)
+
+
+def _choose(rng: Random, names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else rng.choice(names)
+
+
+_PHRASES = [name for name, kind in _Parts.__annotations__.items() if kind == "Phrase"]
+_KNOWN = {
+    "verbs": [*VERBS, *(f"not {verb}" for verb in VERBS)],
+    "first_person": VERBS,
+    "actions": ACTIONS,
+    "tense": WORDS["tenses"],
+    "tenses": WORDS["tenses"],
+    "degrees": WORDS["degrees"],
+    "article": {**WORDS["determiners"], **WORDS["articles"]},
+}
+PATTERNS = load_entries(_FILE, "pattern", Pattern)
