@@ -12,7 +12,7 @@ demo: .venv/installed  ## train a small translator in minutes and look at it
 	$(BIN)/regard demo
 
 glass: .venv/installed ## train the model anew that comes with the package (some minutes)
-	$(BIN)/python -m regard.demo.glass
+	$(BIN)/python -m regard.demo.train_glass_model
 
 test: check browser ## style, types and the tests, a learning one of every task among them (about ten minutes)
 	$(BIN)/pytest -n 2 -m "not slow"

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script find
 
 import regard
 from benchmarks import records
-from regard.demo.glass import glass_splits
+from regard.demo.train_glass_model import generate_glass_splits
 
 MODEL = Path(regard.__file__).parent / "demo" / "glass_model"
 
@@ -64,7 +64,7 @@ def main() -> None:
 
 def write_lines(path: Path, count: int) -> None:
     """Sentences that the model knows, again and again."""
-    sources = [sentence.source for sentence in glass_splits().train]
+    sources = [sentence.source for sentence in generate_glass_splits().train]
     path.write_text("".join(f"{sources[i % len(sources)]}\n" for i in range(count)), encoding="utf-8")
 
 

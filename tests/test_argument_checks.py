@@ -151,7 +151,7 @@ def test_other_arguments_of_the_wrong_kind_are_refused(call: Callable[[], object
 
 
 def test_threads_are_at_least_one(tmp_path: Path) -> None:
-    from regard.demo.glass import GLASS
+    from regard.demo import GLASS
 
     for wrong in (0, -1, "2"):
         with pytest.raises(InputError, match="threads"):

@@ -15,7 +15,7 @@ import pytest
 import regard
 from regard import Classifier, Embedder, Filler, Translation, Translator, Writer, weights
 from regard.decoding.pytorch_engine import writer_of
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from regard.faithful.glossary import Glossary
 from regard.files.formats import format_by_suffix as files
 from regard.interop import ctranslate2, huggingface, int8_folder as quantized, llama2c, onnx

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from benchmarks.experiments.learning import VOCABULARY
 from benchmarks.experiments.log import Figures
-from regard.demo.glass import GLASS, glass_splits
+from regard.demo import GLASS
+from regard.demo.train_glass_model import generate_glass_splits
 from regard.model.attention import attend
 from regard.model.layers import FeedForward, Residual
 from regard.model.observe import observe
@@ -149,7 +150,7 @@ def measure_contexts(seed: int) -> Figures:
     the French pronoun is il or elle.
     """
     pair = [f"The animal didn't cross the {thing} because it was too wide." for thing in ("street", "bridge")]
-    told = [each for each in glass_splits().train if each.pronoun in ("il", "elle")]
+    told = [each for each in generate_glass_splits().train if each.pronoun in ("il", "elle")]
     Random(seed).shuffle(told)
     found: Figures = {"texts": pair, "levels": list(LEVELS), "sentences": SENTENCES, "words": {}}
     found["different words"] = rounded(distances(vectors(pair[0], it), vectors(pair[0], adjective)))

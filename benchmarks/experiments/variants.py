@@ -10,8 +10,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.experiments.learning import Batches, accuracy, build, learn, pair_batch
 from benchmarks.experiments.log import Figures
-from regard.demo.glass import GLASS
-from regard.demo.grammar import Sentence, splits
+from regard.demo import GLASS
+from regard.demo.bilingual_phrases import Sentence
+from regard.demo.sentence_generator import generate_splits
 from regard.model_folder import TOKENIZER
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import IGNORE, PairBatch
@@ -59,7 +60,7 @@ class Demo:
     def __init__(self, seed: int) -> None:
         both = Vocabularies.load(GLASS / TOKENIZER)
         self.source, self.target, self.size = both.source, both.target, both.target.size
-        made = splits(train=8000, dev=10, test=400, seed=seed)
+        made = generate_splits(train=8000, dev=10, test=400, seed=seed)
         self.train, self.test = made.train, self.batch(made.test)
 
     @property

@@ -60,7 +60,7 @@ def serve() -> Iterator[Callable[[Explorer], str]]:
 
 @pytest.fixture(scope="session")
 def glass() -> Explorer:
-    from regard.demo.glass import GLASS
+    from regard.demo import GLASS
 
     return Explorer.open(GLASS, "cpu")
 

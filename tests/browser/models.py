@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from regard.demo.grammar import splits
+from regard.demo.sentence_generator import generate_splits
 from regard.explorer.trace import Explorer
 from regard.settings import TokenizerSettings
 from regard.settings.resolution import resolve
@@ -37,7 +37,7 @@ SENTENCE = {
 
 @cache
 def vocabulary() -> Tokenizer:
-    pairs = splits(400, 5, 30).train
+    pairs = generate_splits(400, 5, 30).train
     texts = [pair.source for pair in pairs] + [pair.target for pair in pairs]
     return Tokenizer.train(texts, TokenizerSettings(vocabulary=600))
 

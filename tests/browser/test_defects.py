@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from regard import look
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from regard.explorer.trace import Explorer
 from tests.browser.conftest import Watched, downloads
 from tests.browser.models import arranged

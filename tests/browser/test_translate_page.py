@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from regard.serving.application import create_app
 from regard.serving.client_limits import KeyFile, ServingLimits, make_key
 from regard.serving.refusals import BusyError

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from regard.cli import run_demo as demo
-from regard.demo import grammar
+from regard.demo import sentence_generator
 from tests.cli.running import call
 
-FEW = grammar.splits(train=300, dev=10, test=20)
+FEW = sentence_generator.generate_splits(train=300, dev=10, test=20)
 
 
 def test_the_demo_trains_scores_and_shows_what_next(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grammar, "splits", lambda: FEW)
+    monkeypatch.setattr(sentence_generator, "generate_splits", lambda: FEW)
     changes = {"training.steps": 4, "training.evaluate_every": 2, "training.threads": 1, "training.device": "cpu"}
     monkeypatch.setattr(demo, "SETTINGS", {**demo.SETTINGS, **changes})
     folder = tmp_path / "demo"
@@ -29,8 +29,8 @@ def test_the_demo_trains_scores_and_shows_what_next(
     assert "On 20 test sentences, each with a noun and an adjective never seen together in training:" in lines
     for score in ("% of the sentences are exactly right", "pronouns are right (il, elle, ils, elles)"):
         assert sum(score in line for line in lines) == 1
-    assert all(f"  {example}" in lines for example in grammar.EXAMPLES)
-    assert done.out.count("\n    = ") == len(grammar.EXAMPLES)
+    assert all(f"  {example}" in lines for example in sentence_generator.EXAMPLES)
+    assert done.out.count("\n    = ") == len(sentence_generator.EXAMPLES)
     assert f"regard translate {folder}" in done.out
     assert (folder / "card.md").exists()
     assert (folder / "history").is_dir()

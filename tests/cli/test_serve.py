@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from regard.serving.client_limits import KeyFile
 from tests.cli.running import call
 from tests.cli.serving import Process

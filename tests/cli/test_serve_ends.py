@@ -13,7 +13,7 @@ import pytest
 from regard.cli.serving_benchmark import made_up
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from regard.serving.load_generator import LoadReport, load, question
 from tests.cli.running import tree
 from tests.cli.serving import Process

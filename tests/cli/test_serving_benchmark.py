@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from regard.serving.application import create_app
 from regard.serving.refusals import BusyError
 from tests.cli.running import call

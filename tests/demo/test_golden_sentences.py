@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from regard.demo.glass import glass_splits
-from regard.demo.grammar import Sentence, Splits, splits
+from regard.demo.bilingual_phrases import Sentence
+from regard.demo.sentence_generator import SentenceSplits, generate_splits
+from regard.demo.train_glass_model import generate_glass_splits
 
 GOLDEN = {
     0: ("a3c02d0187fb471f", "faab64fc90fc01c3", "e0a16e8ae76176a6"),
@@ -27,21 +28,21 @@ def hash_sentences(sentences: Sequence[Sentence]) -> str:
     return hashlib.sha256("".join(rows).encode()).hexdigest()[:16]
 
 
-def hash_parts(parts: Splits) -> tuple[str, str, str]:
+def hash_parts(parts: SentenceSplits) -> tuple[str, str, str]:
     return hash_sentences(parts.train), hash_sentences(parts.dev), hash_sentences(parts.test)
 
 
 @pytest.mark.parametrize("seed", GOLDEN)
 def test_each_seed_generates_its_golden_sentences(seed: int) -> None:
-    assert hash_parts(splits(2_000, 100, 200, seed)) == GOLDEN[seed]
+    assert hash_parts(generate_splits(2_000, 100, 200, seed)) == GOLDEN[seed]
 
 
 def test_the_glass_model_learns_its_golden_sentences() -> None:
-    assert hash_parts(glass_splits()) == GOLDEN_GLASS
+    assert hash_parts(generate_glass_splits()) == GOLDEN_GLASS
 
 
 def test_the_first_sentences_are_the_golden_ones() -> None:
-    parts = splits(3, 2, 0)
+    parts = generate_splits(3, 2, 0)
     assert [f"{each.kind}: {each.source} {each.target}" for each in (*parts.dev, *parts.train)] == [
         "possession: The student's keys are really big. Les clés de l'étudiante sont vraiment grosses.",
         "action: She looks for three bags. Elle cherche trois sacs.",

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import regard
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from tests.documentation.pages import ROOT, Block, Runner, blocks, commands, plain_call, quickly
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from regard.decoding.model_loading import load
 from regard.decoding.pytorch_engine import writer_of
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from regard.serving.application import create_app
 from regard.serving.chat import TURNS, conversation, trimmed
 from regard.serving.client_limits import ServingLimits

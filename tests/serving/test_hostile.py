@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from regard.demo.glass import GLASS
+from regard.demo import GLASS
 from regard.serving import uvicorn_server
 from regard.serving.application import create_app
 from regard.serving.client_limits import ServingLimits

@@ -63,8 +63,8 @@ def open_model(path: str | None, device: str, to: str | None) -> Explorer:
 
     if path is not None:
         return Explorer.open(path, device, to=to)
-    from regard.demo.glass import GLASS
-    from regard.demo.grammar import EXAMPLES
+    from regard.demo import GLASS
+    from regard.demo.sentence_generator import EXAMPLES
 
     return Explorer.open(GLASS, device, "glass", EXAMPLES[:2], to)
 

@@ -13,7 +13,7 @@ from regard.cli.setting_flags import Verbs
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
-    from regard.demo.grammar import Sentence
+    from regard.demo.bilingual_phrases import Sentence
 
 DEFAULT = Path("runs/demo")
 SETTINGS = {
@@ -24,7 +24,7 @@ SETTINGS = {
     "model.encoder_layers": 2,
     "model.decoder_layers": 2,
     "model.width": 128,
-    "model.heads": 2,  # few enough that one of them, of the encoder, finds what "it" is (demo/pronoun.py)
+    "model.heads": 2,  # few enough that one of them, of the encoder, finds what "it" is (regard.demo.pronoun_heads)
     "model.hidden": 256,
     "model.dropout": 0.0,
     "model.norm": "pre",
@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
     from regard.cli.training_display import show_training
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
-    from regard.demo.grammar import splits, write_pairs
+    from regard.demo.sentence_generator import generate_splits, write_pairs
     from regard.preparation.train_and_resume import train
 
     print("English to French, from an embedded grammar. For example:")
-    sentences = splits()
+    sentences = generate_splits()
     for example in sentences.train[:3]:
         print(f"  {example.source}  ->  {example.target}")
     stop = threading.Event()
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show_scores(translator: Translator, test: Sequence[Sentence]) -> None:
     """BLEU and pronoun accuracy on sentences whose noun-adjective combinations were never seen."""
-    from regard.demo.grammar import pronoun_accuracy
+    from regard.demo.sentence_generator import pronoun_accuracy
     from regard.evaluation.translation_scores import exact_match, score
 
     found = [t.text for t in translator.translate([s.source for s in test], beam=1)]
@@ -116,7 +116,7 @@ def show_scores(translator: Translator, test: Sequence[Sentence]) -> None:
 
 
 def show_examples(translator: Translator) -> None:
-    from regard.demo.grammar import EXAMPLES
+    from regard.demo.sentence_generator import EXAMPLES
 
     print("\nTranslations, with the runners-up and how probable the model finds them (log-probability a token):")
     for source, found in zip(EXAMPLES, translator.translate(EXAMPLES, beam=4, alternatives=2), strict=True):

@@ -167,11 +167,11 @@ def sentences(arguments: argparse.Namespace, language: str) -> list[str]:
 
 def made_up(language: str) -> list[str]:
     """Sentences of the demo, which are in two languages."""
-    from regard.demo.grammar import splits
+    from regard.demo.sentence_generator import generate_splits
 
     if language not in ("en", "fr"):
         raise InputError(f"which texts? Name a file with sentences of {language}, with --texts")
-    return [each.source if language == "en" else each.target for each in splits(train=0, dev=0).test]
+    return [each.source if language == "en" else each.target for each in generate_splits(train=0, dev=0).test]
 
 
 def measured(

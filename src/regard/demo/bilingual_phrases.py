@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from regard.demo.bilingual_words import PERSONS, Adjective, Noun, Verb
+from regard.demo.bilingual_words import PERSONS, Adjective, Noun, VerbForms
 from regard.demo.grammar_files import GRAMMAR, read_toml
 
 ME, HE, WE, YOU, THEY = range(len(PERSONS))
@@ -58,7 +58,7 @@ _CONTRACTIBLE = re.compile(r"\b(?:de|à) les? ")
 
 def build_sentence(kind: str, *parts: Phrase) -> Sentence:
     """Joins the parts to a sentence."""
-    english, french = (" ".join(part[language] for part in parts) + "." for language in (0, 1))
+    english, french = (" ".join(str(part[language]) for part in parts) + "." for language in (0, 1))
     return finish_sentence(kind, english, french, parts)
 
 
@@ -97,7 +97,7 @@ def noun_phrase(determiner: str, noun: Noun, plural: bool, adjectives: tuple[Adj
 
 
 def verb_phrase(
-    subject: Phrase, verb: Verb, tense: str = "present", mood: str = "", object_pronoun: Phrase | None = None
+    subject: Phrase, verb: VerbForms, tense: str = "present", mood: str = "", object_pronoun: Phrase | None = None
 ) -> Phrase:
     """Conjugates the verb: "didn't cross", "ne a pas traversé".
 

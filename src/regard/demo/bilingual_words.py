@@ -34,7 +34,7 @@ class Adjective:
         self.fits = frozenset(noun.name for noun in list_nouns(fits))
 
 
-class Verb:
+class VerbForms:
     """A verb in both languages; its English forms end in its preposition, `then` follows the French ones."""
 
     def __init__(self, english: str, infinitive: str, present: str, participle: str, then: str, marks: str) -> None:
@@ -70,7 +70,5 @@ def list_adjectives(names: str) -> tuple[Adjective, ...]:
 
 
 NOUNS = load_table(GRAMMAR / "nouns.txt", "english | french | gender | tags", Noun)
-ADJECTIVES = load_table(
-    GRAMMAR / "adjectives.txt", "english | french | position | marks | noun | fits", Adjective
-)
-VERBS = load_table(GRAMMAR / "verbs.txt", "english | french | present | participle | then | marks", Verb)
+ADJECTIVES = load_table(GRAMMAR / "adjectives.txt", "english | french | position | marks | noun | fits", Adjective)
+VERBS = load_table(GRAMMAR / "verbs.txt", "english | french | present | participle | then | marks", VerbForms)

@@ -30,15 +30,15 @@ def load_table(path: Path, columns: str, parse: Callable[..., Entry]) -> dict[st
     """Parses each line of a table, by its first word; "|" separates columns, "#" starts a comment line."""
     entries: dict[str, Entry] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
         cells = [cell.strip() for cell in line.split("|")]
         name = cells[0].partition("/")[0]
+        if not line.strip() or line.startswith("#"):
+            continue
+        if len(cells) != len(columns.split("|")):
+            raise DataError(f"{len(cells)} columns instead of {columns}", path, number)
+        if name in entries:
+            raise DataError(f"a second entry for {name!r}: remove one of the two", path, number)
         try:
-            if len(cells) != len(columns.split("|")):
-                raise ValueError(f"{len(cells)} columns instead of {columns}")
-            if name in entries:
-                raise ValueError(f"a second entry for {name!r}: remove one of the two")
             entries[name] = parse(*cells)
         except ValueError as error:
             raise DataError(str(error), path, number) from None
@@ -75,12 +75,14 @@ def parse_entries(kind: str, entries: Iterable[Mapping[str, Any]], parse: Callab
 
 def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Refuses arguments that the parameters of a function or class do not name, or whose types differ."""
-    hints = get_type_hints(function.__init__ if isinstance(function, type) else function)
+    hints = get_type_hints(vars(function)["__init__"] if isinstance(function, type) else function)
     parameters = {name: each for name, each in inspect.signature(function).parameters.items() if name != "self"}
     require_known(arguments, parameters, "key")
     for name, value in arguments.items():
         expected = get_origin(hints[name]) or hints[name]
-        if not isinstance(value, (int, float) if expected is float else expected) or isinstance(value, str) != (expected is str):
+        if not isinstance(value, (int, float) if expected is float else expected) or isinstance(value, str) != (
+            expected is str
+        ):
             raise ValueError(f"{name} must be {KINDS[expected]}, not {value!r}")
     missing = [name for name, each in parameters.items() if each.default is each.empty and name not in arguments]
     if missing:

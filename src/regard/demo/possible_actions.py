@@ -46,7 +46,7 @@ class Spot:
         self.english, self.french, self.places = english, french, list_nouns(places)
 
 
-class Location:
+class PossiblePlaces:
     """Nouns that can be in the same spots."""
 
     def __init__(self, located: str, at: list[dict[str, str]], fixed: bool = False) -> None:
@@ -57,4 +57,4 @@ class Location:
 ACTIONS = {
     kind: load_entries(GRAMMAR / "actions.toml", kind, Action) for kind in ("reasoned", "inanimate", "plain", "journey")
 }
-LOCATIONS = load_entries(GRAMMAR / "locations.toml", "location", Location)
+LOCATIONS = load_entries(GRAMMAR / "locations.toml", "location", PossiblePlaces)

@@ -38,8 +38,8 @@ def generate_splits(train: int = 40_000, dev: int = 500, test: int = 1_000, seed
     Test opens with the EXAMPLES. Half of it is coreference, balanced over the pronouns and over which of the two nouns
     the pronoun stands for.
     """
-    splits = SentenceSplits([], [], list(EXAMPLES[:test]))
-    seen, room, rng = {example.source for example in EXAMPLES}, _count_cells(test), Random(seed)
+    splits = SentenceSplits([], [], list(_EXAMPLES[:test]))
+    seen, room, rng = set(EXAMPLES), _count_cells(test), Random(seed)
     room.subtract(map(_cell, splits.test))
     for _ in range(100_000 + 20 * (train + dev + test)):
         if len(splits.train) >= train and len(splits.dev) >= dev and len(splits.test) >= test:
@@ -75,6 +75,7 @@ def _cell(sentence: Sentence) -> tuple[str | None, bool]:
 def _count_cells(test: int) -> Counter[tuple[str | None, bool]]:
     """Counts the sentences of each cell that the test set takes."""
     shares = {"il": 0.0875, "elle": 0.0875, "ils": 0.0375, "elles": 0.0375}
+    room: Counter[tuple[str | None, bool]]
     room = Counter({(word, about): int(share * test) for word, share in shares.items() for about in (True, False)})
     room[None, False] = test - room.total()
     return room
@@ -92,7 +93,7 @@ _CLAUSE = re.compile(r"(?:\bparce qu['’]|\bs['’]|\b(?:mais|si|quand|et) )(il
 def pronoun_accuracy(hypotheses: Sequence[str], sentences: Sequence[Sentence]) -> float:
     """Returns the share of the sentences with a pronoun whose translation opens its last clause with the right one."""
     judged = [
-        sentence.pronoun == (_CLAUSE.findall(hypothesis) or [""])[-1].lower()
+        sentence.pronoun == str((_CLAUSE.findall(hypothesis) or [""])[-1]).lower()
         for hypothesis, sentence in zip(hypotheses, sentences, strict=True)
         if sentence.pronoun
     ]
@@ -114,7 +115,7 @@ def _hold_out() -> frozenset[tuple[str, str]]:
     They are chosen adjective by adjective and gender by gender, so that each form of each adjective stays in training
     with other nouns.
     """
-    forced = {pair for example in EXAMPLES for pair in example.pairs}
+    forced = {pair for example in _EXAMPLES for pair in example.pairs}
     held = set(forced)
     for adjective in ADJECTIVES.values():
         for feminine in (False, True):
@@ -125,5 +126,6 @@ def _hold_out() -> frozenset[tuple[str, str]]:
     return frozenset(held)
 
 
-EXAMPLES = load_entries(GRAMMAR / "examples.toml", "example", _parse_example)
+_EXAMPLES = load_entries(GRAMMAR / "examples.toml", "example", _parse_example)
+EXAMPLES = tuple(example.source for example in _EXAMPLES)
 HELD_OUT = _hold_out()  # (noun, adjective), by their English names; test sentences alone hold them

@@ -11,7 +11,7 @@ from regard.demo import bilingual_phrases as build
 from regard.demo.bilingual_phrases import HE, ME, PRONOUNS, THEY, WE, WORDS, YOU, Phrase, noun_phrase
 from regard.demo.bilingual_words import ADJECTIVES, NOUNS, VERBS, Adjective, Noun, list_adjectives, list_nouns
 from regard.demo.grammar_files import GRAMMAR, check_arguments, load_entries, parse_entries, require_known
-from regard.demo.possible_actions import ACTIONS, LOCATIONS, Action, Location
+from regard.demo.possible_actions import ACTIONS, LOCATIONS, Action, PossiblePlaces
 from regard.errors import DataError
 
 _FILE = GRAMMAR / "patterns.toml"
@@ -108,7 +108,7 @@ class _Parts:
     before: Phrase
     after: Phrase
     action: Action
-    location: Location
+    location: PossiblePlaces
     noun: Noun
     adjective: Adjective
 
@@ -196,10 +196,11 @@ class _Parts:
     def draw_noun(self, nouns: str = "", fitting: str = "", keep: float = 0.0) -> None:
         if keep and self.rng.random() < keep:
             return
-        if nouns:
+        choices: Sequence[Noun] = list_nouns(nouns)
+        if fitting:
             words = list_adjectives(fitting)
-            choices = [noun for noun in list_nouns(nouns) if not words or any(noun.name in word.fits for word in words)]
-        else:
+            choices = [noun for noun in choices if any(noun.name in word.fits for word in words)]
+        if not nouns:
             choices = self.action.objects if hasattr(self, "action") else _DESCRIBED[self.adjective]
         subject = getattr(self, "subject", PRONOUNS[0]).noun
         self.noun = self.rng.choice([noun for noun in choices if noun is not subject])
@@ -217,14 +218,14 @@ class _Parts:
     def draw_plural(self, chance: float) -> None:
         self.plural = _draw_plural(self.rng, self.noun, chance)
 
-    def draw_known(
-        self, described: float, the: float = 0.5, consistent: bool = False, or_some: bool = False
-    ) -> None:
-        verb, tags = getattr(self, "action", ACTIONS["plain"][0]).verb, self.noun.tags
-        if or_some and not (self.mood or verb.then or "definite" in verb.marks or "relative" in tags or self.rng.random() < 0.55):
-            self.draw_article("some", described)
-        else:
-            self.thing = _known_phrase(self.rng, self.noun, described, the, self._contradiction(consistent))
+    def draw_known(self, described: float, the: float = 0.5, consistent: bool = False, or_some: bool = False) -> None:
+        if or_some:
+            verb = self.action.verb
+            definite = self.mood or verb.then or "definite" in verb.marks or "relative" in self.noun.tags
+            if not definite and self.rng.random() >= 0.55:
+                return self.draw_article("some", described)
+        self.thing = _known_phrase(self.rng, self.noun, described, the, self._contradiction(consistent))
+        return None
 
     def draw_article(
         self, article: str, described: float = 0.0, consistent: bool = False, affirmed: bool = False
@@ -234,7 +235,7 @@ class _Parts:
         mass = "mass" in self.noun.tags
         if article != "some" or not mass:
             article = _choose(self.rng, WORDS["articles"].get(article, [article]))
-        plural = self.plural and article not in ("a", "not a") or article in ("some", "two", "three", "general")
+        plural = (self.plural and article not in ("a", "not a")) or article in ("some", "two", "three", "general")
         words = _draw_adjectives(self.rng, self.noun, described, self._contradiction(consistent)) if described else ()
         self.thing = noun_phrase(article, self.noun, plural and not mass, words)
 

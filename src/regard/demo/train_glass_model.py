@@ -14,15 +14,15 @@ from itertools import product
 from pathlib import Path
 from random import Random
 
+from regard.atomic_files import write_text
 from regard.demo import GLASS
 from regard.demo.bilingual_phrases import Sentence, build_sentence, noun_phrase, predicate
 from regard.demo.bilingual_words import ADJECTIVES, NOUNS
 from regard.demo.possible_actions import ACTIONS
 from regard.demo.pronoun_sentences import FRAMES
 from regard.demo.sentence_generator import EXAMPLES, HELD_OUT, SentenceSplits, write_pairs
-from regard.atomic_files import write_text
 from regard.model_folder import CARD, TRAINING
-from regard.training.train_and_resume import train
+from regard.preparation.train_and_resume import train
 
 SETTINGS_FILE = Path(__file__).with_name("glass_model.toml")
 
@@ -54,8 +54,7 @@ def generate_glass_splits() -> SentenceSplits:
     """
     sentences = [sentence for _, sentence in sorted({each.source: each for each in _combine()}.items())]
     Random(0).shuffle(sentences)
-    places = {example.source: place for place, example in enumerate(EXAMPLES)}
-    sentences.sort(key=lambda sentence: places.get(sentence.source, len(places)))
+    sentences.sort(key=lambda each: EXAMPLES.index(each.source) if each.source in EXAMPLES else len(EXAMPLES))
     held = [each for each in sentences if each.pronoun and each.pairs[-1] in HELD_OUT]
     shown = [each for each in sentences if HELD_OUT.isdisjoint(each.pairs)]
     return SentenceSplits(train=shown[300:], dev=shown[:300], test=held[:500])

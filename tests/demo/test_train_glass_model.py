@@ -6,14 +6,15 @@ import pytest
 
 from regard.decoding.pytorch_engine import translator_of
 from regard.decoding.translator import Translator
-from regard.demo.glass import GLASS, SETTINGS, glass_splits
-from regard.demo.grammar import EXAMPLES, pronoun_accuracy
+from regard.demo import GLASS
+from regard.demo.sentence_generator import EXAMPLES, pronoun_accuracy
+from regard.demo.train_glass_model import SETTINGS_FILE as TRAINED_WITH, generate_glass_splits
 from regard.evaluation.translation_scores import exact_match
 from regard.model_folder import CARD, HISTORY, NATIVE, SETTINGS as SETTINGS_FILE, TOKENIZER, WEIGHTS
 from regard.settings.resolution import load
 from regard.weights import assign, read_folder, read_tensors
 
-SENTENCES = glass_splits()
+SENTENCES = generate_glass_splits()
 FRENCH = "L'animal n'a pas traversé la rue parce qu'"
 RIGHT = [f"{FRENCH}il était trop fatigué.", f"{FRENCH}elle était trop large."]
 
@@ -31,7 +32,7 @@ def test_it_is_small() -> None:
 
 
 def test_it_is_what_its_settings_say() -> None:
-    told, recorded = load(overrides=SETTINGS), read_folder(GLASS).settings
+    told, recorded = load(TRAINED_WITH), read_folder(GLASS).settings
     assert (told.model, told.tokenizer, told.training) == (recorded.model, recorded.tokenizer, recorded.training)
     shape = recorded.model
     assert (shape.width, shape.heads, shape.encoder_layers, shape.decoder_layers, shape.tie) == (16, 2, 2, 2, "all")
@@ -63,7 +64,7 @@ def test_the_splits_are_honest_and_always_the_same() -> None:
     for sentence in (*SENTENCES.train, *SENTENCES.dev):
         words = set(sentence.source.strip(".").split())
         assert not any(words >= pair for pair in ({"animal", "tired"}, {"street", "wide"})), sentence
-    assert glass_splits() == SENTENCES
+    assert generate_glass_splits() == SENTENCES
     pronouns = [sentence.pronoun for sentence in SENTENCES.train]
     assert 0.4 < pronouns.count("il") / (pronouns.count("il") + pronouns.count("elle")) < 0.6
 

@@ -13,9 +13,18 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.demo.grammar import EXAMPLES, HELD_OUT, Sentence, Splits, pronoun_accuracy, splits
-from regard.demo.lexicon import ADJECTIVES, NOUNS, VERBS
-from regard.demo.phrases import PRONOUNS, Draft, Phrase, euphony, finish, noun_phrase, predicate, verb_phrase
+from regard.demo.bilingual_phrases import (
+    PRONOUNS,
+    Phrase,
+    Sentence,
+    build_sentence,
+    euphony,
+    noun_phrase,
+    predicate,
+    verb_phrase,
+)
+from regard.demo.bilingual_words import ADJECTIVES, NOUNS, VERBS
+from regard.demo.sentence_generator import EXAMPLES, HELD_OUT, SentenceSplits, generate_splits, pronoun_accuracy
 from regard.errors import SettingsError
 from tests.examples import examples
 
@@ -27,8 +36,8 @@ DEGREES = {"too", "very", "really", "not"}
 
 
 @cache
-def made() -> Splits:
-    return splits()
+def made() -> SentenceSplits:
+    return generate_splits()
 
 
 def everything() -> list[Sentence]:
@@ -139,8 +148,8 @@ def test_training_shows_every_word_and_every_form_that_the_test_needs() -> None:
 
 
 def test_same_seed_same_sentences_in_any_process() -> None:
-    code = "import hashlib; from regard.demo.grammar import splits; "
-    code += "print(hashlib.md5(str(splits(300, 20, 50, seed=3)).encode(), usedforsecurity=False).hexdigest())"
+    code = "import hashlib; from regard.demo.sentence_generator import generate_splits; "
+    code += "print(hashlib.md5(str(generate_splits(300, 20, 50, seed=3)).encode(), usedforsecurity=False).hexdigest())"
     answers = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -152,14 +161,14 @@ def test_same_seed_same_sentences_in_any_process() -> None:
         for salt in ("1", "2")
     }
     assert len(answers) == 1
-    assert splits(300, 20, 50, seed=3) == splits(300, 20, 50, seed=3)
-    assert splits(300, 20, 50, seed=3) != splits(300, 20, 50, seed=4)
+    assert generate_splits(300, 20, 50, seed=3) == generate_splits(300, 20, 50, seed=3)
+    assert generate_splits(300, 20, 50, seed=3) != generate_splits(300, 20, 50, seed=4)
 
 
 @examples(12)
 @given(st.integers(0, 10**9), st.integers(0, 60), st.integers(0, 10), st.integers(0, 30))
 def test_any_seed_and_size(seed: int, train: int, dev: int, test: int) -> None:
-    parts = splits(train, dev, test, seed)
+    parts = generate_splits(train, dev, test, seed)
     assert (len(parts.train), len(parts.dev), len(parts.test)) == (train, dev, test)
     sentences = [*parts.train, *parts.dev, *parts.test]
     assert len({sentence.source for sentence in sentences}) == len(sentences)
@@ -167,7 +176,7 @@ def test_any_seed_and_size(seed: int, train: int, dev: int, test: int) -> None:
 
 def test_an_english_sentence_has_one_translation() -> None:
     known: dict[str, str] = {}
-    for sentence in [*everything(), *splits(8_000, 0, 0, seed=1).train]:
+    for sentence in [*everything(), *generate_splits(8_000, 0, 0, seed=1).train]:
         assert known.setdefault(sentence.source, sentence.target) == sentence.target
 
 
@@ -181,11 +190,10 @@ def test_present_and_past_of_read_are_told_apart() -> None:
 
 
 def test_more_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = splits(1, 0, 0).train[0]
-    draft = Draft(alone.source, alone.target, alone.kind, (), alone.pronoun)
-    monkeypatch.setattr("regard.demo.grammar._draw", lambda rng: draft)
+    alone = generate_splits(1, 0, 0).train[0]
+    monkeypatch.setattr("regard.demo.sentence_generator._draw_sentence", lambda rng: alone)
     with pytest.raises(SettingsError, match="too few sentences"):
-        splits(2, 0, 0)
+        generate_splits(2, 0, 0)
 
 
 def test_a_third_is_coreference_and_half_of_test() -> None:
@@ -299,7 +307,7 @@ def phrase(english: str) -> Phrase:
     if described and described[0] not in ADJECTIVES:
         determiner, *described = described
     adjectives = tuple(ADJECTIVES[name] for name in described)
-    key = {"an": "a", "these": "this", "no": "not a"}.get(determiner, determiner)
+    key = {"an": "a", "these": "this", "no": "not a", "": "general"}.get(determiner, determiner)
     return noun_phrase(key, NOUN_OF[noun], noun == NOUN_OF[noun].english[1], adjectives)
 
 
@@ -358,7 +366,7 @@ def test_noun_phrases(english: str, french: str) -> None:
         ("I", "open", "present", "never", "the box", "never open", "Je n'ouvre jamais la boîte."),
         ("he", "open", "past", "not", "the door", "didn't open", "Il n'a pas ouvert la porte."),
         ("we", "eat", "present", "", "the cake", "eat", "Nous mangeons le gâteau."),
-        ("I", "not like", "present", "not", "beans", "don't like", "Je n'aime pas les haricots."),
+        ("I", "like", "present", "not", "beans", "don't like", "Je n'aime pas les haricots."),
         ("he", "like", "present", "", "my hats", "likes", "Il aime bien mes chapeaux."),
         ("you", "sell", "future", "not", "the car", "aren't going to sell", "Vous n'allez pas vendre la voiture."),
         ("they", "carry", "can", "not", "my bag", "can't carry", "Ils ne peuvent pas porter mon sac."),
@@ -391,7 +399,7 @@ def test_noun_phrases(english: str, french: str) -> None:
 )
 def test_clauses(subject: str, verb: str, tense: str, negation: str, thing: str, english: str, french: str) -> None:
     who = anyone(subject)
-    draft = finish("test", who, verb_phrase(who, VERBS[verb], tense, negation), phrase(thing))
+    draft = build_sentence("test", who, verb_phrase(who, VERBS[verb], tense, negation), phrase(thing))
     assert draft.target == french
     assert draft.source == f"{subject[0].upper()}{subject[1:]} {english} {thing}."
 
@@ -399,19 +407,19 @@ def test_clauses(subject: str, verb: str, tense: str, negation: str, thing: str,
 @pytest.mark.parametrize(
     ("subject", "adjective", "tense", "degree", "negation", "english", "french"),
     [
-        ("the goats", "thirsty", "past", "too ", "", "were too thirsty", "Les chèvres avaient trop soif."),
+        ("the goats", "thirsty", "past", "too", "", "were too thirsty", "Les chèvres avaient trop soif."),
         ("the doors", "locked", "present", "", "not", "aren't locked", "Les portes ne sont pas fermées à clé."),
         ("the tree", "old", "past", "", "not", "wasn't old", "L'arbre n'était pas vieux."),
-        ("my sister", "proud", "present", "very ", "", "is very proud", "Ma sœur est très fière."),
+        ("my sister", "proud", "present", "very", "", "is very proud", "Ma sœur est très fière."),
         ("I", "hungry", "past", "", "not", "wasn't hungry", "Je n'avais pas faim."),
-        ("she", "happy", "present", "really ", "", "is really happy", "Elle est vraiment heureuse."),
+        ("she", "happy", "present", "really", "", "is really happy", "Elle est vraiment heureuse."),
     ],
 )
 def test_predicates(
     subject: str, adjective: str, tense: str, degree: str, negation: str, english: str, french: str
 ) -> None:
     who = anyone(subject)
-    draft = finish("test", who, predicate(who, ADJECTIVES[adjective], tense, degree, negation))
+    draft = build_sentence("test", who, predicate(who, ADJECTIVES[adjective], tense, degree, negation))
     assert draft.target == french
     assert draft.source == f"{subject[0].upper()}{subject[1:]} {english}."
 
