@@ -58,6 +58,10 @@ def refused(capsys: pytest.CaptureFixture[str], place: Path, model: str, line: s
         "translate MODEL a.en --glossary terms.csv -o terms.csv",
         "translate MODEL a.en --memory memory.tsv -o memory.tsv",
         "translate MODEL a.en -o MODEL/model.toml",
+        "translate MODEL a.en -o MODEL/training/model.toml",
+        "translate MODEL a.en -o MODEL/history/step-00000000.safetensors",
+        "translate MODEL app.po -o MODEL/native/packed.po",
+        "embed MODEL a.en -o MODEL/history/new/x.npy",
         "translate MODEL read.md -o read.md",
         "translate MODEL read.md -o .",
         "translate MODEL docs -o docs",
@@ -84,6 +88,22 @@ def test_what_is_read_is_not_written_over(
     assert "this command reads it, and would write over it: name another file" in refused(capsys, place, model, line)
 
 
+def test_a_link_to_a_part_of_a_model_is_that_part(capsys: pytest.CaptureFixture[str], place: Path, model: str) -> None:
+    (place / "part").symlink_to(Path(model) / "model.toml")
+    (place / "old").symlink_to(Path(model) / "history", target_is_directory=True)
+    for line in ("translate MODEL a.en -o part", "translate MODEL a.en -o old/step"):
+        assert "this command reads it, and would write over it" in refused(capsys, place, model, line)
+
+
+@pytest.mark.parametrize("name", ["read.md", "docs/read.md"])
+def test_formats_that_are_filled_in_their_place_are_named(
+    capsys: pytest.CaptureFixture[str], place: Path, model: str, name: str
+) -> None:
+    listed = refused(capsys, place, model, f"translate MODEL {name} -o {name}").rpartition("(")[2]
+    assert ".po, .pot, .tmx, " in listed
+    assert ".mo" not in listed  # which nothing is written into
+
+
 def test_standard_input_is_a_file_too(
     capsys: pytest.CaptureFixture[str], place: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +124,13 @@ def test_a_report_and_a_translation_do_not_meet(capsys: pytest.CaptureFixture[st
     ("line", "says"),
     [
         ("translate MODEL a.en -o .", ".: is a folder: name a file"),
+        ("translate MODEL a.en -o=", "-o has no name: name a file"),
+        ("translate MODEL app.po -o x.mo", "x.mo: app.po is translated as .po: name the output x.po"),
+        ("translate MODEL app.po -o x.xlf", "x.xlf: app.po is translated as .po: name the output x.po"),
+        ("translate MODEL read.md -o x.json.gz", "x.json.gz: read.md is translated as .md: name the output x.md"),
+        ("translate MODEL a.en -o x.po", "x.po: lines of text do not become a .po file: name the output x.txt"),
+        ("translate MODEL a.en -o x.TMX", "x.TMX: lines of text do not become a .tmx file: name the output x.txt"),
+        ("translate MODEL a.en --cluster local -o x.po", "x.po: lines of text do not become a .po file"),
         ("translate MODEL a.en -o docs", "docs: is a folder: name a file"),
         ("translate MODEL a.en -o new/", "new/: is a folder: name a file"),
         ("translate MODEL a.en -o a.de/x", "a.de/x: cannot be written: "),

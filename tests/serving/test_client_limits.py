@@ -64,6 +64,24 @@ def test_a_file_of_keys_that_is_wrong_is_told(tmp_path: Path, line: str) -> None
         make_key(path, "a b")
 
 
+@pytest.mark.parametrize("text", ["A dog runs.\n", "source,target\ndog,Hund\n", "\x80"])
+def test_a_new_key_is_not_written_into_another_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "train.en"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match="is not a file of keys"):
+        make_key(path, "bob")
+    assert path.read_bytes() == text.encode("latin-1")
+
+
+def test_a_new_key_has_a_line_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text(f"{'0' * 64} weblate")  # without a line end
+    key = make_key(path, "bob")
+    keys = KeyFile(path)
+    assert [each.name for each in keys.all()] == ["weblate", "bob"]
+    assert keys.find(key) is not None
+
+
 def test_a_key_is_asked_for_in_the_body_or_the_header(tmp_path: Path) -> None:
     key = make_key(tmp_path / "keys", "weblate")
     seen: list[dict[str, Any]] = []

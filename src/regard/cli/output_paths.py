@@ -20,6 +20,8 @@ def require_file(output: Path | str, reads: Iterable[Path | str | None]) -> None
     Of `reads`, None and "-" are standard input, and a folder is that of a model.
     """
     path = Path(output)
+    if not str(output):
+        raise InputError("-o has no name: name a file")
     if path.is_dir() or str(output).endswith(("/", os.sep)):
         raise InputError(f"{output}: is a folder: name a file, as in -o {path / 'FILE'}")
     for name in reads:
@@ -35,7 +37,8 @@ def replaces(output: Path, name: Path | str | None) -> bool:
     if output.exists() and not output.is_file():  # a device or a pipe
         return False
     if name is not None and Path(name).is_dir():
-        return output.name in EVERYTHING and identity(output.parent) == identity(name)
+        parts = [part for path in (output.absolute(), output.resolve()) for part in (path, *path.parents)]
+        return any(part.name in EVERYTHING and identity(part.parent) == identity(name) for part in parts)
     found = identity(name)
     return found is not None and found == identity(output)
 

@@ -31,7 +31,7 @@ from regard.cli.setting_flags import (
     engine_options,
 )
 from regard.errors import DataError, InputError
-from regard.files.formats.format_by_suffix import FILLABLE, has_plain_name, require_plain, suffix
+from regard.files.formats.format_by_suffix import FILLABLE, NOT_LINES, has_plain_name, require_plain, suffix
 from regard.files.remote_files import RemotePath, as_path
 from regard.jobs.output_lines import rows_of
 
@@ -79,6 +79,7 @@ def add(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     require_format(arguments)
+    require_plain_output(arguments)
     if arguments.cluster is not None:
         return bulk.run(arguments)
     bulk.refuse_flags(arguments)
@@ -125,6 +126,14 @@ def require_output(arguments: argparse.Namespace) -> None:
     reads = [next(iter(arguments.files), None), arguments.model, arguments.memory, arguments.glossary]
     if arguments.output is not None:
         destination.require_file(arguments.output, reads[:2] + [name for name in reads[2:] if name])
+
+
+def require_plain_output(arguments: argparse.Namespace) -> None:
+    """Refuses an output whose name promises more than lines of text."""
+    path = Path(arguments.output or "")
+    if suffix(path) in NOT_LINES and not arguments.plain and not documents.are_meant(arguments):
+        name = path.with_name(path.name.removesuffix(".gz").rpartition(".")[0] + ".txt")
+        raise InputError(f"{path}: lines of text do not become a {suffix(path)} file: name the output {name}")
 
 
 def require_utf8(name: str | None) -> None:

@@ -131,16 +131,27 @@ def require_outputs(plan: Sequence[tuple[Path, Path | None]], arguments: argpars
         replaced = read.get(destination.identity(output)) if output.exists() else None
         if replaced is None:
             destination.require_file(output, [*others, arguments.model])
-        elif replaced != path or files.suffix(path) not in files.PAIRED:
+        elif replaced != path or files.suffix(path) not in files.IN_PLACE:
             raise InputError(
                 f"{output}: this command reads it, and would write over it: name another file or folder (only formats "
-                f"that keep the source are filled in their place: {', '.join(files.PAIRED)})"
+                f"that keep the source are filled in their place: {', '.join(files.IN_PLACE)})"
             )
         destination.require_writable(output)
+        require_same_format(path, output)
     if arguments.report:
         destination.require_file(arguments.report, [*read.values(), *others, arguments.model])
         if arguments.report.resolve() in [output.resolve() for _, output in plan if output]:
             raise InputError(f"{arguments.report}: a translation goes there: name another file for the report")
+
+
+def require_same_format(path: Path, output: Path) -> None:
+    """Refuses an output whose name promises another format than the document has."""
+    ends, known = (files.suffix(path), files.suffix(output)), {**files.PAIRED, **files.ALONE}
+    if ends[1] in files.COMPILED or known.get(ends[0]) != known.get(ends[1], known.get(ends[0])):
+        stem = output.name.removesuffix(".gz").rpartition(".")[0]
+        raise InputError(
+            f"{output}: {path} is translated as {ends[0]}: name the output {output.with_name(stem + ends[0])}"
+        )
 
 
 def documents_in(name: str) -> list[Path]:

@@ -92,12 +92,24 @@ def make_key(path: Path, name: str = "key") -> str:
         raise InputError(f"{name!r} is not a name for a key: use letters, digits and . @ _ -")
     key = secrets.token_urlsafe(32)
     try:
+        separator = _separator(path)
         path.touch(mode=0o600)
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"{digest_of(key)} {name}\n")
+            file.write(f"{separator}{digest_of(key)} {name}\n")
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror})", path) from None
     return key
+
+
+def _separator(path: Path) -> str:
+    """Returns the line end that the last line of a file of keys may lack; refuses a file that holds anything else."""
+    try:
+        data = path.read_bytes() if path.exists() else b""
+        if data:
+            list(read_keys(path))
+    except (DataError, UnicodeDecodeError):
+        raise DataError("is not a file of keys: name another file, or a new one", path) from None
+    return "\n" if data and not data.endswith(b"\n") else ""
 
 
 def digest_of(key: str) -> str:

@@ -35,6 +35,10 @@ ALONE = {  # formats with one language in a file: a translated copy takes its pl
 COMPILED = (".mo",)
 FILLABLE = tuple(end for end in (*PAIRED, *ALONE) if end not in COMPILED)
 """Formats that translations are written back into."""
+IN_PLACE = tuple(end for end in FILLABLE if end in PAIRED)
+"""Those among them that keep the source, so that a translated file may take the place of the old one."""
+NOT_LINES = (".po", ".pot", ".mo", ".tmx", ".xlf", ".xliff", ".srt", ".vtt")
+"""Formats that lines of text alone do not make."""
 PLAIN = (".txt", ".text", "")
 SIDES = (".src", ".tgt", ".trg", ".source", ".target", ".ref", ".hyp", ".tok")
 """How files with one side of a corpus are called, beside the codes of languages."""
