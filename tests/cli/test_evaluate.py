@@ -13,6 +13,7 @@ from regard.decoding.translator import Translator
 from regard.evaluation.translation_scores import compare, score
 from tests.cli.conftest import write_corpus
 from tests.cli.running import Done, call, with_settings
+from tests.interop.toys import settings_of, write_model
 
 QUICK = ["--resamples", "40"]
 
@@ -128,3 +129,56 @@ def test_kept_translations_have_a_line_for_each_source(
     done = call(capsys, "evaluate", model, str(test_set), "--resamples", "0", "-o", str(output))
     assert done.code == 0
     assert len(lines(output)) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--resamples 10", "resamples must be at least 40, not 10"),
+        ("--resamples 0 --baseline short.de", "resamples must be at least 40, not 0"),
+        ("--tokenize words", "BLEU has no tokenizer 'words'"),
+        ("--baseline none.de", "none.de: cannot be read"),
+        ("--baseline short.de", "short.de: has 1 lines, and there are 12 references"),
+        ("--baseline empty.de", "empty.de: has 0 lines, and there are 12 references"),
+        ("--baseline folder", "folder: not a Regard model"),
+        ("--baseline writer", "writer: is a model to write: compare with a model that translates"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_before_anything_is_translated(
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    test_set: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: str,
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short.de").write_text("ein Hund\n")
+    Path("empty.de").write_text("")
+    Path("folder").mkdir()
+    write_model(Path("writer"), settings_of("write"))
+    monkeypatch.setattr("regard.decoding.model_loading.load_as", lambda *_, **__: pytest.fail("a model was loaded"))
+    done = call(capsys, "evaluate", model, *test_set, "-o", "out.de", *flags.split())
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+    assert not Path("out.de").exists()
+
+
+def test_translations_that_are_too_few_are_named(capsys: pytest.CaptureFixture[str], test_set: list[str]) -> None:
+    short = Path(test_set[1]).with_name("short.de")
+    short.write_text("ein Hund\n")
+    done = call(capsys, "evaluate", "--hypotheses", str(short), test_set[1])
+    assert done == Done(2, "", f"regard: {short}: has 1 lines, and there are 12 references\n")
+
+
+@pytest.mark.parametrize(
+    "flags", ["-o out.txt", "--baseline test.de", "--lowercase", "--tokenize char", "--language de"]
+)
+def test_flags_for_translations_are_refused_for_other_models(
+    capsys: pytest.CaptureFixture[str], test_set: list[str], tmp_path: Path, flags: str
+) -> None:
+    write_model(tmp_path / "writer", settings_of("write"))
+    done = call(capsys, "evaluate", str(tmp_path / "writer"), test_set[0], *flags.split())
+    assert (done.code, done.out) == (2, "")
+    assert f"{flags.split()[0]} is for translations: leave it out for a model to write" in done.err

@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.cli import output_paths as destination
 from regard.cli.setting_flags import (
@@ -24,9 +24,6 @@ from regard.files.corpus_files import expand_paths
 from regard.files.formats.format_by_suffix import require_plain
 from regard.files.remote_files import as_path
 from regard.settings import DataSettings
-
-if TYPE_CHECKING:
-    from regard.tokens.text_pairs import Pair
 
 DESCRIPTION = """Of a translator: BLEU, chrF and TER by sacrebleu, with signatures and 95 % bootstrap confidence
 intervals. Of a model that writes, given text files: perplexity and nats per character. Of a classifier, given labelled
@@ -70,41 +67,42 @@ def add(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     task = _task(arguments)
     if task != "translate":
-        if arguments.source or arguments.target:
-            raise InputError(f"a model to {task} has no direction: leave --from and --to out")
+        _refuse_flags(arguments, task)
         return _measure(arguments, task)
-    from regard.evaluation.translation_scores import compare, score
+    from regard.evaluation.translation_scores import compare, require_options, score
 
     if arguments.output is not None:
         require_output(arguments)
-    language = arguments.language or arguments.target or ""
+    sources, references, language = _test_set(arguments)
+    options = {"lowercase": arguments.lowercase, "tokenize": arguments.tokenize, "resamples": arguments.resamples}
+    how: dict[str, Any] = {"language": language, **options}
+    require_options(**how, pairs=bool(arguments.baseline))
+    baseline = _baseline(arguments, sources, references) if arguments.baseline else None
     if arguments.hypotheses:
-        references = read_text(Path(arguments.files[-1]))
         hypotheses = read_text(arguments.hypotheses)
-        sources = read_text(Path(arguments.files[0])) if len(arguments.files) > 1 else []
+        _require_count(arguments.hypotheses, hypotheses, references)
     else:
-        pairs, language = _test_set(arguments)
-        sources, references = [p.source for p in pairs], [p.target for p in pairs]
         hypotheses = translate(arguments.files[0], sources, arguments)
     if arguments.output:
         from regard.atomic_files import write_text
 
         write_text(arguments.output, "".join(line.replace("\n", " ") + "\n" for line in hypotheses))
-    how = {
-        "language": language,
-        "lowercase": arguments.lowercase,
-        "tokenize": arguments.tokenize,
-        "resamples": arguments.resamples,
-    }
     scores = score(hypotheses, references, **how)
     comparisons: list[Any] = []
-    if arguments.baseline:
-        comparisons = compare(_baseline(arguments, sources), hypotheses, references, **how)
-    if arguments.json:
+    if baseline is not None:
+        before = baseline or translate(arguments.baseline, sources, arguments)
+        comparisons = compare(before, hypotheses, references, **how)
+    show(len(references), scores, comparisons, as_json=arguments.json)
+    return 0
+
+
+def show(sentences: int, scores: list[Any], comparisons: list[Any], *, as_json: bool) -> None:
+    """Prints scores, and how they compare with a baseline's."""
+    if as_json:
         found = {"scores": [asdict(s) for s in scores], "comparisons": [asdict(c) for c in comparisons]}
         print(json.dumps(found, ensure_ascii=False))
-        return 0
-    print(f"{len(references):,} sentences")
+        return
+    print(f"{sentences:,} sentences")
     for line in scores:
         print(line)
     for c in comparisons:
@@ -113,7 +111,6 @@ def run(arguments: argparse.Namespace) -> int:
             f"{c.metric} against the baseline: {c.baseline:.2f} -> {c.system:.2f} ({c.difference:+.2f}), "
             f"p = {c.p_value:.4f}, {verdict} at 0.05"
         )
-    return 0
 
 
 def require_output(arguments: argparse.Namespace) -> None:
@@ -133,6 +130,21 @@ def _task(arguments: argparse.Namespace) -> str:
     return read_settings(path).task
 
 
+def _refuse_flags(arguments: argparse.Namespace, task: str) -> None:
+    """Refuses flags that are for translators alone, instead of ignoring them."""
+    if arguments.source or arguments.target:
+        raise InputError(f"a model to {task} has no direction: leave --from and --to out")
+    given = {
+        "-o": arguments.output,
+        "--baseline": arguments.baseline,
+        "--lowercase": arguments.lowercase,
+        "--tokenize": arguments.tokenize,
+        "--language": arguments.language,
+    }
+    for flag in (flag for flag, value in given.items() if value):
+        raise InputError(f"{flag} is for translations: leave it out for a model to {task}")
+
+
 def _measure(arguments: argparse.Namespace, task: str) -> int:
     """Measures a model that does not translate."""
     from regard.cli.evaluate_tasks import measure_classifier, measure_writer
@@ -146,8 +158,12 @@ def _measure(arguments: argparse.Namespace, task: str) -> int:
     raise InputError(f"a model to {task} is measured by its training alone: read {arguments.files[0]}/card.md")
 
 
-def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
-    """The pairs of the test set, every one of them, and the language of the references."""
+def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]:
+    """Returns the sources and references of the test set, every one of them, and the language of the references."""
+    if arguments.hypotheses:
+        references = read_text(Path(arguments.files[-1]))
+        sources = read_text(Path(arguments.files[0])) if len(arguments.files) > 1 else []
+        return sources, references, arguments.language or arguments.target or ""
     from regard.files.corpus import read_pairs
     from regard.model_folder import read_settings
     from regard.tokens.corpus_report import Report
@@ -160,7 +176,7 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[Pair], str]:
     pairs = list(read_pairs([as_path(name) for name in arguments.files[1:]], data, Report(), whole=True))
     if not pairs:
         raise InputError(f"{arguments.files[1]}: the test set is empty")
-    return pairs, arguments.language or data.target
+    return [p.source for p in pairs], [p.target for p in pairs], arguments.language or data.target
 
 
 def _directed(data: DataSettings, arguments: argparse.Namespace) -> DataSettings:
@@ -177,12 +193,25 @@ def _directed(data: DataSettings, arguments: argparse.Namespace) -> DataSettings
     return replace(data, source=found.source, target=found.target, directions=(str(found),))
 
 
-def _baseline(arguments: argparse.Namespace, sources: list[str]) -> list[str]:
-    if not Path(arguments.baseline).is_dir():
-        return read_text(Path(arguments.baseline))
+def _baseline(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> list[str]:
+    """Returns the translations of the baseline, or none yet of a model, which must be one that translates."""
+    path = Path(arguments.baseline)
+    if not path.is_dir():
+        found = read_text(path)
+        _require_count(path, found, references)
+        return found
     if not sources:
         raise InputError("to compare with a model, give the sources too: --hypotheses FILE SOURCES REFERENCES")
-    return translate(arguments.baseline, sources, arguments)
+    from regard.model_folder import read_settings
+
+    if (task := read_settings(path).task) != "translate":
+        raise InputError(f"{path}: is a model to {task}: compare with a model that translates, or with translations")
+    return []
+
+
+def _require_count(path: Path, lines: list[str], references: list[str]) -> None:
+    if len(lines) != len(references) or not lines:
+        raise InputError(f"{path}: has {len(lines):,} lines, and there are {len(references):,} references")
 
 
 def translate(folder: str, sources: list[str], arguments: argparse.Namespace) -> list[str]:

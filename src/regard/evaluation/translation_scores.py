@@ -115,6 +115,20 @@ def compare(
     return [_comparison(*each) for each in _resample([before, after], metrics, resamples, seed)]
 
 
+def require_options(
+    *,
+    language: str = "",
+    lowercase: bool = False,
+    tokenize: str | None = None,
+    resamples: int = 1000,
+    pairs: bool = False,
+) -> None:
+    """Refuses options that `score`, or with `pairs` `compare`, would refuse: before a model translates a test set."""
+    _metrics(["."], language, lowercase, tokenize)
+    if resamples or pairs:
+        _require_resamples(resamples)
+
+
 def single_score(
     hypotheses: Sequence[str], references: Sequence[str], metric: Literal["bleu", "chrf"], language: str = ""
 ) -> float:
@@ -148,10 +162,8 @@ def _resample(
     """For each metric its name, its signature and sacrebleu's result for each system, the baseline first."""
     from sacrebleu.significance import PairedTest
 
-    require(resamples, int, "resamples", "a number")
+    _require_resamples(resamples)
     require(seed, int, "seed", "a number")
-    if resamples < FEWEST_RESAMPLES:
-        raise InputError(f"resamples must be at least {FEWEST_RESAMPLES}, not {resamples}")
     if seed < 1:  # sacrebleu's paired test takes 0 for no seed at all
         raise InputError(f"the seed of the resamples must be at least 1, not {seed}")
     named = [(str(index), lines) for index, lines in enumerate(systems)]
@@ -159,6 +171,12 @@ def _resample(
         signatures, results = PairedTest(named, metrics, None, test_type="bs", n_samples=resamples)()
     for name, (theirs, signature) in zip(metrics, signatures.items(), strict=True):  # their chrF is chrF2
         yield name, str(signature), results[theirs]
+
+
+def _require_resamples(resamples: int) -> None:
+    require(resamples, int, "resamples", "a number")
+    if resamples < FEWEST_RESAMPLES:
+        raise InputError(f"resamples must be at least {FEWEST_RESAMPLES}, not {resamples}")
 
 
 def _with_interval(name: str, signature: str, results: list[Any]) -> Score:
