@@ -57,7 +57,7 @@ OF_ONE_VERB = {
     ("cli/encoder_verbs.py", "--nearest"): "embed",
     ("cli/encoder_verbs.py", "--count"): "fill",
 }
-MAKERS = ("flags", "completion")
+MAKERS = ("setting_flags", "completion")
 """Modules that make flags, or list them."""
 NAMES = {"--training"}  # settings by the name of their table
 

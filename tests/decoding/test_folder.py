@@ -258,7 +258,7 @@ def test_a_file_stands_in_the_way(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be written"):
         write_text(tmp_path / "file" / "below", "text")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ModelError, match="cannot be written"):
+    with pytest.raises(ModelError, match="is a folder, not a file"):
         write_text(tmp_path / "folder", "text")
     assert files(tmp_path) == {"file": b"old"}
 

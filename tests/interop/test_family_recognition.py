@@ -206,7 +206,7 @@ FOLDERS = {
     "above": "the model is in {model}/one: name that folder",
     "within": "part of the model {folder}: name that folder",
     "file within": "name its folder, {folder}",
-    "no weights yet": "is it still training, or go on with regard train --resume {model}",
+    "no weights yet": "wait until it is trained, or go on with regard train --resume {model}",
     "no weights": "has no weights.safetensors: copy the whole folder again",
     "a text": "(File name too long)",
 }

@@ -79,8 +79,8 @@ def test_a_constant_of_a_file_is_reached_where_it_is_used() -> None:
 
 
 def test_the_tests_of_a_module_may_stand_elsewhere() -> None:
-    (mutant, *_) = drawn("decoding/token_shortlist.py", 1, 1, set())
-    assert suites_of("decoding", [mutant]) == ["tests/decoding", "tests/cli/test_make_shortlist.py"]
+    (mutant, *_) = drawn("tokens/tokenizer.py", 1, 1, set())
+    assert suites_of("files", [mutant]) == ["tests/files", "tests/tokens/test_tokenizer.py"]
 
 
 def test_tests_are_tried_fastest_first_as_long_as_there_is_time() -> None:

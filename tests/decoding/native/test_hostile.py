@@ -186,7 +186,7 @@ def test_threads_that_cannot_be_started_are_an_error(tmp_path: Path) -> None:
     program = f"""
 import resource
 from pathlib import Path
-from regard.decoding.native import search
+from regard.decoding.native import native_search as search
 from regard.decoding.native.compiled_library import Packed
 from regard.errors import ModelError
 from regard.settings import DecodingSettings

@@ -144,7 +144,7 @@ def test_threads_that_work_together_stop_together(tmp_path: Path) -> None:
 import random, signal
 from pathlib import Path
 from regard.decoding.native.compiled_library import Packed
-from regard.decoding.native import search
+from regard.decoding.native import native_search as search
 from regard.decoding.native.native_search import NativeSearch
 from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Specials
@@ -179,7 +179,7 @@ def test_where_threads_may_run_stays_as_it_was(tmp_path: Path) -> None:
 import os
 from pathlib import Path
 from regard.decoding.native.compiled_library import Packed
-from regard.decoding.native import search
+from regard.decoding.native import native_search as search
 from regard.decoding.native.native_search import NativeSearch
 from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Specials
