@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.model_folder import read_settings
-from regard.preparation import synthetic_corpus as synthesis
+from regard.preparation import synthetic_pairs as synthetic
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.events import Stage
@@ -24,7 +24,7 @@ BRIEF = [*TINY, "--training.steps", "1"]
 @pytest.fixture
 def turning(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fake does the teacher's work."""
-    monkeypatch.setattr(synthesis, "load_as", lambda *_: Turning())
+    monkeypatch.setattr(synthetic, "load_as", lambda *_: Turning())
 
 
 def turned(text: str) -> str:
@@ -45,7 +45,7 @@ def test_a_student_learns_what_its_teacher_says(capsys: pytest.CaptureFixture[st
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert "to be translated: 120 pairs read, 120 kept" in lines
-    assert "translating by back → forth ..." in lines
+    assert "translating by en → de ..." in lines
     assert "synthetic: 120 sentences translated, 120 kept" in lines
     assert "synthetic: 12 pairs left out: in the dev or test set" in lines
     assert lines[-1].endswith(f"Use it with: regard translate {folder} input.txt")
@@ -141,7 +141,7 @@ def test_back_translation_by_command(capsys: pytest.CaptureFixture[str], tmp_pat
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     first = lines.index("First the model that translates back, de → en.")
-    second = lines.index("translating back by back → forth ...")
+    second = lines.index("translating back by de → en ...")
     assert first < second < lines.index("synthetic: 30 sentences translated, 30 kept")
     assert sum(line.startswith("Training on") for line in lines) == 2
     refused = call(capsys, "train", "--resume", str(folder), "--back-translate", mono)

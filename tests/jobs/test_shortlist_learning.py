@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.jobs import shortlist_learning as module
-from regard.jobs.shortlist_learning import _gather, lexicon
+from regard.jobs.shortlist_learning import _gather, learn_lexicon
 from tests.examples import examples
 
 Text = list[int]
@@ -38,7 +38,7 @@ def model_1(corpus: list[tuple[Text, Text]], rounds: int) -> dict[tuple[int, int
 def test_the_probabilities_are_those_of_model_1(corpus: list[tuple[Text, Text]], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", block)
-        keys, found = lexicon(_gather(corpus), 7, 7, lambda _done, _all: None)
+        keys, found = learn_lexicon(_gather(corpus), 7, 7, lambda _done, _all: None)
     expected = {key: p for key, p in model_1(corpus, module.ROUNDS).items() if key[0] != 7}
     assert sorted(expected) == [(key // 7, key % 7) for key in keys.tolist()]
     assert found.tolist() == pytest.approx([expected[key] for key in sorted(expected)], abs=1e-9)
@@ -48,7 +48,7 @@ def test_what_is_translated_by_one_word_is_found() -> None:
     """Though every sentence has several, and one word is in all of them."""
     dice = np.random.default_rng(0)
     sources = [dice.choice(20, 5, replace=False).tolist() for _ in range(300)]
-    keys, found = lexicon(
+    keys, found = learn_lexicon(
         _gather((source, [i + 20 for i in source] + [40]) for source in sources), 20, 41, print_nothing
     )
     for word in range(20):
@@ -60,12 +60,12 @@ def test_the_rarest_are_forgotten_where_there_are_too_many(monkeypatch: pytest.M
     monkeypatch.setattr(module, "MOST_ENTRIES", 8)
     monkeypatch.setattr(module, "BLOCK", 3)
     often, rare = [([1, 2], [3, 4])] * 9, [([i], [i]) for i in range(20, 32)]
-    told: list[tuple[int, int]] = []
-    keys, found = lexicon(_gather([*often, *rare]), 32, 32, lambda done, total: told.append((done, total)))
+    reports: list[tuple[int, int]] = []
+    keys, found = learn_lexicon(_gather([*often, *rare]), 32, 32, lambda done, total: reports.append((done, total)))
     assert len(keys) <= 8
     assert {1 * 32 + 3, 1 * 32 + 4, 2 * 32 + 3, 2 * 32 + 4} <= set(keys.tolist())
     assert np.isfinite(found).all()
-    assert told[-1][0] == told[-1][1] == 7 * (module.ROUNDS + 1)
+    assert reports[-1][0] == reports[-1][1] == 7 * (module.ROUNDS + 1)
 
 
 def print_nothing(_done: int, _all: int) -> None:

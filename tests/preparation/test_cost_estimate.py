@@ -12,8 +12,8 @@ from torch import Tensor
 from regard.decoding.decoder_step import TranslationStep
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
-from regard.jobs.corpus_sample import Sample, invented_pairs, invented_texts, sample_pairs, sample_texts
 from regard.preparation import cost_estimate as module
+from regard.preparation.corpus_sample import Sample, invented_pairs, invented_texts, sample_pairs, sample_texts
 from regard.preparation.cost_estimate import Estimate, Measured, Memory, estimate, measure
 from regard.settings import DataSettings
 from regard.settings.resolution import gather, resolve
@@ -157,7 +157,7 @@ def test_operations_of_a_recurrent_network_are_counted_too(tmp_path: Path) -> No
 
 def test_a_sample_is_spread_over_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.tsv").write_text("".join(f"{i} a\t{i} b\n" for i in range(1000)) + "\t\n")
-    monkeypatch.setattr("regard.jobs.corpus_sample.MOST_PAIRS", 100)
+    monkeypatch.setattr("regard.preparation.corpus_sample.MOST_PAIRS", 100)
     found = sample_pairs([tmp_path / "x.tsv"], DataSettings(), tmp_path)
     assert found.whole == 1000
     kept = [int(p.source.split()[0]) for p in read_pairs([*found.dev, *found.train], DataSettings(), Report())]

@@ -8,6 +8,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,16 @@ from typing import Any
 import pytest
 
 from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
+from regard.jobs.resumable_shards import ThisProcess
 from regard.model_folder import read_settings
-from regard.preparation import synthetic_corpus as synthesis, synthetic_pairs as synthetic
-from regard.preparation.synthetic_pairs import Making, State, judge, read_sentences
+from regard.preparation import synthetic_pairs as synthetic
+from regard.preparation.synthetic_pairs import (
+    SyntheticState,
+    TranslateSentences,
+    find_fault,
+    read_sentences,
+    translate_sentences,
+)
 from regard.preparation.task_preparation import Request
 from regard.preparation.train_and_resume import resume, train
 from regard.settings import DataSettings
@@ -47,16 +55,23 @@ def rows(count: int, seed: int) -> list[str]:
 # Making
 
 
-def making(folder: Path, texts: list[str], back: bool = True, translator: Turning | None = None) -> Making:
-    def sentences() -> Iterator[Pair]:
-        return (Pair(text, text, Location("mono", number)) for number, text in enumerate(texts, 1))
+def translating(
+    folder: Path,
+    texts: list[str],
+    state: SyntheticState,
+    stop: threading.Event | None = None,
+    back: bool = True,
+    translator: Turning | None = None,
+) -> Iterator[Event]:
+    sentences = (Pair(text, text, Location("mono", number)) for number, text in enumerate(texts, 1))
+    work = TranslateSentences("", "", "cpu", back, DataSettings().max_characters)
+    executor = ThisProcess(work.start_with(translator or Turning()))  # type: ignore[arg-type]
+    return translate_sentences(folder, sentences, state, work, stop or threading.Event(), executor)
 
-    return Making(folder, sentences, translator or Turning(), DataSettings(), back)  # type: ignore[arg-type]
 
-
-def make(folder: Path, texts: list[str], back: bool = True) -> State:
-    state = State(len(texts))
-    list(making(folder, texts, back).run(state, threading.Event()))
+def make(folder: Path, texts: list[str], back: bool = True) -> SyntheticState:
+    state = SyntheticState(len(texts))
+    list(translating(folder, texts, state, back=back))
     return state
 
 
@@ -70,9 +85,9 @@ def test_pairs_stand_in_the_order_of_the_text(tmp_path: Path, back: bool) -> Non
 
 
 def test_progress_is_told_from_none_to_all(tmp_path: Path) -> None:
-    events = list(making(tmp_path, rows(50, seed=1)).run(State(50), threading.Event()))
+    events = list(translating(tmp_path, rows(50, seed=1), SyntheticState(50)))
     stages = [event for event in events if isinstance(event, Stage)]
-    assert {(stage.name, stage.total) for stage in stages} == {("translating back by back → forth", 50)}
+    assert {(stage.name, stage.total) for stage in stages} == {("translating", 50)}
     done = [stage.done for stage in stages]
     assert (done[0], done[-1]) == (0, 50)
     assert all(0 <= after - before <= 8 for before, after in pairwise(done))
@@ -84,12 +99,12 @@ def test_what_cannot_be_learnt_from_is_counted_with_its_place(tmp_path: Path) ->
     assert (tmp_path / "pairs.tsv").read_text() == "2 1\t1 2\n4 3\t3 4\n"
     assert state.lines() == [
         "7 sentences translated, 2 kept",
-        "1 left out: translated as nothing (mono:2)",
+        "1 left out: the translation is empty (mono:2)",
         "1 left out: the translation does not end (mono:3)",
-        "2 left out: characters in the translation that are none (mono:4, mono:5)",
+        "2 left out: invalid characters in the translation (mono:4, mono:5)",
         "1 left out: too long for the model (mono:6)",
     ]
-    assert State.load(tmp_path) == state
+    assert SyntheticState.load(tmp_path) == state
 
 
 @pytest.mark.parametrize(
@@ -101,11 +116,11 @@ def test_what_cannot_be_learnt_from_is_counted_with_its_place(tmp_path: Path) ->
         ("a" * 400, "b" * 50, None),
         ("a" * 1500, "b" * 2001, "the translation is longer than data.max_characters"),
         ("\N{REPLACEMENT CHARACTER}", "half", None),  # it was there before
-        ("a", " \t ", "translated as nothing"),
+        ("a", " \t ", "the translation is empty"),
     ],
 )
 def test_judging(text: str, found: str, fault: str | None) -> None:
-    assert judge(text, translation(found), DataSettings()) == fault
+    assert find_fault(text, translation(found), DataSettings().max_characters) == fault
 
 
 class Killed(BaseException):
@@ -126,7 +141,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
     monkeypatch.setattr(os, "fsync", fsync)
 
 
-@pytest.mark.parametrize("moment", range(1, 9))
+@pytest.mark.parametrize("moment", range(1, 17))
 def test_killed_while_writing_the_pairs_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
@@ -136,24 +151,39 @@ def test_killed_while_writing_the_pairs_are_the_same(
         killed_at(patch, moment)
         with pytest.raises(Killed):
             make(tmp_path / "b", texts)
-    state = State.load(tmp_path / "b") or State(len(texts))
+    state = SyntheticState.load(tmp_path / "b") or SyntheticState(len(texts))
     translator = Turning()
-    list(making(tmp_path / "b", texts, translator=translator).run(state, threading.Event()))
+    list(translating(tmp_path / "b", texts, state, translator=translator))
     assert (tmp_path / "b" / "pairs.tsv").read_bytes() == (tmp_path / "a" / "pairs.tsv").read_bytes()
     assert state == undisturbed
-    assert len(translator.asked) == len(texts) - 20 * (moment // 3)  # what was whole is not made again
+    assert len(translator.asked) == max(len(texts) - 20 * (moment // 4), 0)  # finished shards are not made again
+
+
+def test_pairs_that_an_earlier_version_had_begun_are_made_again(tmp_path: Path) -> None:
+    texts = rows(50, seed=1)
+    make(tmp_path / "a", texts)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "pairs.tsv").write_text("half of\tthe pai")
+    old = {"texts": 50, "done": 20, "size": 8, "report": asdict(Report(read=20, kept=1))}
+    (tmp_path / "b" / "state.json").write_text(json.dumps(old))
+    state = SyntheticState.load(tmp_path / "b")
+    assert state
+    assert not state.complete
+    list(translating(tmp_path / "b", texts, state))
+    assert (tmp_path / "b" / "pairs.tsv").read_bytes() == (tmp_path / "a" / "pairs.tsv").read_bytes()
+    assert SyntheticState.load(tmp_path / "b") == SyntheticState.load(tmp_path / "a")
 
 
 @pytest.mark.parametrize("moment", [1, 3, 4, 5, 9])
 def test_stopped_between_two_looks_the_pairs_are_the_same(tmp_path: Path, moment: int) -> None:
     texts, stop = rows(50, seed=1), threading.Event()
     make(tmp_path / "a", texts)
-    for number, _ in enumerate(making(tmp_path / "b", texts).run(State(50), stop), 1):
+    for number, _ in enumerate(translating(tmp_path / "b", texts, SyntheticState(50), stop), 1):
         if number == moment:
             stop.set()
-    state = State.load(tmp_path / "b") or State(50)
+    state = SyntheticState.load(tmp_path / "b") or SyntheticState(50)
     assert not state.complete
-    list(making(tmp_path / "b", texts).run(state, threading.Event()))
+    list(translating(tmp_path / "b", texts, state))
     assert (tmp_path / "b" / "pairs.tsv").read_bytes() == (tmp_path / "a" / "pairs.tsv").read_bytes()
 
 
@@ -205,7 +235,7 @@ def write_text(folder: Path) -> Path:
 @pytest.fixture
 def turning(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model that translates back is trained, but a fake does its work."""
-    monkeypatch.setattr(synthesis, "load_as", lambda *_: Turning())
+    monkeypatch.setattr(synthetic, "load_as", lambda *_: Turning())
 
 
 def texts_of(events: list[Event]) -> list[str]:
@@ -319,7 +349,7 @@ def at_step(number: int) -> Callable[[list[Event]], bool]:
 
 
 MOMENTS = {
-    "reading the text": at_stage("reading what", 1),
+    "reading the text": at_stage("reading the text to translate", 1),
     "preparing the reverse": at_stage("encoding", 1),
     "training the reverse": at_step(2),
     "after an evaluation of the reverse": at_step(4),
@@ -338,7 +368,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic, "CHUNK", 20)
         patch.setattr(synthetic, "PIECE", 8)
-        patch.setattr(synthesis, "load_as", lambda *_: Turning())
+        patch.setattr(synthetic, "load_as", lambda *_: Turning())
         corpus, mono = write_reversals(folder, 120), write_text(folder)
         finish(train(corpus, folder / "run", back_translate=[mono], overrides=BRIEF))
     return result(folder / "run")
@@ -431,7 +461,7 @@ def test_a_request_of_an_older_version_is_read() -> None:
             b"a\tb\n",
             "mono.tsv",
             DataError,
-            "mono.tsv: .tsv is not plain text: text to translate back is plain text, a sentence a line",
+            "mono.tsv: .tsv is not plain text: text to translate back is plain text, one sentence per line",
         ),
         (None, "mono.back", DataError, r"mono.back: cannot be read"),
     ],
@@ -464,6 +494,11 @@ def test_the_reverse_model_must_fit(corpus: list[Path], mono: Path, tmp_path: Pa
 
     refuse(InputError, "translates forth → back, and --reverse needs back → forth", reverse=tmp_path / "same")
     refuse(ModelError, "no such folder", reverse=tmp_path / "nowhere")
-    refuse(InputError, "give it text with --back-translate", reverse=tmp_path / "same", back_translate=[])
-    refuse(InputError, "with --from, name the model that translates back", start=tmp_path / "same", overrides={})
-    refuse(SettingsError, "the task write has no use for them", overrides={"task": "write"})
+    refuse(InputError, "add the text with --back-translate", reverse=tmp_path / "same", back_translate=[])
+    refuse(
+        InputError,
+        "--back-translate with --from needs the model that translates back",
+        start=tmp_path / "same",
+        overrides={},
+    )
+    refuse(SettingsError, "which the task write cannot use", overrides={"task": "write"})

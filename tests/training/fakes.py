@@ -10,7 +10,7 @@ from regard.settings import DataSettings, ModelSettings, Settings
 
 
 class Turning:
-    """What `Making` asks of a translator; some words make it misbehave."""
+    """Translates by turning a text around; some words make it misbehave."""
 
     def __init__(self, longest: int = 32) -> None:
         data = DataSettings(source="back", target="forth")

@@ -46,12 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.files,
             common=arguments.common,
             each=arguments.each,
-            tell=lambda done, total: progress.update(task, completed=done, total=total),
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
     where = "the dev set" if learnt.held_out else "the pairs themselves"
     print(
         f"{arguments.model / SHORTLIST}: learnt from {learnt.pairs:,} pairs; {learnt.length:.0f} tokens for a text, "
-        f"which are {learnt.covered:.2%} of those of {where}. Compare what it says, and how fast:"
+        f"covering {learnt.covered:.2%} of those of {where}. Compare the translations and the speed with:"
     )
     print(f"regard evaluate {arguments.model} TEST.SOURCE TEST.TARGET --shortlist --baseline TRANSLATIONS_WITHOUT")
     return 0

@@ -19,7 +19,7 @@ from regard.settings import Settings
 from regard.settings.resolution import gather, resolve
 
 if TYPE_CHECKING:
-    from regard.jobs.corpus_sample import Sample
+    from regard.preparation.corpus_sample import Sample
     from regard.preparation.cost_estimate import Estimate, Measured
 
 DESCRIPTION = """Tells what a training costs before it is begun: parameters, operations and memory, the speed of this
@@ -128,7 +128,7 @@ def require_corpus(arguments: argparse.Namespace, settings: Settings) -> None:
 
 def sample_of(arguments: argparse.Namespace, settings: Settings, folder: Path) -> Sample:
     """Some of the corpus, or something of its size."""
-    from regard.jobs import corpus_sample as samples
+    from regard.preparation import corpus_sample as samples
 
     if settings.task == "translate":
         if arguments.pairs:

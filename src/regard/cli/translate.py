@@ -33,7 +33,7 @@ from regard.cli.setting_flags import (
 from regard.errors import DataError, InputError
 from regard.files.formats.format_by_suffix import FILLABLE, NOT_LINES, has_plain_name, require_plain, suffix
 from regard.files.remote_files import RemotePath, as_path
-from regard.jobs.output_lines import rows_of
+from regard.jobs.output_lines import format_translation
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
@@ -202,7 +202,7 @@ def translate(
     several = "alternatives" in options or translator.settings.decoding.alternatives > 0
     with closing(found):
         form: dict[str, bool] = {"scores": arguments.scores, "as_json": arguments.json, "several": several}
-        rows = (row for number, each in enumerate(found, 1) for row in rows_of(number, each, **form))
+        rows = (row for number, each in enumerate(found, 1) for row in format_translation(each, number=number, **form))
         if arguments.output:
             from regard.atomic_files import write_atomically
 

@@ -1,1 +1,1 @@
-"""Works through very much text in steps that a kill cannot undo: corpora and bulk translation."""
+"""Works through very much text in shards that are never made twice; learns shortlists."""

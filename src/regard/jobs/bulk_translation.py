@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 from regard.atomic_files import write_text
 from regard.decoding.translator import WINDOW
 from regard.errors import InputError
-from regard.jobs.output_lines import rows_of
+from regard.jobs.output_lines import format_translation
 from regard.jobs.resumable_shards import (
     Executor,
     LinesDone,
@@ -61,10 +61,10 @@ class TranslateLines(Work):
         translate = Faithful(translator).translate_stream if self.protect else translator.translate_stream
 
         def make(shard: ShardInput) -> Iterator[int | ShardOutput]:
-            rows = list[str]()
+            rows, form = list[str](), {"scores": self.form == "scores", "as_json": self.form == "json"}
             try:
                 for number, translation in enumerate(translate(shard.lines(), **self.options), 1):
-                    rows += rows_of(0, translation, scores=self.form == "scores", as_json=self.form == "json")
+                    rows += format_translation(translation, **form)
                     yield number
             except InputError as error:
                 raise InputError(name_line(str(error), self.source, shard.first)) from None
@@ -74,7 +74,7 @@ class TranslateLines(Work):
 
 
 class BulkTranslation:
-    """The translation of one file of lines, which a later run with the same arguments goes on with."""
+    """The translation of one file of lines, which a later run with the same arguments continues."""
 
     def __init__(self, output: Path, work: TranslateLines, size: int = LINES_PER_SHARD) -> None:
         self.output, self.work, self.size = output, work, size

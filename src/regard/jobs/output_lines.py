@@ -1,4 +1,4 @@
-"""Translations as lines of output."""
+"""Formats translations as lines of output."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from regard.decoding.translator import Translation
 
 
-def rows_of(
-    number: int, found: Translation, *, scores: bool = False, as_json: bool = False, several: bool = False
+def format_translation(
+    translation: Translation, *, number: int = 0, scores: bool = False, as_json: bool = False, several: bool = False
 ) -> Iterator[str]:
-    """The output lines of one input line; with alternatives, `several` that begin with the line's number."""
+    """Yields the output line of an input line; with `several`, one per alternative, after the number of the line."""
     if as_json:
-        yield json.dumps(_plain(found), ensure_ascii=False)
+        yield json.dumps(_values_of(translation), ensure_ascii=False)
         return
-    for each in (found, *found.alternatives) if several else (found,):
+    for each in (translation, *translation.alternatives) if several else (translation,):
         columns = [str(number)] if several else []
         columns += [f"{each.score:.4f}"] if scores or several else []
         yield "\t".join([*columns, each.text.replace("\n", " ")])
 
 
-def _plain(found: Translation) -> dict[str, Any]:
-    plain = {name: value for name, value in asdict(found).items() if value or name not in IF_THERE}
-    plain["alternatives"] = [_plain(other) for other in found.alternatives]
-    return plain
+def _values_of(translation: Translation) -> dict[str, Any]:
+    values = {name: value for name, value in asdict(translation).items() if value or name not in OPTIONAL}
+    values["alternatives"] = [_values_of(other) for other in translation.alternatives]
+    return values
 
 
-IF_THERE = ("confidence", "matches", "source_tokens", "alignment", "glossary")
+OPTIONAL = ("confidence", "matches", "source_tokens", "alignment", "glossary")

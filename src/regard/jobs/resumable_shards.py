@@ -132,7 +132,9 @@ class ResumableRun:
         self._missing: dict[int, tuple[str, int]] = {}  # keys and lines of the shards being made
         self._done = self._lines_reused = 0
 
-    def run(self, lines: Iterable[str], size: int, executor: Executor | None = None) -> Iterator[LinesDone]:
+    def run(
+        self, lines: Iterable[str], size: int, executor: Executor | None = None
+    ) -> Generator[LinesDone, None, None]:
         """Makes the shards of `size` lines that are missing, and yields how far it is."""
         self.folder.mkdir(parents=True, exist_ok=True)
         begun: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """Learns which target tokens each source token is likely to become: the shortlist of a model folder.
 
 Lexical probabilities of IBM's model 1 (Brown et al., 1993), by a few rounds of expectation maximisation over subwords.
-Memory is bounded: so many pairs, evenly spaced in the corpus, and so many pairs of tokens.
+Memory is bounded: at most MOST_PAIRS pairs, evenly spaced in the corpus, and MOST_ENTRIES pairs of tokens.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples
 
 COMMON, EACH = 100, 100
-"""Tokens that are on every list, and those of each source token."""
+"""Tokens on every list, and those of each source token."""
 MOST_PAIRS = 300_000
 MOST_ENTRIES = 8_000_000
-"""Pairs of tokens that are kept; of more, the rarest are forgotten. About 200 MB."""
+"""Pairs of tokens that are kept, about 200 MB; of more, the rarest are dropped."""
 BLOCK = 2_000
 ROUNDS = 4
-LOOKED_AT = 1_000
-"""Pairs on which it is measured how much the lists cover."""
+MEASURED_PAIRS = 1_000
+"""Pairs on which the coverage of the lists is measured."""
 
-Ids = NDArray[np.int64]
-Side = Sequence[int] | NDArray[np.integer]
-Tell = Callable[[int, int], None]
-"""Told how much of the work is done, and how much there is."""
+Integers = NDArray[np.int64]
+TokenIds = Sequence[int] | NDArray[np.integer]
+ReportProgress = Callable[[int, int], None]
+"""Takes the amount of work done, and the amount in all."""
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """What has become of a corpus."""
+class LearntShortlist:
+    """The size of a new shortlist, and its coverage of pairs."""
 
     pairs: int
-    length: float  # tokens that may be written for a sentence, on average
-    covered: float  # share of the tokens of targets that are on the lists of their sources
-    held_out: bool  # whether that was measured on the dev set
+    length: float  # average number of tokens listed for a sentence
+    covered: float  # share of target tokens that are listed for their sources
+    held_out: bool  # measured on the dev set
 
 
 def learn_shortlist(
@@ -60,40 +60,41 @@ def learn_shortlist(
     *,
     common: int = COMMON,
     each: int = EACH,
-    tell: Tell | None = None,
-) -> Learnt:
-    """Writes the shortlist of a model folder, learnt from the pairs it was trained on, or from these files."""
+    progress: ReportProgress | None = None,
+) -> LearntShortlist:
+    """Writes the shortlist of a model folder, learnt from the pairs that it was trained on, or from files of pairs."""
     folder, named = Path(folder), [Path(file) for file in files]
     check_folder(folder)
     settings = read_settings(folder)
     if settings.task != "translate":
-        raise InputError(f"{folder}: is a model to {settings.task}, which has no shortlist")
+        raise InputError(f"{folder}: is a model to {settings.task}; only models that translate have shortlists")
     if common < 0 or each < 1:
-        raise InputError("a shortlist needs one token at least of each source token, and no less than none in common")
+        raise InputError("`each` must be at least 1 and `common` at least 0")
     vocabularies = Vocabularies.load(folder / TOKENIZER)
-    train, dev = (_encoded(named, settings, vocabularies), None) if named else _trained(folder)
+    train, dev = (_encode(named, settings, vocabularies), None) if named else _load_pairs(folder)
     if not len(train.lengths):
-        raise DataError("there are no pairs to learn a shortlist from")
-    lists = _lists(train, vocabularies, common, each, tell or (lambda _done, _all: None))
+        where = " and ".join(map(str, named)) or folder / TRAINING
+        raise DataError(f"{where}: there are no pairs to learn a shortlist from")
+    lists = _make_lists(train, vocabularies, common, each, progress or (lambda _done, _total: None))
     arrays = {name: np.array(getattr(lists, name)) for name in ("common", "starts", "tokens")}
     about = {"vocabulary": fingerprint(folder), "pairs": str(len(train.lengths))}
     write_atomically(folder / SHORTLIST, lambda path: save_file(arrays, path, about))
-    return _measured(lists, train, dev)
+    return _measure(lists, train, dev)
 
 
 class _Pairs(NamedTuple):
-    """Tokens end to end, a source and its target after each other."""
+    """Tokens of all pairs, each source followed by its target."""
 
-    tokens: Ids
-    lengths: Ids  # [N, 2]
+    tokens: Integers
+    lengths: Integers  # [N, 2]
 
-    def each(self) -> Iterator[tuple[Ids, Ids]]:
+    def each(self) -> Iterator[tuple[Integers, Integers]]:
         ends = np.cumsum(self.lengths.sum(1))
         for (source, target), end in zip(self.lengths.tolist(), ends.tolist(), strict=True):
             yield self.tokens[end - source - target : end - target], self.tokens[end - target : end]
 
 
-def _gather(pairs: Iterable[tuple[Side, Side]]) -> _Pairs:
+def _gather(pairs: Iterable[tuple[TokenIds, TokenIds]]) -> _Pairs:
     tokens, lengths = [np.empty(0, np.int64)], []
     for source, target in pairs:
         tokens += [np.asarray(source, np.int64), np.asarray(target, np.int64)]
@@ -101,22 +102,22 @@ def _gather(pairs: Iterable[tuple[Side, Side]]) -> _Pairs:
     return _Pairs(np.concatenate(tokens), np.array(lengths, np.int64).reshape(-1, 2))
 
 
-def _trained(folder: Path) -> tuple[_Pairs, _Pairs]:
-    """What a model was trained on, and its dev set."""
+def _load_pairs(folder: Path) -> tuple[_Pairs, _Pairs]:
+    """Loads the pairs that a model was trained on, and its dev set."""
     if not (folder / TRAINING / "train").is_dir():
-        raise InputError(f"{folder}: its {TRAINING}/ is gone: name the files that it was trained on, too")
+        raise InputError(f"{folder}: has no {TRAINING}/ any more: name the files that it was trained on, too")
     train, dev = (Examples(folder / TRAINING / name) for name in ("train", "dev"))
-    return _spaced(train), _spaced(dev)
+    return _load_spaced(train), _load_spaced(dev)
 
 
-def _spaced(examples: Examples) -> _Pairs:
-    """All pairs, or as many as are wanted, evenly spaced."""
+def _load_spaced(examples: Examples) -> _Pairs:
+    """Loads at most MOST_PAIRS pairs, evenly spaced."""
     rows = range(0, len(examples), -(-len(examples) // MOST_PAIRS) or 1)
     return _gather(examples.pair(row) for row in rows)
 
 
-def _encoded(files: Sequence[Path], settings: Settings, vocabularies: Vocabularies) -> _Pairs:
-    """The pairs of some files; of too many, every second is forgotten again and again."""
+def _encode(files: Sequence[Path], settings: Settings, vocabularies: Vocabularies) -> _Pairs:
+    """Reads and encodes pairs; as often as there are too many, drops every second one."""
     pairs, every, number = read_pairs(list(files), settings.data, Report()), 1, 0
     kept: list[tuple[list[int], list[int]]] = []
     while chunk := list(islice(pairs, BLOCK)):
@@ -128,17 +129,19 @@ def _encoded(files: Sequence[Path], settings: Settings, vocabularies: Vocabulari
     return _gather(kept)
 
 
-def _lists(pairs: _Pairs, vocabularies: Vocabularies, common: int, each: int, tell: Tell) -> Shortlist:
-    """For every source token those that it most probably becomes, and the one that is spelt the same."""
+def _make_lists(
+    pairs: _Pairs, vocabularies: Vocabularies, common: int, each: int, progress: ReportProgress
+) -> Shortlist:
+    """Lists for each source token those that it most probably becomes, and those that are spelt the same."""
     source, target = vocabularies.source, vocabularies.target
-    keys, probabilities = lexicon(pairs, source.size, target.size, tell)
+    keys, probabilities = learn_lexicon(pairs, source.size, target.size, progress)
     order = np.lexsort((keys, -probabilities, keys // target.size))
-    owners, found = keys[order] // target.size, keys[order] % target.size
+    owners, likely = keys[order] // target.size, keys[order] % target.size
     firsts = np.searchsorted(owners, np.arange(source.size + 1))
-    spelt = _by_spelling(source, target)
+    spelt = _match_spelling(source, target)
     tokens, starts = array("i"), array("q", [0])
     for token in range(source.size):
-        row = found[firsts[token] : min(firsts[token] + each, firsts[token + 1])].tolist()
+        row = likely[firsts[token] : min(firsts[token] + each, firsts[token + 1])].tolist()
         tokens.extend(sorted({*row, *spelt[token]}))
         starts.append(len(tokens))
     counts = np.bincount(np.concatenate([t for _, t in pairs.each()]), minlength=target.size)
@@ -147,16 +150,18 @@ def _lists(pairs: _Pairs, vocabularies: Vocabularies, common: int, each: int, te
     return Shortlist(array("i", sorted(always)), starts, tokens)
 
 
-def _by_spelling(source: Tokenizer, target: Tokenizer) -> list[list[int]]:
-    """For each source token those of the target that are spelt like it: names and numbers stay what they are."""
+def _match_spelling(source: Tokenizer, target: Tokenizer) -> list[list[int]]:
+    """Lists for each source token the target tokens with the same spelling, for names and numbers."""
     known: dict[str, list[int]] = {}
     for token, piece in enumerate(target.pieces(range(target.size))):
         known.setdefault(piece, []).append(token)
     return [known.get(piece, []) for piece in source.pieces(range(source.size))]
 
 
-def lexicon(pairs: _Pairs, sources: int, targets: int, tell: Tell) -> tuple[Ids, NDArray[np.float64]]:
-    """(source token * targets + target token), rising, and the probability of that target token given the source's."""
+def learn_lexicon(
+    pairs: _Pairs, sources: int, targets: int, progress: ReportProgress
+) -> tuple[Integers, NDArray[np.float64]]:
+    """Returns pairs of tokens (source * targets + target), rising, and p(target | source) for each."""
     blocks = -(-len(pairs.lengths) // BLOCK)
     keys, counts, done = np.empty(0, np.int64), np.empty(0, np.int64), 0
     for cells in _blocks(pairs, sources, targets):
@@ -166,7 +171,7 @@ def lexicon(pairs: _Pairs, sources: int, targets: int, tell: Tell) -> tuple[Ids,
         if len(keys) > MOST_ENTRIES:
             often = np.sort(np.argpartition(-counts, MOST_ENTRIES // 2)[: MOST_ENTRIES // 2])
             keys, counts = keys[often], counts[often]
-        tell(done := done + 1, blocks * (ROUNDS + 1))
+        progress(done := done + 1, blocks * (ROUNDS + 1))
     probabilities = np.ones(len(keys))
     for _ in range(ROUNDS):
         expected = np.zeros(len(keys))
@@ -176,7 +181,7 @@ def lexicon(pairs: _Pairs, sources: int, targets: int, tell: Tell) -> tuple[Ids,
             sums = np.repeat(np.add.reduceat(weights, cells.firsts), np.diff(cells.firsts, append=len(weights)))
             shares = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
             expected += np.bincount(places, shares, len(keys))
-            tell(done := done + 1, blocks * (ROUNDS + 1))
+            progress(done := done + 1, blocks * (ROUNDS + 1))
         totals = np.bincount(keys // targets, expected, sources + 1)
         probabilities = expected / np.maximum(totals, 1e-300)[keys // targets]
     real = keys // targets < sources
@@ -184,10 +189,10 @@ def lexicon(pairs: _Pairs, sources: int, targets: int, tell: Tell) -> tuple[Ids,
 
 
 class _Cells(NamedTuple):
-    """Every target token of some pairs beside every token of its source, and beside none: source number `sources`."""
+    """Pairs of each target token and each token of its source, or no token: source number `sources`."""
 
-    keys: Ids
-    firsts: Ids  # where each target token begins
+    keys: Integers
+    firsts: Integers  # first cell of each target token
 
 
 def _blocks(pairs: _Pairs, sources: int, targets: int) -> Iterator[_Cells]:
@@ -209,11 +214,12 @@ def _blocks(pairs: _Pairs, sources: int, targets: int) -> Iterator[_Cells]:
         yield _Cells(np.where(none, sources, read) * targets + np.repeat(written, wide), firsts)
 
 
-def _measured(lists: Shortlist, train: _Pairs, dev: _Pairs | None) -> Learnt:
-    looked_at = dev if dev is not None and len(dev.lengths) else train
+def _measure(lists: Shortlist, train: _Pairs, dev: _Pairs | None) -> LearntShortlist:
+    """Measures the lists on the dev set, or on the pairs themselves if there is none."""
+    measured = dev if dev is not None and len(dev.lengths) else train
     tokens = covered = length = pairs = 0
-    for source, target in islice(looked_at.each(), LOOKED_AT):
+    for source, target in islice(measured.each(), MEASURED_PAIRS):
         allowed = lists.of(source.tolist())
         pairs, length, tokens = pairs + 1, length + len(allowed), tokens + len(target)
         covered += sum(token in allowed for token in target.tolist())
-    return Learnt(len(train.lengths), length / pairs, covered / max(1, tokens), looked_at is dev)
+    return LearntShortlist(len(train.lengths), length / pairs, covered / max(1, tokens), measured is dev)

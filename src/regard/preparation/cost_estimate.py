@@ -25,10 +25,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.decoding.beam_search import generate, highest
 from regard.decoding.decoder_step import NextToken, TranslationStep
 from regard.files.corpus import dev_size
-from regard.jobs.corpus_sample import Sample
 from regard.model.kernels.compute_mode import computing
 from regard.model.layers import TABLES
 from regard.model.transformer import EncoderDecoder
+from regard.preparation.corpus_sample import Sample
 from regard.preparation.pair_preparation import without_sampling
 from regard.preparation.task_preparation import Request
 from regard.preparation.text_preparation import MOST_HELD_OUT

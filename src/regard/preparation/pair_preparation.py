@@ -21,7 +21,7 @@ from regard.files.remote_files import as_path
 from regard.jobs.corpus_encoding import EncodePairs, encode_corpus
 from regard.jobs.worker_processes import count_processors
 from regard.model_folder import MEMORY
-from regard.preparation.synthetic_pairs import PAIRS, SYNTHETIC, State, is_text
+from regard.preparation.synthetic_pairs import PAIRS, SYNTHETIC, SyntheticState, is_text
 from regard.preparation.task_preparation import (
     Preparation,
     Request,
@@ -193,7 +193,7 @@ class PairPreparation(Preparation):
 
     def add_synthetic(self, made: _Corpus, held_out: dict[str, list[Pair]]) -> list[str]:
         """Counts the synthetic pairs that no held-out set has in it, and settles the shares; returns what was done."""
-        state, request = State.load(self.new / SYNTHETIC), self.request
+        state, request = SyntheticState.load(self.new / SYNTHETIC), self.request
         assert state is not None, "the pairs are made before the corpus is prepared"
         kept = [pair for pairs in held_out.values() for pair in pairs]
         sources, targets = {pair.source for pair in kept}, {pair.target for pair in kept if request.texts}

@@ -1,8 +1,8 @@
-"""What comes before a model can learn from synthetic pairs: the model that makes them, and their making.
+"""Makes the synthetic pairs that a training run needs, after it has trained the model that makes them if need be.
 
 Back-translation (Sennrich et al., 2016): text in the target language is translated back into the source language.
-Sequence-level distillation (Kim & Rush, 2016): a teacher translates the sources, and the student learns what it said.
-Everything is made in training.new, and a run that was stopped goes on wherever it was.
+Sequence-level distillation (Kim & Rush, 2016): a teacher translates the sources, and the student learns from that.
+Everything is made in training.new, and a run that was stopped continues where it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from regard.files.formats.format_by_suffix import require_plain
 from regard.files.remote_files import as_path
 from regard.model_folder import CARD, TRAINING, read_settings
 from regard.preparation.prepared_folder import NEW, READY, REQUEST, REVERSE, install, traceless
-from regard.preparation.synthetic_pairs import SYNTHETIC, Making, State, read_sentences
+from regard.preparation.synthetic_pairs import (
+    SYNTHETIC,
+    SyntheticState,
+    TranslateSentences,
+    read_sentences,
+    translate_sentences,
+)
 from regard.preparation.task_preparation import Request
 from regard.settings import Settings
 from regard.settings.option_fields import merge
@@ -34,28 +40,28 @@ from regard.training.machine_checks import set_up_machine
 from regard.training.tasks.task import ABOUT
 from regard.weights import choose_device
 
-Run = Callable[[Path, Request | None, threading.Event], Iterator[Event]]
-"""Prepares and trains in a folder; without a request, goes on there."""
+TrainInFolder = Callable[[Path, Request | None, threading.Event], Iterator[Event]]
+"""Prepares and trains in a folder; without a request, continues there."""
 
 
 def with_back_translation(
     request: Request, settings: Settings, texts: Sequence[Path | str], reverse: Path | str | None
 ) -> Request:
-    """The request with text to translate back, if there is any; refuses what cannot work before any work is done."""
+    """Adds text to translate back to a request; refuses what cannot work before any work is done."""
     if not texts:
         if reverse is not None:
-            raise InputError("--reverse is the model that translates back: give it text with --back-translate")
+            raise InputError("--reverse MODEL translates text back: add the text with --back-translate FILES")
         return request
     if settings.task != "translate":
-        raise SettingsError(f"--back-translate makes pairs of sentences: the task {settings.task} has no use for them")
+        raise SettingsError(f"--back-translate makes pairs, which the task {settings.task} cannot use: leave it out")
     if settings.data.directions:
         raise SettingsError("--back-translate makes pairs for one direction: train without data.directions")
     for path in map(as_path, texts):
-        require_plain(path, "text to translate back is plain text, a sentence a line (it may end in .gz)")
+        require_plain(path, "text to translate back is plain text, one sentence per line (it may end in .gz)")
     if reverse is not None:
         require_opposite(Path(reverse), settings)
     elif request.start is not None:
-        raise InputError("with --from, name the model that translates back: --reverse MODEL")
+        raise InputError("--back-translate with --from needs the model that translates back: add --reverse MODEL")
     tags = settings.tokenizer.tags
     given = request.given
     if SYNTHETIC not in tags and request.start is None:
@@ -78,17 +84,18 @@ def require_opposite(reverse: Path, settings: Settings) -> None:
         )
 
 
-def synthesize(folder: Path, request: Request, stop: threading.Event, run: Run) -> Iterator[Event]:
-    """Makes the pairs that a request asks for, from wherever an earlier run has come to."""
+def synthesize(folder: Path, request: Request, stop: threading.Event, run: TrainInFolder) -> Iterator[Event]:
+    """Makes the pairs that a request needs, and continues with those of an earlier run."""
     new = folder / NEW
-    state = State.load(new / SYNTHETIC)
+    made = new / SYNTHETIC
+    state = SyntheticState.load(made)
     if state is not None and state.complete:
         return
     with traceless(folder):
         start = None if request.start is None else read_settings(Path(request.start))
         settings = resolve(request.given, start=start)
         write_text(new / REQUEST, json.dumps(asdict(request)))
-        total = yield from count(request, settings, stop)
+        total = yield from count_sentences(request, settings, stop)
         if stop.is_set():
             return
         if state is not None and state.texts != total:
@@ -101,26 +108,24 @@ def synthesize(folder: Path, request: Request, stop: threading.Event, run: Run) 
         if stop.is_set():
             return
         set_up_machine(settings.training, choose_device(settings.training.device))
-        model = request.teacher or request.reverse or new / REVERSE
-        making = Making(
-            folder=new / SYNTHETIC,
-            sentences=lambda: read_sentences(request, settings.data, Report()),
-            translator=load_as(Translator, model, settings.training.device),
-            data=settings.data,
-            back=bool(request.texts),
-        )
-        state = state or State(total)
-        yield from making.run(state, stop)
+        model, back = Path(request.teacher or request.reverse or new / REVERSE), bool(request.texts)
+        work = TranslateSentences.by_model(model, settings.training.device, back, settings.data)
+        by = read_settings(model).data
+        doing = f"translating {'back ' if back else ''}by {by.source} → {by.target}"
+        state = SyntheticState(total)
+        state.save(made)
+        sentences = read_sentences(request, settings.data, Report())
+        yield from translate_sentences(made, sentences, state, work, stop, doing=doing)
         if state.complete:
             yield from (Note(f"synthetic: {line}") for line in state.lines())
 
 
-def count(request: Request, settings: Settings, stop: threading.Event) -> Generator[Event, None, int]:
-    """Reads all that is to be translated, so that a mistake in it is found at once; returns how much it is."""
+def count_sentences(request: Request, settings: Settings, stop: threading.Event) -> Generator[Event, None, int]:
+    """Reads all text to translate, so that a mistake in it is found at once; returns the number of sentences."""
     report = Report()
     for number, _ in enumerate(read_sentences(request, settings.data, report)):
         if number % 5000 == 0:
-            yield Stage("reading what is to be translated", number)
+            yield Stage("reading the text to translate", number)
             if stop.is_set():
                 return 0
     require_kept(report, [as_path(name) for name in request.texts or request.files])
@@ -129,9 +134,9 @@ def count(request: Request, settings: Settings, stop: threading.Event) -> Genera
 
 
 def train_reverse(
-    folder: Path, request: Request, settings: Settings, stop: threading.Event, run: Run
+    folder: Path, request: Request, settings: Settings, stop: threading.Event, run: TrainInFolder
 ) -> Iterator[Event]:
-    """Trains the model that translates back, on the same corpus with the same settings; its dev pairs are the same."""
+    """Trains the model that translates back on the same corpus, with the same settings and the same dev pairs."""
     if not (folder / CARD).exists():  # which is written last
         data = settings.data
         yield Note(f"First the model that translates back, {data.target} → {data.source}.")
@@ -149,7 +154,7 @@ def train_reverse(
 
 
 def swapped(request: Request, settings: Settings) -> Request:
-    """The request for the model that translates back."""
+    """Returns the request for the model that translates back."""
     data = settings.data
     changed: dict[str, Any] = {"data": {"source": data.target, "target": data.source}, "training": {"history": 0}}
     changed["tokenizer"] = {"tags": [tag for tag in settings.tokenizer.tags if tag != SYNTHETIC]}

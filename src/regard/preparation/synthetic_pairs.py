@@ -1,21 +1,23 @@
-"""Pairs that a model makes: text is translated, and stands in a file beside its translation.
+"""Synthetic pairs: text, and a model's translation of it.
 
-synthetic/pairs.tsv    source, tab, target; the file only grows
-synthetic/state.json   how much of it is whole: what a kill left behind that is cut off before the file grows on
+synthetic/pairs.tsv    source, tab, target
+synthetic/state.json   the number of sentences, and a report once all are translated
+synthetic/shards/      finished shards until then (jobs/resumable_shards.py)
 """
 
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import ClassVar
 
 from regard.atomic_files import write_text
+from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translation, Translator
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
@@ -23,30 +25,32 @@ from regard.files.corpus_doctor import clean
 from regard.files.formats import plain_text as plain
 from regard.files.formats.format_by_suffix import PAIRED, require_plain, suffix
 from regard.files.remote_files import as_path
+from regard.jobs.bulk_translation import model_digest, model_files
+from regard.jobs.resumable_shards import Executor, MakeShard, ResumableRun, ShardInput, ShardOutput, Work
 from regard.preparation.task_preparation import Request
 from regard.settings import DataSettings
 from regard.tokens.clean_text import CONTROL, tidy
 from regard.tokens.corpus_report import Report
-from regard.tokens.text_pairs import Pair
+from regard.tokens.text_pairs import Location, Pair
 from regard.training.events import Event, Stage
 
 SYNTHETIC = "synthetic"
 """The folder, and the tag before a source that a model wrote (Caswell et al., 2019)."""
-PAIRS, STATE = "pairs.tsv", "state.json"
+PAIRS, STATE, SHARDS = "pairs.tsv", "state.json", "shards"
 
 CHUNK = 1000
-"""Sentences that are translated and saved together: what a kill costs at most."""
+"""Sentences in a shard: an interruption loses at most one shard."""
 PIECE = 64
-"""Sentences between two looks at whether to stop."""
+"""Sentences between two reports of progress."""
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass
-class State:
-    """How far the translating has come."""
+class SyntheticState:
+    """The number of sentences to translate, and a report on their translations."""
 
-    texts: int  # sentences to translate, all in all
-    done: int = 0
-    size: int = 0  # bytes of the pairs that are whole
+    texts: int
+    done: int = 0  # all or none
     report: Report = field(default_factory=lambda: Report(unit="translations"))
 
     @property
@@ -54,95 +58,120 @@ class State:
         return self.done == self.texts
 
     def lines(self) -> list[str]:
-        """What became of the sentences, for people."""
+        """Returns the report for people, a line for each fault."""
         return [f"{self.done:,} sentences translated, {self.report.kept:,} kept", *self.report.lines()[1:]]
 
     def save(self, folder: Path) -> None:
         write_text(folder / STATE, json.dumps(asdict(self), ensure_ascii=False))
 
     @classmethod
-    def load(cls, folder: Path) -> State | None:
-        """What `save` wrote, if it has."""
+    def load(cls, folder: Path) -> SyntheticState | None:
+        """Returns the saved state, if there is one."""
         if not (folder / STATE).exists():
             return None
         values = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        return cls(**{**values, "report": Report.from_dict(values["report"])})
+        return cls(values["texts"], values["done"], Report.from_dict(values["report"]))
 
 
 @dataclass(frozen=True)
-class Making:
-    """What is translated, by whom, and where the pairs go."""
+class TranslateSentences(Work):
+    """Makes pairs of sentences and their translations; the lines are JSON: text, file and line."""
 
-    folder: Path
-    sentences: Callable[[], Iterator[Pair]]  # each as the source of a pair, with its place
-    translator: Translator
-    data: DataSettings
-    back: bool  # whether the translations are the sources of the pairs
+    device: str
+    back: bool  # the translations are the sources of the pairs
+    max_characters: int
+    without_effect: ClassVar[frozenset[str]] = frozenset({"path", "device"})
 
-    def run(self, state: State, stop: threading.Event) -> Iterator[Event]:
-        """Translates what is not translated yet; the same pairs, byte for byte, however often it was stopped."""
-        doing = f"translating {'back ' if self.back else ''}by {self.model_name}"
-        sentences = islice(self.sentences(), state.done, None)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / PAIRS).open("ab") as file:
-            file.truncate(state.size)
-            while chunk := list(islice(sentences, CHUNK)):
-                yield Stage(doing, state.done, state.texts)
-                found: dict[int, Translation] = {}
-                for piece in self.pieces(chunk):
-                    if stop.is_set():
-                        return
-                    translations = self.translator.translate([chunk[i].source for i in piece], alternatives=0)
-                    found.update(zip(piece, translations, strict=True))
-                    yield Stage(doing, state.done + len(found), state.texts)
-                self.write(file, chunk, found, state)
-        if not state.complete:
-            raise DataError(
-                f"{state.texts - state.done:,} sentences are gone that were there: start over with --overwrite"
-            )
-        yield Stage(doing, state.done, state.texts)
+    @classmethod
+    def by_model(cls, model: Path, device: str, back: bool, data: DataSettings) -> TranslateSentences:
+        """Returns the work of translating with the model in a folder."""
+        return cls(str(model), model_digest(model), device, back, data.max_characters)
 
-    @property
-    def model_name(self) -> str:
-        data = self.translator.settings.data
-        return f"{data.source} → {data.target}"
+    def files(self) -> dict[str, Path]:
+        return model_files(Path(self.path))
 
-    def pieces(self, chunk: Sequence[Pair]) -> Iterator[list[int]]:
-        """The numbers of the sentences that the model can take, alike lengths together."""
-        lengths = [len(ids) for ids in self.translator.source.encode_batch([pair.source for pair in chunk])]
-        longest = self.translator.settings.model.max_length - 1
-        order = sorted((i for i, length in enumerate(lengths) if length <= longest), key=lambda i: -lengths[i])
-        for start in range(0, len(order), PIECE):
-            yield order[start : start + PIECE]
+    def start(self) -> MakeShard:
+        return self.start_with(load_as(Translator, self.path, self.device))
 
-    def write(self, file: BinaryIO, chunk: Sequence[Pair], found: dict[int, Translation], state: State) -> None:
-        """Adds the good pairs of a chunk, and then says that they are there."""
-        for i, pair in enumerate(chunk):
-            fault = judge(pair.source, found[i], self.data) if i in found else "too long for the model"
-            if fault:
-                state.report.drop(fault, pair.where)
-                continue
-            texts = pair.source, tidy(found[i].text)
-            file.write("\t".join(reversed(texts) if self.back else texts).encode() + b"\n")
-            state.report.kept += 1
-        file.flush()
-        os.fsync(file.fileno())
-        state.done, state.size = state.done + len(chunk), file.tell()
-        state.report.read = state.done
-        state.save(self.folder)
+    def start_with(self, translator: Translator) -> MakeShard:
+        """Returns the function that makes a shard with a model that is loaded."""
+
+        def make(shard: ShardInput) -> Iterator[int | ShardOutput]:
+            sentences = [json.loads(line) for line in shard.lines()]
+            translations: dict[int, Translation] = {}
+            for piece in split_by_length([text for text, *_ in sentences], translator):
+                made = translator.translate([sentences[i][0] for i in piece], alternatives=0)
+                translations.update(zip(piece, made, strict=True))
+                yield len(translations)
+            rows, faults = [], []
+            for i, (text, *where) in enumerate(sentences):
+                fault = find_fault(text, translations[i], self.max_characters) if i in translations else TOO_LONG
+                if fault:
+                    faults.append([fault, *where])
+                    continue
+                pair = text, tidy(translations[i].text)
+                rows.append("\t".join(reversed(pair) if self.back else pair) + "\n")
+            yield ShardOutput("".join(rows).encode(), {"kept": len(rows), "faults": faults})
+
+        return make
 
 
-def judge(text: str, translation: Translation, data: DataSettings) -> str | None:
-    """Why a translation is nothing to learn from, if so."""
-    found = tidy(translation.text)
-    shorter, longer = sorted((len(text), len(found)))
-    if not found:
-        return "translated as nothing"
+TOO_LONG = "too long for the model"
+
+
+def translate_sentences(
+    folder: Path,
+    sentences: Iterable[Pair],
+    state: SyntheticState,
+    work: TranslateSentences,
+    stop: threading.Event,
+    executor: Executor | None = None,
+    doing: str = "translating",
+) -> Iterator[Event]:
+    """Translates the sources of `sentences` into `folder`; a stopped run continues with the same result."""
+    lines = (json.dumps([pair.source, pair.where.path, pair.where.line], ensure_ascii=False) for pair in sentences)
+    run = ResumableRun(folder / SHARDS, work, "tsv")
+    yield Stage(doing, 0, state.texts)
+    with closing(run.run(lines, CHUNK, executor)) as steps:
+        while not stop.is_set() and (step := next(steps, None)):
+            yield Stage(doing, step.done, state.texts)
+    if stop.is_set():
+        return
+    report = Report(unit="translations", read=sum(shard.lines for shard in run.shards))
+    if report.read != state.texts:
+        raise DataError(f"{state.texts - report.read:,} sentences have disappeared: start over with --overwrite")
+    for shard in run.shards:
+        report.kept += shard.about["kept"]
+        for fault, path, line in shard.about["faults"]:
+            report.drop(fault, Location(path, line))
+    run.join(folder / PAIRS)
+    state.done, state.report = report.read, report
+    state.save(folder)
+    shutil.rmtree(folder / SHARDS)
+
+
+def split_by_length(texts: Sequence[str], translator: Translator) -> Iterator[list[int]]:
+    """Yields the numbers of the texts that the model can take, the longest first, those of similar length together."""
+    lengths = [len(ids) for ids in translator.source.encode_batch(texts)]
+    longest = translator.settings.model.max_length - 1
+    order = sorted((i for i, length in enumerate(lengths) if length <= longest), key=lambda i: -lengths[i])
+    for start in range(0, len(order), PIECE):
+        yield order[start : start + PIECE]
+
+
+def find_fault(text: str, translation: Translation, max_characters: int) -> str | None:
+    """Returns why a translation is useless for training, if it is."""
+    translated = tidy(translation.text)
+    shorter, longer = sorted((len(text), len(translated)))
+    if not translated:
+        return "the translation is empty"
     if not translation.finished:
         return "the translation does not end"
-    if CONTROL.search(found) or ("\N{REPLACEMENT CHARACTER}" in found and "\N{REPLACEMENT CHARACTER}" not in text):
-        return "characters in the translation that are none"
-    if longer > data.max_characters:
+    if CONTROL.search(translated) or (
+        "\N{REPLACEMENT CHARACTER}" in translated and "\N{REPLACEMENT CHARACTER}" not in text
+    ):
+        return "invalid characters in the translation"
+    if longer > max_characters:
         return "the translation is longer than data.max_characters"
     if longer > 9 * shorter + 20:  # 9 is the ratio that Moses cleans by; short texts may differ more
         return "far longer or shorter than its translation"
@@ -150,7 +179,7 @@ def judge(text: str, translation: Translation, data: DataSettings) -> str | None
 
 
 def read_sentences(request: Request, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """What is to be translated, cleaned, each as the source of a pair: lines of text, or the sources of a corpus."""
+    """Yields the cleaned sentences to translate, each as the source of a pair: lines of text, or a corpus's sources."""
     files = [as_path(name) for name in request.texts or request.files]
     if request.texts or is_text(files):
         report.unit = "sentences"
@@ -159,7 +188,7 @@ def read_sentences(request: Request, data: DataSettings, report: Report) -> Iter
 
 
 def is_text(files: Sequence[Path]) -> bool:
-    """Whether this is one file of text, and not a corpus of pairs."""
+    """Reports whether the files are one file of text, and not a corpus of pairs."""
     return len(files) == 1 and suffix(files[0]) not in PAIRED
 
 

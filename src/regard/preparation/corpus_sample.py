@@ -1,4 +1,4 @@
-"""A little of a corpus, like all of it: what a short look at training needs to learn from."""
+"""Makes small samples of corpora, with which the cost of a training is measured."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ MOST_PAIRS, MOST_CHARACTERS, DEV = 50_000, 3_000_000, 200
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 WORDS = 30_000
 TOKENS_A_WORD = 1.6
-"""Of invented words under a vocabulary of some thousand tokens."""
+"""Tokens of an invented word, in a vocabulary of a few thousand tokens."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Files to train on, and how much of the corpus they are."""
+    """Files with a part of a corpus, and how large both are."""
 
     train: list[Path]
     dev: list[Path]
     size: int  # of the sample: pairs, or characters of text
     whole: int  # of the corpus
-    tokens: int | None = None  # of the corpus, if somebody has counted them
+    tokens: int | None = None  # of the corpus, if they are known
 
 
 def sample_pairs(files: list[Path], data: DataSettings, folder: Path) -> Sample:
-    """Every n-th pair of a corpus, which is read once; n doubles whenever there are too many."""
+    """Takes every n-th pair of a corpus, which is read once; n doubles whenever there are too many."""
     report, kept, step = Report(), list[str](), 1
     for number, pair in enumerate(clean(read_pairs(files, data, report), data, report)):
         if number % step == 0:
@@ -44,12 +44,12 @@ def sample_pairs(files: list[Path], data: DataSettings, folder: Path) -> Sample:
                 step *= 2
     require_kept(report, files)
     if len(kept) < 2:
-        raise DataError(f"there are too few pairs in {' and '.join(map(str, files))}")
-    return _written(kept, folder, "tsv", report.kept)
+        raise DataError(f"{' and '.join(map(str, files))}: too few pairs for an estimate, which needs at least 2")
+    return _write_sample(kept, folder, "tsv", report.kept)
 
 
 def sample_texts(files: list[Path], data: DataSettings, folder: Path) -> Sample:
-    """The first part of running text, all of which is read once."""
+    """Takes the first part of running text, which is read to its end for its size."""
     kept, whole, size = list[str](), 0, 0
     for part in running.read(files, data, Report()):
         whole += len(part.text)
@@ -57,27 +57,27 @@ def sample_texts(files: list[Path], data: DataSettings, folder: Path) -> Sample:
             kept += [line + "\n" for line in part.text.split("\n") if line.strip()]
             size += len(part.text)
     if not kept:
-        raise DataError(f"no text in {' and '.join(map(str, files))}")
-    return _written(kept, folder, "txt", whole, sum(map(len, kept)))
+        raise DataError(f"{' and '.join(map(str, files))}: no text in it")
+    return _write_sample(kept, folder, "txt", whole, sum(map(len, kept)))
 
 
 def invented_pairs(pairs: int, tokens: int, folder: Path) -> Sample:
-    """A corpus of which only the size is known: invented words, and the same words spelt backwards."""
+    """Invents a corpus of a given size: random words, and the same words spelt backwards."""
     mean = tokens / pairs / 2 / TOKENS_A_WORD
     rows = islice(_sentences(mean), min(pairs, MOST_PAIRS // 2))
     kept = [f"{' '.join(row)}\t{' '.join(word[::-1] for word in row)}\n" for row in rows]
-    return _written(kept, folder, "tsv", pairs, tokens=tokens)
+    return _write_sample(kept, folder, "tsv", pairs, tokens=tokens)
 
 
 def invented_texts(tokens: int, folder: Path) -> Sample:
-    """Running text of which only the size is known."""
+    """Invents running text of a given size."""
     kept = [" ".join(row) + ".\n" for row in islice(_sentences(15), 30_000)]
     size = sum(map(len, kept))
-    return _written(kept, folder, "txt", size, size, tokens)
+    return _write_sample(kept, folder, "txt", size, size, tokens)
 
 
 def _sentences(mean: float) -> Iterable[list[str]]:
-    """Words with a Zipf distribution, about so many in a sentence."""
+    """Yields sentences of about `mean` words, which have a Zipf distribution."""
     dice = random.Random(0)
     words = ["".join(dice.choices(SYLLABLES, k=dice.randint(1, 4))) for _ in range(WORDS)]
     weights = [1 / (rank + 3) for rank in range(WORDS)]
@@ -88,10 +88,10 @@ def _sentences(mean: float) -> Iterable[list[str]]:
         yield pool[start : start + length]
 
 
-def _written(
+def _write_sample(
     rows: list[str], folder: Path, form: str, whole: int, size: int | None = None, tokens: int | None = None
 ) -> Sample:
-    """The sample in two files, of which one is a dev set."""
+    """Writes a sample into two files: training and dev set."""
     held = min(DEV, len(rows) // 2)
     train, dev = folder / f"sample.{form}", folder / f"dev.{form}"
     dev.write_text("".join(rows[:held]), encoding="utf-8", newline="\n")
