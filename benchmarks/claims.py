@@ -17,8 +17,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
-from benchmarks.experiments.log import write_log
-from benchmarks.experiments.page import CLAIMS, write_pages
+from benchmarks.experiments.claim_records import write_record
+from benchmarks.experiments.claims_page import CLAIMS, write_pages
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -36,7 +36,7 @@ def main(words: list[str] | None = None) -> int:
             began = time.process_time()
             figures = claim.measure(arguments.seed)
             seconds = time.process_time() - began
-            write_log(arguments.docs / "claims", claim.name, arguments.seed, seconds, figures)
+            write_record(arguments.docs / "claims", claim.name, arguments.seed, seconds, figures)
             print(f"{claim.name}: {seconds:.0f} s", flush=True)
     print(*write_pages(arguments.docs), sep="\n")
     return 0

@@ -30,9 +30,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
+from benchmarks.machine import describe_machine
+from benchmarks.program import ROOT
+from benchmarks.quality_report import course, finished, read_log, write_report
 from benchmarks.recipes import FORMS, RECIPES, Corpus, Recipe, find_corpus, find_recipe, kind_of
-from benchmarks.report import course, finished, read_log, write_report
-from benchmarks.training import ROOT, describe_machine
 from regard.cli.evaluate import read_text
 from regard.cli.train import with_interrupts
 from regard.errors import InputError, RegardError

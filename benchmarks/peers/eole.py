@@ -8,7 +8,7 @@ from eole import train_single
 from eole.bin.run.train import train
 from eole.config.run import TrainConfig
 
-from benchmarks.peers.meter import Counts, Finished, Job, Meter
+from benchmarks.peers.timed_steps import Counts, Finished, Job, StepTimer
 
 # Its batch_size bounds sentences x longest side with begin and end, padding included. With this factor an
 # average batch holds the number of real target tokens that is asked for, by bucket (262,144: its default).
@@ -18,18 +18,19 @@ BATCH_SIZE_PER_TARGET_TOKEN = {262_144: 1.1, 29_000: 1.2}
 def main() -> None:
     job = Job.from_command_line()
     torch.set_num_threads(job.threads)
-    meter = Meter(job)
-    seen = watch(meter)
+    timer = StepTimer(job)
+    seen = watch(timer)
+    bucket = job.options.get("bucket_size", 262_144)
+    size = round(job.target_tokens * BATCH_SIZE_PER_TARGET_TOKEN[bucket])
     with contextlib.suppress(Finished):
-        train(TrainConfig(**settings(job)))
-    meter.report("eole", "torch", weights=seen["model"].parameters())
+        train(TrainConfig(**job.settings("eole", bucket=bucket, batch_size=size)))
+    timer.report("eole", "torch", weights=seen["model"].parameters())
 
 
-def watch(meter: Meter) -> dict[str, object]:
-    """Hook the names under which its training script builds the trainer and the batches."""
+def watch(timer: StepTimer) -> dict[str, object]:
+    """Replaces the names under which its training script builds the trainer and the batches."""
     seen = {}
-    build_trainer = train_single.build_trainer
-    build_batches = train_single.build_dynamic_dataset_iter
+    build_trainer, build_batches = train_single.build_trainer, train_single.build_dynamic_dataset_iter
 
     def trainer(config, device, model, vocabularies, *arguments, **keywords):
         seen["model"] = model
@@ -38,10 +39,9 @@ def watch(meter: Meter) -> dict[str, object]:
 
     def batches(*arguments, **keywords):
         iterator = build_batches(*arguments, **keywords)
-        return None if iterator is None else meter.watch(iterator, lambda item: count(item[0], seen["pad"]))
+        return None if iterator is None else timer.watch(iterator, lambda item: count(item[0], seen["pad"]))
 
-    train_single.build_trainer = trainer
-    train_single.build_dynamic_dataset_iter = batches
+    train_single.build_trainer, train_single.build_dynamic_dataset_iter = trainer, batches
     return seen
 
 
@@ -50,48 +50,6 @@ def count(batch, pad: int) -> Counts:
     source_tokens, target_tokens = int(batch["srclen"].sum()), int((labels != pad).sum())
     positions = source.numel() + labels.numel()
     return Counts(source_tokens, target_tokens, positions, positions - source_tokens - target_tokens)
-
-
-def settings(job: Job) -> dict[str, object]:
-    bucket = job.options.get("bucket_size", 262_144)
-    return {
-        "seed": job.seed,
-        "data": {"multi30k": {"path_src": job.source, "path_tgt": job.target, "transforms": []}},
-        "src_vocab": job.vocabulary,
-        "src_vocab_size": job.vocabulary_size,
-        "tgt_vocab_size": job.vocabulary_size,
-        "share_vocab": True,
-        "model": {
-            "architecture": "transformer",
-            "layers": job.layers,
-            "hidden_size": job.width,
-            "transformer_ff": job.feed_forward,
-            "heads": job.heads,
-            "embeddings": {"word_vec_size": job.width, "position_encoding_type": "SinusoidalInterleaved"},
-            "share_embeddings": True,
-            "share_decoder_embeddings": True,
-            "add_qkvbias": True,
-            "add_ffnbias": True,
-        },
-        "training": {
-            "model_path": f"{job.scratch}/model",
-            "dropout": [job.dropout],
-            "attention_dropout": [0.0],
-            "label_smoothing": job.label_smoothing,
-            "optim": "adam",
-            "adam_beta2": 0.98,
-            "learning_rate": 2.0,
-            "decay_method": "noam",
-            "warmup_steps": 4000,
-            "param_init_method": "xavier_uniform",
-            "batch_type": "tokens",
-            "batch_size": round(job.target_tokens * BATCH_SIZE_PER_TARGET_TOKEN[bucket]),
-            "bucket_size": bucket,
-            "normalization": "tokens",
-            "num_workers": 0,  # two worker processes (the default) would take the trainer's two cores
-            "compute_dtype": "fp32",
-        },
-    }
 
 
 if __name__ == "__main__":

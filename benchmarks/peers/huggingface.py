@@ -19,46 +19,47 @@ from transformers import (
     set_seed,
 )
 
-from benchmarks.peers.meter import Counts, Job, Meter
+from benchmarks.peers.timed_steps import Counts, Job, StepTimer
 
 IGNORED = -100  # the collator's padding of labels
-PAD, UNKNOWN, BEGIN, END = "<pad>", "<unk>", "<s>", "</s>"
+SPECIALS = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 
 
 def main() -> None:
     job = Job.from_command_line()
     torch.set_num_threads(job.threads)
     set_seed(job.seed)
-    meter = Meter(job)
-    model = MarianMTModel(config(job))
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=job.tokenizer, pad_token=PAD, unk_token=UNKNOWN, bos_token=BEGIN, eos_token=END
-    )
-    trainer = MeteredTrainer(
+    timer = StepTimer(job)
+    sources, targets = ([[*ids, job.end] for ids in side] for side in job.sentences())  # as the tokenizer ends them
+    settings = job.settings("huggingface", rows=round(job.target_tokens / (sum(map(len, targets)) / len(targets))))
+    model = MarianMTModel(MarianConfig(**settings["model"]))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=job.tokenizer, **SPECIALS)
+    pairs = zip(sources, targets, strict=True)
+    trainer = TimedTrainer(
         model=model,
-        args=arguments(job),
-        train_dataset=features(job),
+        args=Seq2SeqTrainingArguments(**settings["training"]),
+        train_dataset=[{"input_ids": one, "attention_mask": [1] * len(one), "labels": other} for one, other in pairs],
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-        callbacks=[StepTimer(meter)],
+        callbacks=[StepEnd(timer)],
     )
-    trainer.meter = meter
+    trainer.timer = timer
     trainer.train()
-    meter.report("transformers", "torch", "accelerate", weights=model.parameters())
+    timer.report("transformers", "torch", "accelerate", weights=model.parameters())
 
 
-class MeteredTrainer(Seq2SeqTrainer):
+class TimedTrainer(Seq2SeqTrainer):
     """Seq2SeqTrainer, watched; batches come in random order, so that few steps are a fair sample."""
 
-    meter: Meter
+    timer: StepTimer
 
     def training_step(self, model, inputs, *arguments, **keywords):
-        if self.meter.running:
-            self.meter.add(self.count(inputs))
+        if self.timer.running:
+            self.timer.add(self.count(inputs))
         return super().training_step(model, inputs, *arguments, **keywords)
 
     def count(self, inputs) -> Counts:
         source, labels = inputs["input_ids"], inputs["labels"]
-        source_padding = int((source == self.meter.job.pad).sum())
+        source_padding = int((source == self.timer.job.pad).sum())
         target_padding = int((labels == IGNORED).sum())
         source_tokens = source.numel() - source_padding - source.shape[0]  # each source ends with </s>
         target_tokens = labels.numel() - target_padding
@@ -66,11 +67,11 @@ class MeteredTrainer(Seq2SeqTrainer):
 
     def _get_train_sampler(self, train_dataset=None):
         sampler = super()._get_train_sampler(train_dataset)
-        if self.meter.job.options.get("length") == "longer side":
+        if self.timer.job.options.get("length") == "longer side":
             # What a precomputed column of lengths (length_column_name) does with the datasets package.
             sides = [(pair["input_ids"], pair["labels"]) for pair in self.train_dataset]
             sampler.lengths = [max(len(source), len(target)) for source, target in sides]
-        return ShuffledBatches(sampler, self.args.train_batch_size, self.meter.job.seed)
+        return ShuffledBatches(sampler, self.args.train_batch_size, self.timer.job.seed)
 
 
 class ShuffledBatches(torch.utils.data.Sampler):
@@ -90,71 +91,14 @@ class ShuffledBatches(torch.utils.data.Sampler):
         return iter([index for batch in batches for index in batch] + indices[whole:])
 
 
-class StepTimer(TrainerCallback):
-    """Times from the end of the last warm-up step to the end of the last timed one: whole steps."""
+class StepEnd(TrainerCallback):
+    """Reports the end of each step to the timer."""
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
+    def __init__(self, timer: StepTimer) -> None:
+        self.timer = timer
 
     def on_step_end(self, args, state, control, **keywords) -> None:
-        if state.global_step == self.meter.job.warmup:
-            self.meter.start()
-        elif state.global_step == self.meter.job.warmup + self.meter.job.steps:
-            self.meter.stop()
-
-
-def config(job: Job) -> MarianConfig:
-    return MarianConfig(
-        vocab_size=job.vocabulary_size,
-        d_model=job.width,
-        encoder_layers=job.layers,
-        decoder_layers=job.layers,
-        encoder_ffn_dim=job.feed_forward,
-        decoder_ffn_dim=job.feed_forward,
-        encoder_attention_heads=job.heads,
-        decoder_attention_heads=job.heads,
-        dropout=job.dropout,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        activation_function="relu",
-        scale_embedding=True,
-        share_encoder_decoder_embeddings=True,
-        tie_word_embeddings=True,
-        max_position_embeddings=512,
-        pad_token_id=job.pad,
-        bos_token_id=job.begin,
-        eos_token_id=job.end,
-        decoder_start_token_id=job.begin,
-    )
-
-
-def features(job: Job) -> list[dict[str, list[int]]]:
-    """What the tokenizer makes of the text: it adds </s> to both sides."""
-    sources, targets = ([[*ids, job.end] for ids in side] for side in job.sentences())
-    return [
-        {"input_ids": source, "attention_mask": [1] * len(source), "labels": target}
-        for source, target in zip(sources, targets, strict=True)
-    ]
-
-
-def arguments(job: Job) -> Seq2SeqTrainingArguments:
-    _, target = job.sentences()
-    mean_target = sum(len(sentence) + 1 for sentence in target) / len(target)
-    return Seq2SeqTrainingArguments(
-        output_dir=job.scratch,
-        per_device_train_batch_size=round(job.target_tokens / mean_target),  # its batches count sentences
-        train_sampling_strategy="group_by_length",
-        label_smoothing_factor=job.label_smoothing,
-        learning_rate=5e-4,
-        warmup_steps=4000,
-        adam_beta2=0.98,
-        max_steps=job.warmup + job.steps,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        seed=job.seed,
-    )
+        self.timer.at_step(state.global_step)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.peers.meter import Counts, Job, Meter
+from benchmarks.peers.timed_steps import Counts, Job, StepTimer
 from regard.settings import ModelSettings, Settings, TrainingSettings
 from regard.settings.option_fields import dump
 from regard.tokens.tokenizer import Specials
@@ -21,41 +21,37 @@ from regard.training.tasks.task import Batch
 
 def main() -> None:
     job = Job.from_command_line()
-    meter = Meter(job)
-    prepared = prepare(job)
-    run(prepared, job, meter)
-    meter.report("regard", "torch", weights=prepared.model.parameters())
+    timer, prepared = StepTimer(job), prepare(job)
+    train(prepared, timer)
+    timer.report("regard", "torch", weights=prepared.model.parameters())
 
 
 def prepare(job: Job) -> TrainingRun:
-    """A prepared folder as `regard train` makes it, but with the ids of the job instead of a tokenizer."""
-    folder = Path(job.scratch) / "run"
+    """Makes a prepared folder as `regard train` does, but with the ids of the job instead of a tokenizer."""
+    folder, (sources, targets) = Path(job.scratch) / "run", job.sentences()
     for name in ("train", "dev"):
-        pairs = zip(*job.sentences(), strict=True)
-        write_examples(folder / "training" / name, pairs, job.vocabulary_size)
-    (folder / "model.toml").write_text(dump(settings(job, job.target_tokens)), encoding="utf-8")
-    about = {"preset": "as asked", "reason": "as asked", "examples": len(job.sentences()[0]), "held_out": {"dev": 0}}
-    (folder / "training" / "about.json").write_text(json.dumps(about), encoding="utf-8")
+        write_examples(folder / "training" / name, zip(sources, targets, strict=True), job.vocabulary_size)
     # a batch's budget counts padding and the longer side; raise it until an average batch holds as much as asked
     plan = Examples(folder / "training" / "train").plan(job.target_tokens, job.seed, 0)
-    labels = sum(len(target) + 1 for target in job.sentences()[1])
+    labels = sum(len(target) + 1 for target in targets)
     budget = round(job.target_tokens * job.target_tokens / (labels / len(plan)))
-    (folder / "model.toml").write_text(dump(settings(job, budget)), encoding="utf-8")
-    sizes = SimpleNamespace(size=job.vocabulary_size, specials=Specials())
+    return open_prepared(folder, settings(job, budget), job.vocabulary_size, {"examples": len(sources)})
+
+
+def open_prepared(folder: Path, chosen: Settings, vocabulary_size: int, about: dict[str, Any]) -> TrainingRun:
+    """Opens a folder with prepared ids, whose vocabulary is nothing but a size."""
+    (folder / "model.toml").write_text(dump(chosen), encoding="utf-8")
+    about = {"preset": "as asked", "reason": "as asked", "held_out": {"dev": 0}, **about}
+    (folder / "training" / "about.json").write_text(json.dumps(about), encoding="utf-8")
+    sizes = SimpleNamespace(size=vocabulary_size, specials=Specials())
     vocabularies: Any = SimpleNamespace(source=sizes, target=sizes)
     return open_run(folder, vocabularies=vocabularies)
 
 
 def settings(job: Job, batch_tokens: int) -> Settings:
+    layers = {"encoder_layers": job.layers, "decoder_layers": job.layers}
     return Settings(
-        model=ModelSettings(
-            width=job.width,
-            hidden=job.feed_forward,
-            heads=job.heads,
-            encoder_layers=job.layers,
-            decoder_layers=job.layers,
-            dropout=job.dropout,
-        ),
+        model=ModelSettings(width=job.width, hidden=job.feed_forward, heads=job.heads, dropout=job.dropout, **layers),
         training=TrainingSettings(
             batch_tokens=batch_tokens,
             label_smoothing=job.label_smoothing,
@@ -69,8 +65,8 @@ def settings(job: Job, batch_tokens: int) -> Settings:
     )
 
 
-def run(prepared: TrainingRun, job: Job, meter: Meter) -> None:
-    """Makes updates in the training loop and meters their batches."""
+def train(prepared: TrainingRun, timer: StepTimer) -> None:
+    """Trains in the real loop, and counts and times its batches."""
     seen: list[Batch] = []
     next_batches = loop.next_batches
 
@@ -81,17 +77,15 @@ def run(prepared: TrainingRun, job: Job, meter: Meter) -> None:
 
     setattr(loop, "next_batches", watched)  # noqa: B010
     for event in train_model(prepared):
-        if not isinstance(event, Progress):
-            continue
-        if event.step == job.warmup:
-            seen.clear()
-            meter.start()
-        if event.step == job.warmup + job.steps:
-            for batch in seen:
-                assert isinstance(batch, PairBatch)
-                meter.add(count(batch))
-            meter.stop()
-            return
+        if isinstance(event, Progress):
+            timer.at_step(event.step)
+            if event.step == timer.job.warmup:
+                seen.clear()
+            if timer.seconds:
+                break
+    for batch in seen:
+        assert isinstance(batch, PairBatch)
+        timer.add(count(batch))
 
 
 def count(batch: PairBatch) -> Counts:

@@ -1,8 +1,8 @@
-"""What every runner is given, and what it gives back.
+"""What every runner gets, and what it gives back.
 
 A runner is `python -m benchmarks.peers.NAME JOB`: JOB is one JSON object (the fields of `Job`), and the last
-line that it prints is one JSON object (what `Meter.report` writes). A runner trains with its toolkit's own
-trainer; the meter only watches the batches go by.
+line that it prints is one JSON object (what `StepTimer.report` writes). A runner trains with its toolkit's own
+trainer; the timer only watches the batches go by. Settings of a toolkit are in NAME.toml.
 """
 
 import importlib.metadata
@@ -10,9 +10,11 @@ import json
 import resource
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
+from string import Template
 from typing import Any, TypeVar
 
 BatchT = TypeVar("BatchT")
@@ -54,10 +56,19 @@ class Job:
         data = json.loads(Path(self.ids).read_text(encoding="utf-8"))
         return data["source"], data["target"]
 
+    def settings(self, name: str, **more: Any) -> dict[str, Any]:
+        """Reads NAME.toml, in which $width is a field of the job or a value of `more`."""
+        return read_settings(name, asdict(self) | {"last_step": self.warmup + self.steps} | more)
+
+
+def read_settings(name: str, values: dict[str, Any]) -> dict[str, Any]:
+    text = Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(Template(text).substitute(values))
+
 
 @dataclass(frozen=True)
 class Counts:
-    """What one batch holds.
+    """The tokens of one batch.
 
     Real tokens are source tokens without begin and end, and target labels with the end. Positions are the
     elements of the source tensor and of the label tensor; padding is those of them that hold padding.
@@ -73,19 +84,18 @@ class Finished(Exception):  # noqa: N818 - not an error: it leaves a trainer's l
     """The timed steps are done."""
 
 
-class Meter:
-    """Times whole steps, from asking for a batch to asking for the next, and counts what is in them."""
+class StepTimer:
+    """Times whole steps, from asking for a batch to asking for the next, and counts their tokens."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.steps = 0
+        self.counts: list[Counts] = []
         self.seconds = 0.0
         self.peak_rss_mib = 0.0
-        self._totals = [0, 0, 0, 0]
         self._started: float | None = None
 
     def watch(self, batches: Iterable[BatchT], count: Callable[[BatchT], Counts]) -> Iterator[BatchT]:
-        """Pass on the batches; raise Finished when the trainer asks for one more than it needs."""
+        """Passes on the batches; raises Finished when the trainer asks for one more than it needs."""
         source = iter(batches)
         for _ in range(self.job.warmup):
             yield next(source)
@@ -97,6 +107,13 @@ class Meter:
         self.stop()
         raise Finished
 
+    def at_step(self, step: int) -> None:
+        """Starts at the end of the last step of the warm-up, and stops at the end of the last timed one."""
+        if step == self.job.warmup:
+            self.start()
+        elif step == self.job.warmup + self.job.steps:
+            self.stop()
+
     def start(self) -> None:
         self._started = time.perf_counter()
 
@@ -105,28 +122,23 @@ class Meter:
         return self._started is not None and not self.seconds
 
     def add(self, counts: Counts) -> None:
-        self.steps += 1
-        batch = (counts.source_tokens, counts.target_tokens, counts.positions, counts.padding)
-        self._totals = [total + value for total, value in zip(self._totals, batch, strict=True)]
+        self.counts.append(counts)
 
     def stop(self) -> None:
         if self._started is None:
-            raise RuntimeError("the meter was stopped before it was started")
+            raise RuntimeError("the timer was stopped before it was started")
         self.seconds = time.perf_counter() - self._started
         self.peak_rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
     def report(self, *packages: str, weights: Iterable[Any]) -> None:
-        """Print the result, with the versions of these packages, the system's own first."""
-        if not self.seconds or self.steps != self.job.steps:
-            raise RuntimeError(f"{self.steps} of {self.job.steps} steps were timed")
-        source_tokens, target_tokens, positions, padding = self._totals
+        """Prints the result, with the versions of these packages, the system's own first."""
+        if not self.seconds or len(self.counts) != self.job.steps:
+            raise RuntimeError(f"{len(self.counts)} of {self.job.steps} steps were timed")
+        names = ("source_tokens", "target_tokens", "positions", "padding")
         result = {
             "seconds": self.seconds,
-            "steps": self.steps,
-            "source_tokens": source_tokens,
-            "target_tokens": target_tokens,
-            "positions": positions,
-            "padding": padding,
+            "steps": len(self.counts),
+            **dict(zip(names, map(sum, zip(*map(astuple, self.counts), strict=True)), strict=True)),
             "peak_rss_mib": self.peak_rss_mib,
             "parameters": sum(weight.numel() for weight in weights if weight.requires_grad),
             "versions": {package: importlib.metadata.version(package) for package in packages},

@@ -8,8 +8,8 @@ from statistics import fmean
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.experiments.learning import Batches, accuracy, build, learn, pair_batch
-from benchmarks.experiments.log import Figures
+from benchmarks.experiments.claim_records import Figures
+from benchmarks.experiments.toy_training import Batches, accuracy, build, learn, pair_batch
 from regard.demo import GLASS
 from regard.demo.bilingual_phrases import Sentence
 from regard.demo.sentence_generator import generate_splits

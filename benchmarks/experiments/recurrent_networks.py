@@ -8,8 +8,8 @@ from statistics import median
 
 import torch
 
-from benchmarks.experiments.learning import KINDS, Batches, accuracy, build, copying, learn
-from benchmarks.experiments.log import Figures
+from benchmarks.experiments.claim_records import Figures
+from benchmarks.experiments.toy_training import KINDS, Batches, accuracy, build, copying, learn
 from regard.model.recurrent import SequenceToSequence
 from regard.training.batches import PairBatch
 from regard.training.objectives import translation_loss

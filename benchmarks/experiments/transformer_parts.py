@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.experiments.learning import VOCABULARY
-from benchmarks.experiments.log import Figures
+from benchmarks.experiments.claim_records import Figures
+from benchmarks.experiments.toy_training import VOCABULARY
 from regard.demo import GLASS
 from regard.demo.train_glass_model import generate_glass_splits
 from regard.model.attention import attend
