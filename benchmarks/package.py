@@ -1,12 +1,9 @@
-"""How large the package is, and how long its tests take: `python benchmarks/package.py --tests`.
+"""Size of the package, and the time of its tests: `python benchmarks/package.py --tests`.
 
-Builds the wheel of what is committed, in a folder of its own and with the libraries that are installed, and weighs it;
-with `--tests` it runs the tests as `make quick` does. Lines are counted, too.
+Builds the wheel of the last commit, in a folder of its own and with the installed libraries, and weighs it; counts
+lines; with `--tests` it also runs the tests as `make quick` does.
 """
 
-from __future__ import annotations
-
-import argparse
 import re
 import shutil
 import subprocess
@@ -19,106 +16,85 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
-from benchmarks import records
+from benchmarks import program, records, tables
+from benchmarks.program import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
+COUNTED = {
+    "src/regard, Python": ("src/regard/", (".py",)),
+    "src/regard, C++": ("src/regard/", (".cpp", ".h")),
+    "src/regard, pages": ("src/regard/", (".js", ".css", ".html")),
+    "tests": ("tests/", (".py",)),
+    "benchmarks": ("benchmarks/", (".py",)),
+    "documentation": ("docs/", (".md",)),
+}
+STRIPPED = "the native engine without debug symbols, which is not what is built"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program.argument_parser(__doc__)
     parser.add_argument("--tests", action="store_true", help="run the tests, which takes minutes")
-    records.add_keep(parser)
     options = parser.parse_args()
-    tables = [records.table("Wheel", [*weigh()]), records.table("Lines", [*lines()])]
-    if options.tests:
-        tables.append(records.table("Tests", [run_tests()]))
-    for table in tables:
-        for row in table["rows"]:
-            print("; ".join(f"{name}: {value}" for name, value in row.items()))
+    found = [tables.build("Wheel", weigh()), tables.build("Lines", count_lines())]
+    found += [tables.build("Tests", [run_tests()])] if options.tests else []
+    tables.show(found)
     if options.keep:
-        records.keep("package", tables)
+        records.keep("package", found)
 
 
-def weigh() -> list[records.Row]:
-    """The wheel, and the largest parts of it, as they lie in it and unpacked."""
+def weigh() -> list[tables.Row]:
+    """Returns the size of the wheel and of its largest parts, compressed and unpacked."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder, source = Path(name), Path(name) / "source"
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
-        (folder / "source").mkdir()
-        subprocess.run(["tar", "-x", "-C", str(folder / "source")], input=archive, check=True)
-        build = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--no-build-isolation",
-            "-w",
-            str(folder),
-        ]
-        subprocess.run([*build, str(folder / "source")], check=True)
+        source.mkdir()
+        subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
+        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+        subprocess.run([*build, "-w", str(folder), str(source)], check=True)
         (wheel,) = folder.glob("*.whl")
-        found: dict[str, list[int]] = stripped(wheel, folder)
+        sizes = stripped_size(wheel, folder)
         for each in zipfile.ZipFile(wheel).infolist():
-            total = found.setdefault(part(each.filename), [0, 0])
+            total = sizes.setdefault(part_of(each.filename), [0, 0])
             total[0] += each.compress_size
             total[1] += each.file_size
-        rows = [{"part": "the wheel", "KB": round(wheel.stat().st_size / 1000)}]
-    largest = sorted(found.items(), key=lambda item: -item[1][0])[:7]
-    return rows + [
-        {"part": what, "KB": round(sizes[0] / 1000), "unpacked, KB": round(sizes[1] / 1000)} for what, sizes in largest
-    ]
+        rows: list[tables.Row] = [{"part": "the wheel", "KB": round(wheel.stat().st_size / 1000)}]
+    largest = sorted(sizes.items(), key=lambda item: -item[1][0])[:7]
+    return rows + [{"part": what, "KB": round(a / 1000), "unpacked, KB": round(b / 1000)} for what, (a, b) in largest]
 
 
-def stripped(wheel: Path, folder: Path) -> dict[str, list[int]]:
-    """What the compiled engine would weigh without its symbols, where binutils are at hand."""
+def stripped_size(wheel: Path, folder: Path) -> dict[str, list[int]]:
+    """Returns the size of the compiled engine without its symbols, if binutils are installed."""
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith(".so")] or [""]
+        name = next((name for name in archive.namelist() if "/native/" in name and name.endswith(".so")), "")
         if not name or shutil.which("strip") is None:
             return {}
         library = Path(archive.extract(name, folder / "unpacked"))
     subprocess.run(["strip", "--strip-all", str(library)], check=True)
     content = library.read_bytes()
-    return {
-        "the native engine without debug symbols, which is not what is built": [
-            len(zlib.compress(content, 9)),
-            len(content),
-        ]
-    }
+    return {STRIPPED: [len(zlib.compress(content, 9)), len(content)]}
 
 
-def part(name: str) -> str:
+def part_of(name: str) -> str:
     """regard/decoding/native/core.so -> the native engine, compiled; else the package that a file is in."""
     if name.endswith(".so"):
         return "the native engine, compiled"
     return "/".join(name.split("/")[:2]) if name.count("/") > 1 else "regard/*.py and metadata"
 
 
-def lines() -> list[records.Row]:
-    """Lines of Python, C++ and of the pages, as git lists the files."""
+def count_lines() -> list[tables.Row]:
+    """Counts the lines of Python, C++ and of the pages, in the files that git lists."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    kinds = {
-        "src/regard, Python": ("src/regard/", (".py",)),
-        "src/regard, C++": ("src/regard/", (".cpp", ".h")),
-        "src/regard, pages": ("src/regard/", (".js", ".css", ".html")),
-        "tests": ("tests/", (".py",)),
-        "benchmarks": ("benchmarks/", (".py",)),
-        "documentation": ("docs/", (".md",)),
-    }
     rows = []
-    for what, (begin, ends) in kinds.items():
+    for what, (begin, ends) in COUNTED.items():
         files = [ROOT / path for path in listed if path.startswith(begin) and path.endswith(ends)]
         rows.append({"what": what, "files": len(files), "lines": sum(len(p.read_bytes().splitlines()) for p in files)})
     return rows
 
 
-def run_tests() -> records.Row:
+def run_tests() -> tables.Row:
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "not slow"]
-    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
-    found = re.search(r"(\d+) passed", told)
-    seconds = round(time.monotonic() - began)
+    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False).stdout
+    found, seconds = re.search(r"(\d+) passed", output), round(time.monotonic() - began)
     return {"what": "without the slow ones, two at a time", "passed": int(found[1]) if found else 0, "seconds": seconds}
 
 

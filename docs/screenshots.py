@@ -3,8 +3,6 @@
 python docs/screenshots.py [MODEL] [-o FOLDER]     (make screenshots; those in docs/images are of the glass model)
 """
 
-from __future__ import annotations
-
 import argparse
 import threading
 from pathlib import Path
@@ -15,6 +13,7 @@ from playwright.sync_api import sync_playwright
 
 from regard.cli.look import listen, open_model
 from regard.explorer.http_api import create_app
+from regard.explorer.trace import Explorer
 
 VIEWS: dict[str, dict[str, object]] = {
     "journey": {"card": 9, "q": 9, "layer": 1},
@@ -42,29 +41,29 @@ def main() -> None:
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    waiting = listen("127.0.0.1", 0)
-    app = create_app(open_model(arguments.model, "cpu", None))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
-    threading.Thread(target=server.run, kwargs={"sockets": [waiting]}, daemon=True).start()
+    address = serve(open_model(arguments.model, "cpu", None))
+    viewport = {"width": arguments.width, "height": 900 if arguments.width > 500 else 700}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=arguments.chromium, args=["--no-sandbox"])
         for theme in ("light", "dark"):
-            context = browser.new_context(
-                viewport={"width": arguments.width, "height": 900 if arguments.width > 500 else 700},
-                color_scheme="dark" if theme == "dark" else "light",
-            )
+            context = browser.new_context(viewport=viewport, color_scheme="dark" if theme == "dark" else "light")
             page = context.new_page()
             for view, selected in VIEWS.items():
                 page.goto("about:blank")
-                chosen = urlencode({"view": view, "text": TEXT, **selected})
-                page.goto(f"http://127.0.0.1:{waiting.getsockname()[1]}/#{chosen}")
+                page.goto(f"{address}#{urlencode({'view': view, 'text': TEXT, **selected})}")
                 page.wait_for_selector("body[data-drawn]:not([aria-busy])")
                 page.wait_for_load_state("networkidle")
-                path = arguments.output / f"{view}-{theme}.jpg"
-                page.screenshot(path=path, type="jpeg", quality=50)
+                page.screenshot(path=arguments.output / f"{view}-{theme}.jpg", type="jpeg", quality=50)
             context.close()
         browser.close()
-    server.should_exit = True
+
+
+def serve(explorer: Explorer) -> str:
+    """Serves the explorer in a thread that ends with the program; returns its address."""
+    waiting = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(create_app(explorer), log_level="warning", lifespan="off", ws="none"))
+    threading.Thread(target=server.run, kwargs={"sockets": [waiting]}, daemon=True).start()
+    return f"http://127.0.0.1:{waiting.getsockname()[1]}/"
 
 
 if __name__ == "__main__":

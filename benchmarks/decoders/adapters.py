@@ -19,13 +19,13 @@ HUGGING_FACE_BATCH = 64
 
 @dataclass(frozen=True)
 class Job:
-    """What a process is to serve."""
+    """The engine that a process serves, and its model."""
 
     engine: str  # a name in ENGINES
     folder: str  # of the model, in the form of that engine
     tokenizer: str  # Regard's tokenizer.json
     threads: int
-    options: dict[str, Any] = field(default_factory=dict)  # how CTranslate2 is tuned
+    options: dict[str, Any] = field(default_factory=dict)  # of CTranslate2, tuned
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Output:
 
 
 class Adapter(Protocol):
-    """An engine. `searched` sums up the seconds of the search alone, where they can be told apart."""
+    """An engine. `searched` sums up the seconds of the search alone, where they can be separated."""
 
     searched: float
 
@@ -48,14 +48,14 @@ class Adapter(Protocol):
         """Reads the model."""
 
     def translate(self, texts: Sequence[str], beam: int, **options: Any) -> list[Output]:
-        """The translations of some texts at once, in their order."""
+        """Returns the translations of some texts at once, in their order."""
 
     def versions(self) -> dict[str, str]:
-        """The packages that did the work."""
+        """Returns the versions of the engine's packages."""
 
 
 class Base:
-    """What adapters share: the job, and a clock for the search alone."""
+    """The base of all adapters: the job, and a clock for the search alone."""
 
     packages: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ class Base:
 
 
 class Regard(Base):
-    """Ours, by PyTorch or by its own engine."""
+    """Regard, with PyTorch or with its own engine."""
 
     packages = ("regard", "torch")
 
@@ -195,24 +195,24 @@ class HuggingFace(Base):
 
 
 def until(tokens: Sequence[int], end: int) -> list[int]:
-    """The tokens before the end, and without the padding after it."""
+    """Returns the tokens before the end, without the padding after it."""
     return list(tokens[: tokens.index(end)] if end in tokens else tokens)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine at a precision; `form` is the form that it reads a model in."""
+    """An engine at a precision; `form` is the form in which it reads a model."""
 
     title: str
     precision: str
     form: str
     adapter: type[Base]
-    rounds: int | None = None  # at most; none: as many as asked for, since a bar depends on it
-    every: int = 1  # of the single sentences, which it gets
+    rounds: int | None = None  # at most; None: as many as asked for, since a target depends on it
+    every: int = 1  # it translates every n-th of the single sentences
 
     @property
     def rival(self) -> str:
-        """The engine of CTranslate2 at the same precision."""
+        """Returns the engine of CTranslate2 at the same precision."""
         return f"ct2-{self.precision}"
 
 
@@ -226,7 +226,7 @@ ENGINES = {
     "torch": Engine("Regard, PyTorch", "float32", "regard", Regard, rounds=1),
     "hf": Engine("Hugging Face generate", "float32", "huggingface", HuggingFace, rounds=1, every=5),
 }
-REFERENCE = "torch"  # what the outputs of all are compared with
+REFERENCE = "torch"  # the engine whose outputs all others are compared with
 
 
 def build(job: Job) -> Adapter:

@@ -1,6 +1,6 @@
-"""What the machine allows: products at its best rate for batches, bytes of weights over its bandwidth for one sentence.
+"""Limits of the machine: products at its best rate for batches, bytes of weights over its bandwidth for one sentence.
 
-`python -m benchmarks.decoders.limits THREADS MIB...` measures how fast blocks of so many MiB are read.
+`python -m benchmarks.decoders.limits THREADS MIB...` measures how fast blocks of these sizes are read.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from benchmarks.training import run_json
+from benchmarks.program import run_json
 
 SECONDS_PER_BLOCK = 1.0
 MEMORY_MIB = 1024  # far beyond any cache
@@ -23,7 +22,7 @@ BYTES = {"float32": 4, "int8": 1}
 
 @dataclass(frozen=True)
 class Shape:
-    """The numbers of a translator that its work follows from; source, target and output share one table."""
+    """The sizes of a translator that determine its work; source, target and output share one table."""
 
     width: int
     hidden: int
@@ -33,25 +32,25 @@ class Shape:
 
     @property
     def encoder_weights(self) -> int:
-        """Used once a source token: the encoder, and the keys and values that the decoder looks at."""
+        """Counts the weights used once a source token: the encoder, and the keys and values for the decoder."""
         layer = 4 * self.width**2 + 2 * self.width * self.hidden
         return self.encoder_layers * layer + self.decoder_layers * 2 * self.width**2
 
     @property
     def decoder_weights(self) -> int:
-        """Used once an output token: the layers, of the cross-attention queries and output only, and the logits."""
+        """Counts the weights used once an output token: layers (of cross-attention queries and output), and logits."""
         layer = 6 * self.width**2 + 2 * self.width * self.hidden
         return self.decoder_layers * layer + self.width * self.vocabulary
 
     def operations(self, source: int, target: int, beam: int) -> float:
-        """Of translating one sentence: two for each weight a token uses, and those of attention."""
+        """Counts the operations of one sentence: two for each weight that a token uses, and those of attention."""
         written = target * (target + 1) / 2 + target * source  # looks at what was written and at the source
         looks = self.encoder_layers * source**2 + beam * self.decoder_layers * written
         weights = self.encoder_weights * source + beam * self.decoder_weights * target
         return 2 * weights + 4 * self.width * looks
 
     def weight_bytes(self, target: int, precision: str) -> float:
-        """Read for one sentence alone: the encoder once, the decoder for every token."""
+        """Returns the bytes read for one sentence alone: the encoder once, the decoder for every token."""
         return BYTES[precision] * (self.encoder_weights + target * self.decoder_weights)
 
 
@@ -60,38 +59,30 @@ Lengths = Sequence[tuple[int, int]]
 
 
 def batch_limit(shape: Shape, lengths: Lengths, beam: int, gflops: float, faster: float = 1.0) -> float:
-    """Sentences a second if translating were nothing but products; `faster` is int8's rate over float32's."""
+    """Returns sentences a second if all time went into products; `faster` is int8's rate over float32's."""
     operations = sum(shape.operations(source, target, beam) for source, target in lengths)
     return len(lengths) * gflops * faster * 1e9 / operations
 
 
 def single_limit(shape: Shape, lengths: Lengths, precision: str, gigabytes: float) -> tuple[float, float]:
-    """Milliseconds, median and 95th percentile, if translating were nothing but reading weights."""
+    """Returns milliseconds, median and 95th percentile, if all time went into reading weights."""
     times = [shape.weight_bytes(target, precision) / (gigabytes * 1e9) * 1e3 for _, target in lengths]
     return statistics.median(times), percentile(times, 0.95)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that this share of all values does not exceed."""
+    """Returns the smallest value that this share of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def int8_rate(flags: Sequence[str]) -> float:
-    """How many times faster int8 products can be than float32 ones: an estimate from the instructions there are."""
+    """Estimates from the processor's instructions how many times faster int8 products are than float32 ones."""
     return 4.0 if any("vnni" in flag for flag in flags) else 2.0
 
 
-def cpu_flags() -> list[str]:
-    """The instruction sets of this processor that decoding could use."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
-    return [flag for flag in flags if flag.startswith(("avx", "amx", "fma"))]
-
-
 def measure_bandwidth(threads: int, blocks: Sequence[int]) -> dict[str, float]:
-    """GB a second at which blocks of so many MiB are read again and again."""
+    """Returns the GB a second at which blocks of these MiB are read again and again."""
     command = [sys.executable, "-m", "benchmarks.decoders.limits", str(threads), *map(str, blocks)]
     found: dict[str, float] = run_json(command, "bandwidth", timeout=60 + 10 * len(blocks))
     return found
@@ -105,7 +96,7 @@ def main() -> None:
 
 
 def best_rate(mib: int, torch: Any) -> float:
-    """The fastest sum or matrix-vector product over a block, in GB/s."""
+    """Returns the GB/s of the fastest sum or matrix-vector product over a block."""
     block = torch.ones(mib * 256, 1024)
     vector, fastest = torch.ones(1024), float("inf")
     deadline = time.perf_counter() + SECONDS_PER_BLOCK

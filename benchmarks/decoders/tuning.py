@@ -1,4 +1,4 @@
-"""The fastest way to run CTranslate2 on this machine, for each model, precision and workload.
+"""Finds the fastest way to run CTranslate2 on this machine, for each model, precision and workload.
 
 Every way is tried in a process of its own on some of the sentences, so that no measured process carries its memory.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.training import BenchmarkError
+from benchmarks.program import BenchmarkError
 
 BATCHES = (32, 64, 128)  # sentences, greedy; with a beam, half as many
 AGAIN = 2  # of the fastest ways are tried once more
@@ -22,7 +22,7 @@ ENVIRONMENTS: tuple[dict[str, str], ...] = (
 
 @dataclass(frozen=True)
 class Way:
-    """Workers, the threads of each, the sentences of a batch, and environment variables."""
+    """Settings of CTranslate2: workers, the threads of each, the sentences of a batch, and environment variables."""
 
     workers: int
     threads: int
@@ -41,12 +41,8 @@ class Way:
         return asdict(self)
 
 
-Try = Callable[[Way], float]
-"""The seconds that a way takes, or a BenchmarkError."""
-
-
 def splits(threads: int) -> list[tuple[int, int]]:
-    """Workers and the threads of each, which together use all threads."""
+    """Returns workers and the threads of each that together use all threads."""
     return [(workers, threads // workers) for workers in range(1, threads + 1) if threads % workers == 0]
 
 
@@ -56,12 +52,15 @@ def batch_ways(threads: int, beam: int) -> list[Way]:
 
 
 def single_ways(threads: int) -> list[Way]:
-    """One sentence leaves nothing to a second worker; a second thread may cost more than it brings."""
+    """Returns ways for one sentence: a second worker has nothing to do, and a second thread may be slower."""
     return [Way(1, each) for each in sorted({1, threads})]
 
 
-def tune(ways: Sequence[Way], attempt: Try) -> tuple[Way, list[dict[str, Any]]]:
-    """The fastest of these ways, then of the environments around it; and what was tried."""
+def tune(ways: Sequence[Way], attempt: Callable[[Way], float]) -> tuple[Way, list[dict[str, Any]]]:
+    """Returns the fastest of these ways, in its fastest environment, and all trials.
+
+    `attempt` returns the seconds that a way takes, or raises BenchmarkError.
+    """
     tried: list[dict[str, Any]] = []
 
     def seconds(way: Way) -> float:

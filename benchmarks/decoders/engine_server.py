@@ -1,7 +1,7 @@
-"""A process that serves one engine: `python -m benchmarks.decoders.serve JOB`, JSON commands in, JSON answers out.
+"""Serves one engine: `python -m benchmarks.decoders.engine_server JOB`, JSON commands in, JSON answers out.
 
-A command is an object with `do`; the others of its keys are the arguments. Nothing of an engine is imported before
-the first command, so that memory and load time are those of this engine alone.
+A command is an object with `do`; its other keys are the arguments. Nothing of an engine is imported before the first
+command, so that memory and load time are those of this engine alone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.decoders.adapters import Adapter, Job, build
+from benchmarks.decoders.adapters import Adapter, Job, Output, build
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # a library's output is no answer
     adapter = build(Job(**json.loads(sys.argv[1])))
     for answer in replies(adapter, sys.stdin):
         json.dump(answer, answers, ensure_ascii=False)
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def replies(adapter: Adapter, commands: TextIO | Iterator[str]) -> Iterator[dict[str, Any]]:
-    """The answer to each line; what goes wrong is an answer too."""
+    """Yields the answer to each line; an error is an answer too."""
     for line in commands:
         command = json.loads(line)
         do = COMMANDS[command.pop("do")]
@@ -49,41 +49,32 @@ def load(adapter: Adapter) -> dict[str, Any]:
 
 
 def batch(adapter: Adapter, texts: Sequence[str], beam: int, **options: Any) -> dict[str, Any]:
-    """All texts at once."""
+    """Translates all texts at once."""
     adapter.searched, began = 0.0, time.perf_counter()
     outputs = adapter.translate(texts, beam, **options)
-    seconds = time.perf_counter() - began
-    return {
-        "seconds": seconds,
-        "search_seconds": adapter.searched,
-        "outputs": [output.text for output in outputs],
-        "tokens": [list(output.tokens) for output in outputs],
-        "peak_mib": peak_mib(),
-    }
+    return {"seconds": time.perf_counter() - began, **answer(adapter, outputs)}
 
 
 def single(adapter: Adapter, texts: Sequence[str], beam: int, **options: Any) -> dict[str, Any]:
-    """One text after the other, each by itself."""
-    latencies, outputs = [], []
-    adapter.searched = 0.0
+    """Translates one text after the other, each by itself."""
+    latencies, outputs, adapter.searched = list[float](), list[Output](), 0.0
     for text in texts:
         began = time.perf_counter()
         outputs += adapter.translate([text], beam, **options)
         latencies.append(time.perf_counter() - began)
-    return {
-        "latencies": latencies,
-        "search_seconds": adapter.searched,
-        "outputs": [output.text for output in outputs],
-        "tokens": [list(output.tokens) for output in outputs],
-        "peak_mib": peak_mib(),
-    }
+    return {"latencies": latencies, **answer(adapter, outputs)}
+
+
+def answer(adapter: Adapter, outputs: Sequence[Output]) -> dict[str, Any]:
+    texts, tokens = [output.text for output in outputs], [list(output.tokens) for output in outputs]
+    return {"search_seconds": adapter.searched, "outputs": texts, "tokens": tokens, "peak_mib": peak_mib()}
 
 
 COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"load": load, "batch": batch, "single": single}
 
 
 def peak_mib() -> float:
-    """The most memory that this process has held so far."""
+    """Returns the most memory that this process has held so far."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024

@@ -1,4 +1,4 @@
-"""The other side of serve.py: a process that is asked, and that never outlives us."""
+"""Starts and asks a process that serves an engine (engine_server.py); it never outlives this one."""
 
 from __future__ import annotations
 
@@ -12,38 +12,28 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from benchmarks.decoders.adapters import Job
-from benchmarks.training import ROOT, BenchmarkError
+from benchmarks.program import ROOT, BenchmarkError
 
-CLEAN = ("MALLOC_", "CT2_", "MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_", "PYTHONDONTWRITEBYTECODE")
-"""What the shell says of these would tune one engine unseen, or make it compile its own modules at each start."""
+CLEARED = ("MALLOC_", "CT2_", "MKL_", "ONEDNN_", "DNNL_", "OMP_", "KMP_", "PYTHONDONTWRITEBYTECODE")
+"""Variables of the shell that would tune one engine unseen, or make it compile its own modules at each start."""
 
 
-class Child:
-    """A process that serves an engine; `log` is what it writes to standard error."""
+class EngineProcess:
+    """A process that serves an engine; its standard error goes to `log`."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(CLEAN)}
-        self.log = log
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(CLEARED)}
+        self.log, pipes = log, {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        options: dict[str, Any] = {**pipes, "encoding": "utf-8", "cwd": ROOT, "start_new_session": True}
         with log.open("w", encoding="utf-8") as errors:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                encoding="utf-8",
-                cwd=ROOT,
-                env=kept | (environment or {}),
-                start_new_session=True,
-            )
+            self.process = subprocess.Popen(command, stderr=errors, env=kept | (environment or {}), **options)
 
     def ask(self, do: str, timeout: float = 1800, **arguments: Any) -> dict[str, Any]:
-        """The answer to a command; that there is none, or an error, is an error here."""
+        """Returns the answer to a command; raises BenchmarkError if there is none, or if it is an error."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         clock = threading.Timer(timeout, self.kill)
@@ -57,17 +47,16 @@ class Child:
         finally:
             clock.cancel()
         if not line:
-            raise BenchmarkError(f"{self.fate(do)} ({self.log})")
+            raise BenchmarkError(f"{self.reason_of_end(do)} ({self.log})")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise BenchmarkError(answer["error"])
         return answer
 
-    def fate(self, do: str) -> str:
-        """Why there is no answer."""
+    def reason_of_end(self, do: str) -> str:
         code = self.process.wait()
         if code == -signal.SIGKILL:
-            return f"{do}: killed, for want of time or memory"
+            return f"{do}: killed, out of time or memory"
         how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         return f"{do}: {how}"
 
@@ -75,12 +64,10 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> EngineProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -92,9 +79,9 @@ class Child:
             self.process.wait()
 
 
-def serve(job: Job, logs: Path, environment: dict[str, str] | None = None) -> Child:
-    """A process for a job, not yet loaded."""
-    command = [sys.executable, "-m", "benchmarks.decoders.serve", json.dumps(asdict(job))]
-    # The engines are told their threads by their own calls; of the tokenizers, only this tells.
+def serve(job: Job, logs: Path, environment: dict[str, str] | None = None) -> EngineProcess:
+    """Starts a process for a job, which has loaded nothing yet."""
+    command = [sys.executable, "-m", "benchmarks.decoders.engine_server", json.dumps(asdict(job))]
+    # The engines get their threads by their own calls; the tokenizers only by this variable.
     threads = {"RAYON_NUM_THREADS": str(job.threads), "TOKENIZERS_PARALLELISM": "true"}
-    return Child(command, logs / f"decoding-{job.engine}.log", threads | (environment or {}))
+    return EngineProcess(command, logs / f"decoding-{job.engine}.log", threads | (environment or {}))

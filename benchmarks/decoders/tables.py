@@ -1,0 +1,243 @@
+"""Tables of a run of benchmarks/decoding.py: for the terminal, for its record, and for a page with every detail."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from docs.book.computing import expand
+
+from benchmarks.decoders.adapters import ENGINES
+from benchmarks.decoders.limits import Shape, batch_limit, int8_rate, single_limit
+from benchmarks.decoders.measures import (
+    BATCHES,
+    SINGLES,
+    WORKLOADS,
+    Record,
+    Value,
+    advantage,
+    bleu,
+    by_round,
+    construct_seconds,
+    load_seconds,
+    median_milliseconds,
+    p95_milliseconds,
+    peak,
+    select,
+    sentences_per_second,
+)
+from benchmarks.decoders.targets import targets
+from benchmarks.decoders.tuning import Way
+from benchmarks.tables import Row, Table, build, rounded, spread, to_markdown
+
+
+def main_tables(report: Record) -> list[Table]:
+    """Returns the tables that a record keeps: batches, single sentences, and the costs of the engines."""
+    return [each for model in report["models"] for each in speeds(report, model) if each["rows"]]
+
+
+def every_table(report: Record, model: str) -> list[Table]:
+    details = (agreement, limits, target_table, tuning, failures)
+    return [each for each in (*speeds(report, model), *(make(report, model) for make in details)) if each["rows"]]
+
+
+def speeds(report: Record, model: str) -> list[Table]:
+    title = f"{model.upper()} on {report['machine']['processor']}"
+    return [
+        build(f"{title}, all sentences at once", batches(report, model), "", BATCH_BARS),
+        build(f"{title}, one sentence at a time", singles(report, model), "", SINGLE_BARS),
+        build(f"{title}, load and memory", costs(report, model)),
+    ]
+
+
+BATCH_BARS = {
+    "names": ["engine", "precision"],
+    "values": [f"{WORKLOADS[name].title}, sentences/s" for name in BATCHES],
+    "unit": "sentences a second: longer is better",
+}
+SINGLE_BARS = {
+    "names": ["engine", "precision"],
+    "values": [f"{WORKLOADS[name].title}, median ms" for name in SINGLES],
+    "unit": "milliseconds a sentence, median: shorter is better",
+}
+
+
+def by_engine(report: Record, model: str, workloads: Sequence[str], cells: Callable[[str], Row]) -> list[Row]:
+    """Returns a row for each engine that ran one of these workloads, without empty cells."""
+    ran = {run["engine"] for run in select(report["runs"], model=model) if run["workload"] in workloads}
+    rows = [name_of(engine) | cells(engine) for engine in ENGINES if engine in ran]
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+def name_of(engine: str) -> Row:
+    return {"engine": ENGINES[engine].title, "precision": ENGINES[engine].precision}
+
+
+def compared(report: Record, model: str, engine: str, workload: str, value: Value) -> float | list[float] | None:
+    if engine == ENGINES[engine].rival:
+        return None
+    return spread(advantage(report, model, engine, workload, value), 2)
+
+
+def batches(report: Record, model: str) -> list[Row]:
+    def cells(engine: str) -> Row:
+        row: Row = {}
+        for name in BATCHES:
+            place, title = {"model": model, "engine": engine, "workload": name}, WORKLOADS[name].title
+            found = list(by_round(report, sentences_per_second, **place).values())
+            searches = [run for run in select(report["runs"], **place) if run["search_seconds"]]
+            searched = [run["sentences"] / run["search_seconds"] for run in searches]
+            row[f"{title}, sentences/s"] = spread(found, 0)
+            row[f"{title} ÷ CTranslate2"] = compared(report, model, engine, name, sentences_per_second)
+            row[f"{title}, search alone, sentences/s"] = rounded(statistics.median(searched), 0) if searched else None
+            row[f"{title} BLEU"] = bleu(report, model, engine, name)
+        return row
+
+    return by_engine(report, model, BATCHES, cells)
+
+
+def singles(report: Record, model: str) -> list[Row]:
+    def cells(engine: str) -> Row:
+        row: Row = {}
+        for name in SINGLES:
+            for label, value in (("median", median_milliseconds), ("p95", p95_milliseconds)):
+                title = f"{WORKLOADS[name].title}, {label}"
+                found = by_round(report, value, model=model, engine=engine, workload=name)
+                row[f"{title} ms"] = spread(list(found.values()), 1)
+                row[f"{title}, CTranslate2 ÷ it"] = compared(report, model, engine, name, value)
+            row[f"{WORKLOADS[name].title}, BLEU"] = bleu(report, model, engine, name)
+        return row
+
+    return by_engine(report, model, SINGLES, cells)
+
+
+def costs(report: Record, model: str) -> list[Row]:
+    def cells(engine: str) -> Row:
+        loads, most = select(report["loads"], model=model, engine=engine), peak(report, model, engine)
+        return {
+            "load s, library included": spread([load_seconds(load) for load in loads], 2),
+            "model alone, s": spread([construct_seconds(load) for load in loads], 3),
+            "MiB when loaded": rounded(statistics.median(load["loaded_mib"] for load in loads), 0) if loads else None,
+            "peak MiB": None if most is None else round(most),
+        }
+
+    return by_engine(report, model, list(WORKLOADS), cells)
+
+
+def agreement(report: Record, model: str) -> Table:
+    rows = []
+    for engine in dict.fromkeys(same["engine"] for same in select(report["same"], model=model)):
+        base, comma, more = engine.partition(",")
+        row = {"engine": ENGINES[base].title + comma + more, "precision": ENGINES[base].precision}
+        for name, workload in WORKLOADS.items():
+            for same in select(report["same"], model=model, engine=engine, workload=name):
+                ties = f", {same['ties']} ties" if same["ties"] else ""
+                row[workload.title] = f"{same['equal']:,} of {same['of']:,}{ties}"
+        rows.append(row)
+    note = (
+        "Outputs that are, token by token, those of Regard by PyTorch; a tie is a greedy output that parts from it "
+        "where two tokens are level to 0.001. Regard's beam goes on until nothing better can come, CTranslate2's stops "
+        "when it has found as many as the beam is wide (patience 1, its default, which is timed)."
+    )
+    return build(f"{model.upper()}: same outputs", rows, note)
+
+
+def limits(report: Record, model: str) -> Table:
+    """Returns what the machine allows for each workload, and how near ours and CTranslate2 come."""
+    about, gflops = report["models"][model], max(report["gemm_gflops"], default=0.0)
+    shape, rates, faster = Shape(**about["shape"]), report["bandwidth"][model], int8_rate(report["machine"]["flags"])
+    rows = []
+    for name, lengths in about["lengths"].items():
+        for precision in ("float32", "int8"):
+            single = WORKLOADS[name].single
+            if single:
+                limit, value = single_limit(shape, lengths, precision, rates[precision])[0], median_milliseconds
+                slow = single_limit(shape, lengths, precision, rates["memory"])[0]
+                text = f"{limit:.2f} ms (from memory {slow:.2f} ms)"
+            else:
+                factor, value = faster if precision == "int8" else 1.0, sentences_per_second
+                limit = batch_limit(shape, lengths, WORKLOADS[name].beam, gflops, factor)
+                text = f"{limit:,.0f} sentences/s"
+            row = {"workload": WORKLOADS[name].title, "precision": precision, "limit": text}
+            for head, engine in (("Regard, native, is at", "native"), ("CTranslate2 is at", "ct2")):
+                rounds = by_round(report, value, model=model, engine=f"{engine}-{precision}", workload=name)
+                reached = statistics.median(rounds.values()) / limit if rounds else 0.0
+                row[head] = f"{1 / reached if single else reached:.0%}" if rounds else "–"
+            rows.append(row)
+    sizes = {"float32": "the decoder in float32", "int8": "the decoder in int8", "memory": "1 GiB, beyond all caches"}
+    measured = ", ".join(f"{rates[name]:.0f} GB/s ({size})" for name, size in sizes.items())
+    note = (
+        f"Batches: all products at {gflops:.0f} GFLOP/s, the best float32 matrix product of this run; int8 at {faster:g} "
+        "times that, an estimate. One sentence: the bytes of the weights that its tokens need, in float32 four "
+        "each (Regard reads three of a large model's, and one of the output layer's), over the rate at which blocks of "
+        f"that size are read: {measured}."
+    )
+    return build(f"{model.upper()}: what the machine allows", rows, note)
+
+
+def target_table(report: Record, model: str) -> Table:
+    rows = [
+        {
+            "what": each.what,
+            "target": f"{each.sign} {each.wanted:g}",
+            "measured": "–" if each.measured is None else f"{each.measured:.2f}",
+            "verdict": each.verdict,
+        }
+        for each in targets(report, model)
+    ]
+    return build(f"{model.upper()}: targets", rows, "Medians over the rounds of ratios within one.")
+
+
+def tuning(report: Record, model: str) -> Table:
+    rows: list[Row] = []
+    for entry in select(report["tuning"], model=model):
+        seconds = [tried["seconds"] for tried in entry["tried"] if "seconds" in tried]
+        engine = {"workload": WORKLOADS[entry["workload"]].title, "precision": ENGINES[entry["engine"]].precision}
+        times = {"fastest": str(Way(**entry["chosen"])), "slowest ÷ fastest": max(seconds) / min(seconds)}
+        rows.append(engine | times | {"ways tried": len(seconds), "failed": len(entry["tried"]) - len(seconds)})
+    note = "Workers × threads of each, tried on a part of the sentences."
+    return build(f"{model.upper()}: CTranslate2, tuned", rows, note)
+
+
+def failures(report: Record, model: str) -> Table:
+    rows = [
+        name_of(each["engine"]) | {"workload": WORKLOADS[each["workload"]].title, "why": each["error"]}
+        for each in select(report["failures"], model=model)
+    ]
+    return build(f"{model.upper()}: failed", rows)
+
+
+def compact_log(report: Record) -> Record:
+    """Returns the runs without what is long: milliseconds to a hundredth, and no lengths of sentences."""
+    log = {name: report[name] for name in ("gemm_gflops", "bandwidth", "tuning", "loads", "same", "failures")}
+    log["runs"] = [
+        {**run, "latencies": [round(each, 5) for each in run["latencies"]]} if "latencies" in run else run
+        for run in report["runs"]
+    ]
+    return log
+
+
+def write_page(report: Record, path: Path) -> None:
+    """Writes the page with every detail, and its plots into images/ beside it."""
+    template = Path(__file__).with_name("detailed_page.md").read_text(encoding="utf-8")
+    parts, pictures = [expand(template, {"report": report, "machine": report["machine"]}, path.name)], dict[str, str]()
+    for model in report["models"]:
+        parts.append(f"## {model.upper()}\n\n{describe(report, model)}\n")
+        for number, table in enumerate(every_table(report, model), 1):
+            parts += to_markdown("Decoding speed", table, f"decoding-{model}-{number}.svg", pictures)
+    images = path.parent / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    for name, drawing in pictures.items():
+        (images / name).write_text(drawing, encoding="utf-8")
+    path.write_text("\n".join(parts), encoding="utf-8")
+
+
+def describe(report: Record, model: str) -> str:
+    about = report["models"][model]
+    shape = about["shape"]
+    return (
+        f"{shape['encoder_layers']} + {shape['decoder_layers']} layers, width {shape['width']}, feed-forward "
+        f"{shape['hidden']:,}, {about['heads']} heads, {shape['vocabulary']:,} subwords, "
+        f"{about['parameters']:,} parameters."
+    )
