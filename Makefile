@@ -83,7 +83,7 @@ bench: .venv/dev ## speed and memory beside the peers, and docs/benchmarks.md fr
 	$(BIN)/python benchmarks/decoding.py --train $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/serving.py .bench/decoding/small .bench/decoding/base $(if $(DATA),--texts $(DATA)/test_2016_flickr.lc.norm.tok.en)
 	$(BIN)/python benchmarks/memory.py
-	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/benchmarks_page.py
 
 clean:           ## remove what the other targets made
 	rm -rf .venv .bench build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

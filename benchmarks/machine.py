@@ -1,4 +1,4 @@
-"""Describes the machine of a run, and measures how fast it multiplies matrices: `python -m benchmarks.machine THREADS`."""
+"""Describes the machine of a run; `python -m benchmarks.machine THREADS` measures its matrix products."""
 
 from __future__ import annotations
 

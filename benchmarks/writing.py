@@ -83,11 +83,9 @@ def measure(system: str, shape: dict[str, int], tuned: dict[str, str], arguments
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{system} failed:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
-    seconds = float(json.loads(done.stdout.strip().splitlines()[-1])["seconds"])
-    print(
-        f"{system}, {'malloc tuned' if tuned else 'as shipped'}: {job.steps * job.rows * job.length / seconds:,.0f} tokens/s"
-    )
-    return job.steps * job.rows * job.length / seconds
+    speed = job.steps * job.rows * job.length / json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
+    print(f"{system}{', malloc tuned' if tuned else ''}: {speed:,.0f} tokens/s", flush=True)
+    return float(speed)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ NORMS = {
 
 def measure_heads(seed: int) -> Figures:
     """Accuracy on sentences never seen, by the number of heads that share one width, for some seeds."""
-    demo = Demo(seed)
+    demo = DemoSentences(seed)
     found: Figures = {"heads": list(HEADS), "width": WIDTH, "updates": UPDATES, "seeds": SEEDS, "sentences": ROWS}
     right: list[list[float]] = []
     for heads in HEADS:
@@ -44,7 +44,7 @@ def measure_heads(seed: int) -> Figures:
 
 def measure_norms(seed: int) -> Figures:
     """The loss over the updates of a deep translator, the norm after each residual sum or before each sublayer."""
-    demo = Demo(seed)
+    demo = DemoSentences(seed)
     found: Figures = {"layers": LAYERS, "updates": UPDATES, "rate": 3e-3, "every": 10, "losses": {}, "accuracy": {}}
     for name, (norm, warmup) in NORMS.items():
         model = build(seed, vocabulary=demo.size, norm=norm, encoder_layers=LAYERS, decoder_layers=LAYERS)
@@ -54,7 +54,7 @@ def measure_norms(seed: int) -> Figures:
     return found
 
 
-class Demo:
+class DemoSentences:
     """Sentences of the demo's grammar in the tokens of the glass model, English and French."""
 
     def __init__(self, seed: int) -> None:

@@ -159,7 +159,10 @@ def measure_contexts(seed: int) -> Figures:
     for name, place in (("it", it), ("the adjective", adjective)):
         apart = distances(*(vectors(text, place) for text in pair))
         rows = torch.stack([vectors(each.source, place) for each in told[:SENTENCES]], 1)
-        found["words"][name] = {"apart": rounded(apart), "guessed": [round(guess(each, is_he), 3) for each in rows]}
+        found["words"][name] = {
+            "apart": rounded(apart),
+            "guessed": [round(accuracy_of_linear_map(each, is_he), 3) for each in rows],
+        }
     return found
 
 
@@ -186,7 +189,7 @@ def opened_glass() -> Contents:
     return read_folder(GLASS)
 
 
-def guess(x: Tensor, right: Tensor) -> float:
+def accuracy_of_linear_map(x: Tensor, right: Tensor) -> float:
     """[N, D] vectors -> how often the sign of a linear map, fitted to the first half, is right in the second."""
     x = torch.cat([x, torch.ones(len(x), 1)], 1).double()
     half, wanted = len(x) // 2, 2.0 * right.double() - 1

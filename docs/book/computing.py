@@ -1,9 +1,9 @@
-"""What a page quotes and computes when it is built, so that it can hold neither a stale line nor a stale number.
+"""Inserts what a page quotes and computes when it is built, so that it has neither stale lines nor stale numbers.
 
 A page with `computed: true` at its top can have
-    {{ expression }}                in its text: the value stands in its place;
-    a block that begins ```python run: it is shown as it is, run, and what it prints, or its last value, is shown below.
-All of a page share one namespace, which begins with the names of docs/book/lesson.py. What fails stops the build.
+    {{ expression }}                in its text, which is replaced by its value;
+    a block that begins ```python run, which is shown and run; its output, or its last value, is shown below.
+All of a page share one namespace, which begins with the names of docs/book/page_names.py. A failure stops the build.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PART = re.compile(r"^```python run\n(?P<block>.*?)^```$|\{\{(?P<expression>.+?)\
 
 
 class BookError(Exception):
-    """A page asks for something that there is not, or that cannot be computed."""
+    """An expression or block of a page fails, or a claim no longer holds."""
 
 
 def expand(markdown: str, names: dict[str, Any], page: str) -> str:
-    """The page with everything in it that it asks for; `names` is its namespace, and grows."""
+    """Returns the page with its values and outputs; `names` is its namespace, to which blocks add."""
 
     def replaced(match: re.Match[str]) -> str:
         line = markdown[: match.start()].count("\n") + 1
@@ -37,7 +37,7 @@ def expand(markdown: str, names: dict[str, Any], page: str) -> str:
 
 
 def run(code: str, names: dict[str, Any]) -> str:
-    """What a block prints, and its last value if it ends in an expression, as in a notebook."""
+    """Returns the output of a block, and its last value if it ends in an expression, as in a notebook."""
     tree = ast.parse(code)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -53,7 +53,7 @@ def answer(printed: str) -> str:
 
 
 def claim(holds: object) -> str:
-    """Nothing, if what the page says beside it is so; otherwise the build stops."""
+    """Stops the build if the statement beside it no longer holds."""
     if not holds:
-        raise BookError("what the page says here no longer holds: look at the numbers and write it anew")
+        raise BookError("the statement here no longer holds: look at the numbers and rewrite it")
     return ""

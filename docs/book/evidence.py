@@ -1,15 +1,14 @@
-"""Figures in hand-written pages, and the records that they come from.
+"""Finds figures in hand-written pages that are in no record: `python -m docs.book.evidence`.
 
 A figure is a number with a unit of speed, quality or memory (`UNITS`), in a sentence or in the column of a table whose
 heading has the unit. Its block (a paragraph, an entry of a list, a table) names the records that have it: by a link to
 one, or by `<!-- measured: NAME, NAME -->` in it or right below it. Every figure of the block has to be in one of them,
-rounded as it is written. Of runs of a recipe with three seeds or more, their mean may be written, too, and what is
-published; with fewer seeds, the block says so and compares nothing.
+rounded as it is written. Of runs of a recipe with three seeds or more, a block may also have their mean and the
+published score; with fewer seeds, it says so and compares nothing.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Iterator, Sequence
@@ -17,20 +16,20 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.records import MEASURED, NUMBER, numbers
+from benchmarks.records import MEASURED, NUMBER, QUALITY, numbers, read
+
+from benchmarks import quality_report as report
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {"benchmarks.md", "quality.md", "claims.md", "settings.md", "commands.md"}  # from records or the source
-COMPUTED = "computed: true"  # numbers of a page that begins so are computed when the site is built
-NOTEBOOK = {"log.md", "CHANGELOG.md"}  # notes of trials, kept as they were written
+COMPUTED = "computed: true"  # a page that begins so computes its numbers when the site is built
+NOTEBOOK = {"log.md", "CHANGELOG.md"}  # notes of trials, as they were written
 UNITS = (
     r"(?:BLEU|chrF|(?:sentences|tokens|lines|requests)/s|GFLOP/s|nats|ms\b|"
     r"times as (?:long|fast|quick|many)|times faster|of the offline|÷)"
 )
-"""Of speed and quality."""
 MEMORY = r"(?:MiB|GiB|MB|GB)"
-"""Of memory, where the block says that it is about a peak: elsewhere it is a limit, or the size of a file."""
+"""Units in blocks about a peak of memory: elsewhere they are of limits, or of files."""
 NAMED = re.compile(r"<!-- measured: ([\w., -]+?) -->|\]\([\w./-]*(?:measured|quality)/([\w.-]+)\.json\)")
 FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 PUBLISHED = re.compile(r"\bpublished (?:\w+ ){0,2}(?:Transformer|score|model|has)|\bis published\b|公开发表")
@@ -41,40 +40,42 @@ AMOUNT = r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w.,-]*\w)"
 
 @dataclass(frozen=True)
 class Figure:
+    """A number of a page as it is written, and the records that its block names."""
+
     page: str
     line: int
-    text: str  # the number as it is written
-    records: tuple[str, ...]  # that its block names
+    text: str
+    records: tuple[str, ...]
 
     @property
     def fault(self) -> str:
-        """What is wrong with it; nothing, if a record has it."""
+        """The message about a figure that is in no record; empty if one has it."""
         if not self.records:
-            return f"{self.page}:{self.line}: {self.text} has no record: its paragraph lacks <!-- measured: NAME -->"
+            return f"{self.page}:{self.line}: {self.text} has no record: add <!-- measured: NAME --> to its paragraph"
         try:
             given = [value for name in self.records for value in numbers(name)]
-            if any(same(self.text, value) for value in (*given, *means(self.records))):
-                return ""
         except FileNotFoundError as error:
             return f"{self.page}:{self.line}: {error}"
+        if any(same(self.text, value) for value in (*given, *means(self.records))):
+            return ""
         return f"{self.page}:{self.line}: {self.text} is not in {', '.join(self.records)}"
 
 
 @cache
 def quality_record(name: str) -> report.Record | None:
-    """The record of a run of a recipe, if this is one."""
-    path = ROOT / "docs" / "quality" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """Returns the record of a run of a recipe, if this is one."""
+    path = QUALITY / f"{name}.json"
+    return read(path) if path.is_file() else None
 
 
 def recipe_runs(names: Sequence[str]) -> list[list[report.Record]]:
-    """The named runs of recipes, grouped by what makes them alike but for their seeds."""
+    """Returns the named runs of recipes, in groups that differ in their seeds only."""
     records = [record for name in names if (record := quality_record(name))]
     return [like for its in report.grouped(records).values() for like in report.alike(its).values()]
 
 
 def means(names: Sequence[str]) -> Iterator[float]:
-    """Mean scores of the named runs that have enough seeds for one, and the published score of their recipe."""
+    """Yields mean scores of the named runs with enough seeds, and the published score of their recipe."""
     for like in recipe_runs(names):
         if report.seeds(like) >= report.SEEDS:
             yield report.level(like[0]["recipe"], like[0]["form"]) or 0.0
@@ -84,9 +85,8 @@ def means(names: Sequence[str]) -> Iterator[float]:
 
 
 def weak_comparisons(markdown: str, page: str) -> Iterator[str]:
-    """Blocks that compare scores of recipes of which they do not name runs with enough seeds."""
-    text = FENCES.sub(lambda found: "\n" * found[0].count("\n"), markdown)
-    for line, block in blocks(text):
+    """Yields a message for each block that compares scores of recipes without naming runs with enough seeds."""
+    for line, block in blocks(markdown):
         words = NAMED.sub("", block)
         if "BLEU" not in words:
             continue
@@ -102,31 +102,29 @@ def weak_comparisons(markdown: str, page: str) -> Iterator[str]:
 
 
 def same(text: str, value: float) -> bool:
-    """Whether a number as it is written is this value, rounded, or its percentage."""
+    """Tells whether a written number is this value, rounded, or its percentage."""
     plain = text.replace(",", "")
     places = len(plain.partition(".")[2])
     return any(round(each, places) == float(plain) for each in (value, 100 * value))
 
 
 def figures(markdown: str, page: str) -> Iterator[Figure]:
-    """Every figure of a page."""
-    text = FENCES.sub(lambda found: "\n" * found[0].count("\n"), markdown)
-    for line, block in blocks(text):
-        records = names_of(block)
+    """Yields every figure of a page."""
+    for line, block in blocks(markdown):
         found = in_table(block) if block.lstrip().startswith("|") else in_prose(block)
-        yield from (Figure(page, line, each, records) for each in dict.fromkeys(found))
+        yield from (Figure(page, line, each, names_of(block)) for each in dict.fromkeys(found))
 
 
 def names_of(block: str) -> tuple[str, ...]:
-    """The records that a block names."""
+    """Returns the records that a block names."""
     return tuple(name.strip() for pair in NAMED.findall(block) for name in (pair[0] or pair[1]).split(","))
 
 
-def blocks(text: str) -> Iterator[tuple[int, str]]:
-    """Paragraphs, entries of lists and tables, with their first lines; a comment belongs to the block above."""
-    parts = re.split(r"(\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) ))", text)
+def blocks(markdown: str) -> Iterator[tuple[int, str]]:
+    """Yields paragraphs, entries of lists and tables with their first lines; a comment belongs to the block above."""
+    text = FENCES.sub(lambda found: "\n" * found[0].count("\n"), markdown)
     line, kept = 1, list[tuple[int, str]]()
-    for part in parts:
+    for part in re.split(r"(\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) ))", text):
         if kept and part.strip().startswith("<!-- measured:"):
             kept[-1] = kept[-1][0], kept[-1][1] + "\n" + part
         elif part.strip():
@@ -136,7 +134,7 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def in_prose(block: str) -> Iterator[str]:
-    """Numbers before a unit, with those that share it: "24.5 and 26 BLEU", "169 to 210 MiB of memory"."""
+    """Yields numbers before a unit, with those that share it: "24.5 and 26 BLEU", "169 to 210 MiB of memory"."""
     units = f"(?:{UNITS}|{MEMORY})" if re.search(r"\bpeaks?\b|server's memory", block) else UNITS
     several = rf"({AMOUNT}(?:(?:,| to| and|,? against|,? or| for) {AMOUNT})*)\s?{units}"
     for found in re.findall(several, " ".join(block.split())):
@@ -144,7 +142,7 @@ def in_prose(block: str) -> Iterator[str]:
 
 
 def in_table(block: str) -> Iterator[str]:
-    """Numbers in columns whose headings have a unit, and those in other cells that have one themselves."""
+    """Yields numbers in columns whose headings have a unit, and those in other cells that have one themselves."""
     rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.splitlines() if "|" in line]
     measured = re.compile(rf"{UNITS}|{MEMORY}|\b(?:ratio|ms|seconds)\b")
     for row in rows[2:]:
@@ -153,7 +151,7 @@ def in_table(block: str) -> Iterator[str]:
 
 
 def checked_pages() -> list[Path]:
-    """The hand-written pages."""
+    """Returns the hand-written pages."""
     every = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     own = [page for page in every if page.name not in GENERATED | NOTEBOOK]
     return sorted(page for page in own if COMPUTED not in page.read_text(encoding="utf-8")[:200])
@@ -165,5 +163,5 @@ def faults(page: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    told = [fault for page in checked_pages() for fault in faults(page)]
-    print("\n".join(told) or f"every figure is in a record of {MEASURED.relative_to(ROOT)}")
+    found = [fault for page in checked_pages() for fault in faults(page)]
+    print("\n".join(found) or f"every figure is in a record of {MEASURED.relative_to(ROOT)}")

@@ -1,4 +1,4 @@
-"""What MkDocs calls while it builds the site: see mkdocs.yml."""
+"""Hooks that MkDocs calls while it builds the site; mkdocs.yml names this file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ sys.path.insert(0, str(ROOT))
 
 from docs.book.computing import BookError, expand  # noqa: E402
 from docs.book.links import for_site, foreign_origins  # noqa: E402
-from docs.book.navigation import BROUGHT, DOCS, navigation, title, written  # noqa: E402
+from docs.book.navigation import DOCS, ELSEWHERE, navigation, pages_in_docs, title  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
-HOMES = {
-    **{(DOCS / page).resolve(): page for page in written()},
-    **{ROOT / home: page for page, home in BROUGHT.items()},
-}
-FILES = {page: home for home, page in HOMES.items()}
+FILES = {page: (DOCS / page).resolve() for page in pages_in_docs()}
+FILES |= {page: ROOT / home for page, home in ELSEWHERE.items()}
+HOMES = {home: page for page, home in FILES.items()}
 
 
 def on_config(config: Any) -> Any:
-    """The navigation, from the pages that there are."""
+    """Sets the navigation."""
     titles = {page: title(home.read_text(encoding="utf-8"), page) for page, home in FILES.items()}
     titles |= {"readme.md": "Regard at a glance", "benchmarks-readme.md": "How speed is measured"}
     config.nav = navigation(FILES, titles)
@@ -31,28 +29,28 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages that lie outside of docs/."""
-    for page, home in BROUGHT.items():
+    """Adds the pages whose files are outside of docs/."""
+    for page, home in ELSEWHERE.items():
         files.append(File.generated(config, page, content=(ROOT / home).read_text(encoding="utf-8")))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links as the site needs them; then all that the page quotes and computes."""
+    """Changes links as the site needs them; then inserts what the page quotes and computes."""
     path = page.file.src_uri
     markdown = for_site(markdown, FILES[path], path, HOMES, ROOT)
     if not page.meta.get("computed"):
         return markdown
-    from docs.book import lesson
+    from docs.book import page_names
 
     try:
-        return expand(markdown, dict(vars(lesson)), path)
+        return expand(markdown, dict(vars(page_names)), path)
     except BookError as error:
         raise PluginError(str(error)) from error
 
 
 def on_post_build(config: Any) -> None:
-    """The pages ask no other host for anything."""
+    """Makes sure that the pages request nothing from another host."""
     found = foreign_origins(Path(config.site_dir))
     if found:
-        raise PluginError("fetched from another host: " + "; ".join(found[:5]))
+        raise PluginError("pages request files from another host: " + "; ".join(found[:5]))

@@ -1,4 +1,4 @@
-"""Links between pages, as they are in the repository and as they are on the site."""
+"""Changes links between pages of the repository to links between pages of the site, and finds foreign addresses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FENCED = re.compile(r"(^```.*?^```[^\S\n]*$)", re.MULTILINE | re.DOTALL)
 
 
 def for_site(markdown: str, home: Path, page: str, homes: Mapping[Path, str], root: Path) -> str:
-    """The links of a page, whose file is `home`, as the site's `page` needs them.
+    """Returns a page, whose file is `home`, with its links as the site's `page` needs them.
 
-    `homes` has, by their files, all pages of the site. A link to a file of the repository that is no page becomes its
-    name; one that leads nowhere stays as it is, for MkDocs to complain of.
+    `homes` has all pages of the site by their files. A link to another file of the repository becomes its text; a
+    broken link stays, so that MkDocs reports it.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -40,12 +40,12 @@ def for_site(markdown: str, home: Path, page: str, homes: Mapping[Path, str], ro
 
 
 def relative(target: str, page: str) -> str:
-    """The way from one page of the site to another."""
+    """Returns the relative address of a page, seen from another."""
     return os.path.relpath(target, os.path.dirname(page)).replace(os.sep, "/")  # noqa: PTH120
 
 
 def foreign_origins(site: Path) -> list[str]:
-    """What the built pages would fetch from another host, by file: scripts, styles, pictures, fonts, frames."""
+    """Lists what the built pages would request from another host: scripts, styles, pictures, fonts, frames."""
     loads = re.compile(
         r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\bsrc\s*=\s*["']?(https?:)?//[^\s"'>]+"""
         r"""|<link\b(?![^>]*\brel=["']?canonical)[^>]*?\bhref\s*=\s*["']?(https?:)?//[^\s"'>]+"""

@@ -1,4 +1,4 @@
-"""Quotes the source: a page names a function or class, and what stands in the file stands in the page."""
+"""Quotes the source: a page names a function or class and shows its code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def quote(name: str) -> str:
-    """The code of an object by its dotted name, as a block that tells its file and lines."""
+    """Returns the code of an object by its dotted name, as a block with its file and lines."""
     made = find(name)
     lines, first = inspect.getsourcelines(made)
     file = Path(inspect.getfile(made)).resolve().relative_to(ROOT).as_posix()
@@ -21,7 +21,7 @@ def quote(name: str) -> str:
 
 
 def find(name: str) -> Any:
-    """What a dotted name stands for: a module's function or class, or a method."""
+    """Returns the function, class or method with a dotted name."""
     parts = name.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         try:
@@ -33,4 +33,4 @@ def find(name: str) -> Any:
         for part in parts[cut:]:
             found = getattr(found, part)
         return found
-    raise LookupError(f"there is no {name} to quote")
+    raise LookupError(f"{name} does not exist")

@@ -1,4 +1,4 @@
-"""What reference pages are made from or checked against: verbs and flags, addresses of the servers, errors."""
+"""Reads the source for reference pages: verbs and flags, addresses of the servers, errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCE = Path(errors.__file__).parent
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each verb of the command."""
+    """Returns the parser of each verb of the command."""
     for action in build_parser()._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
@@ -25,19 +25,19 @@ def verbs() -> dict[str, argparse.ArgumentParser]:
 
 
 def commands() -> str:
-    """Every verb with what it takes, as Markdown; flags that are settings are told of elsewhere."""
+    """Returns every verb with its arguments as Markdown; settings have a page of their own."""
     return "\n".join(line for verb, parser in verbs().items() for line in command(verb, parser))
 
 
 def command(verb: str, parser: argparse.ArgumentParser) -> list[str]:
     about = inspect.cleandoc(parser.description or "")
-    lines = [f"## regard {verb}\n", *(f"{told(part)}\n" for part in about.split("\n\n"))]
+    lines = [f"## regard {verb}\n", *(f"{description(part)}\n" for part in about.split("\n\n"))]
     rows, settings = [], "--model.width" in parser._option_string_actions  # all of them, or the few that it names
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
         if not settings or not any(re.match(r"--[a-z]+\.", name) for name in action.option_strings):
-            rows.append(f"| {spelt(action)} | {plain((action.help or '') % {'default': action.default})} |")
+            rows.append(f"| {usage(action)} | {plain((action.help or '') % {'default': action.default})} |")
     if rows:
         lines += ["| argument | what |", "|---|---|", *rows, ""]
     if settings:
@@ -45,8 +45,8 @@ def command(verb: str, parser: argparse.ArgumentParser) -> list[str]:
     return lines
 
 
-def told(part: str) -> str:
-    """A part of a description: prose as prose, and two columns as a table or, if they are narrow, as they stand."""
+def description(part: str) -> str:
+    """Returns a part of a description: prose as prose, two columns as a table or, if narrow, as they are."""
     lines = part.split("\n")
     if not any(COLUMNS.match(line) for line in lines):
         return plain(part)
@@ -66,11 +66,11 @@ def told(part: str) -> str:
 
 COLUMNS = re.compile(r" *(\S+(?: \S+)*) {2,}(\S.*)")
 NARROW, DEEP = 80, 8
-"""Characters of a line that fits beside the navigation, and of the indentation of what goes on with the line before."""
+"""Characters of a line that fits beside the navigation, and of the indentation of a continued line."""
 
 
-def spelt(action: argparse.Action) -> str:
-    """A flag or an argument as one types it."""
+def usage(action: argparse.Action) -> str:
+    """Returns a flag or an argument as one types it."""
     names = ", ".join(f"`{name}`" for name in action.option_strings)
     if action.nargs == 0:
         return names
@@ -89,7 +89,7 @@ def cell(text: str) -> str:
 
 @dataclass(frozen=True)
 class Address:
-    """Something that a server answers."""
+    """An address that a server answers."""
 
     path: str
     methods: tuple[str, ...]
@@ -98,7 +98,7 @@ class Address:
 
 
 def addresses(package: str) -> list[Address]:
-    """Every `Route(path, handler, ...)` in the source of a package."""
+    """Returns every `Route(path, handler, ...)` in the source of a package."""
     found = []
     for file in sorted((SOURCE / package).glob("*.py")):
         for call in calls(ast.parse(file.read_text(encoding="utf-8")), "Route"):
@@ -117,6 +117,6 @@ def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
 
 
 def error_classes() -> list[type[errors.RegardError]]:
-    """The tree of errors.py, from its root."""
+    """Returns the classes of errors.py, from the root of their tree."""
     every = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.RegardError)]
     return sorted(every, key=lambda kind: (len(kind.__mro__), inspect.getsourcelines(kind)[1]))

@@ -28,10 +28,10 @@ from tests.serving.running import running
 FENCE = re.compile(r"^ *```(py.*)$", re.MULTILINE)
 ELSEWHERE = {  # pages that another test runs, with the commands between their blocks
     "docs/engines.md": "tests/interop/test_ctranslate2.py::test_the_code_in_the_documentation_runs",
-    "docs/transformer.md": "tests/test_site.py::test_no_page_has_a_mark_left_that_was_to_be_computed",
-    "docs/zh/transformer.md": "tests/test_site.py::test_no_page_has_a_mark_left_that_was_to_be_computed",
+    "docs/transformer.md": "tests/documentation/test_site.py::test_no_page_has_a_mark_left_that_was_to_be_computed",
+    "docs/zh/transformer.md": "tests/documentation/test_site.py::test_no_page_has_a_mark_left_that_was_to_be_computed",
     "docs/tutorials/": "tests/documentation/test_tutorials.py::test_a_tutorial_runs_from_its_first_line_to_its_last",
-    "docs/zh/tutorials/": "tests/test_docs.py::test_a_translated_page_has_the_code_of_its_twin",
+    "docs/zh/tutorials/": "tests/documentation/test_reference.py::test_a_translated_page_has_the_code_of_its_twin",
 }
 WRITTEN = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 WITH_PYTHON = [name for name in WRITTEN if FENCE.search((ROOT / name).read_text(encoding="utf-8"))]

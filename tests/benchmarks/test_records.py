@@ -1,4 +1,4 @@
-"""Figures in the documentation come from records of runs, and generated pages are what their records give."""
+"""Records of runs: how they came about, how programs store them, and that quoted figures come from them."""
 
 from __future__ import annotations
 
@@ -6,42 +6,20 @@ import argparse
 import importlib.util
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import page, records, report, serving, training
-from benchmarks.decoders.page import kept_log, kept_tables
+from benchmarks.decoders.tables import compact_log, main_tables
 from docs.book import evidence
 
-from tests.test_decoding_benchmark import made_report
+from benchmarks import benchmarks_page, records, serving, tables, training
+from tests.benchmarks.test_decoding import example_report
+from tests.documentation.pages import ROOT
 
-ROOT = Path(__file__).parent.parent
 NAMES = sorted(path.stem for path in records.MEASURED.glob("*.json"))
-
-
-# The pages
-
-
-def test_the_page_of_benchmarks_is_what_the_records_give() -> None:
-    text, pictures = page.made()
-    assert page.PAGE.read_text(encoding="utf-8") == text, "run: python benchmarks/page.py"
-    kept = {
-        path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs/images").glob(f"{page.PICTURES}*.svg")
-    }
-    assert kept == pictures, "run: python benchmarks/page.py"
-    assert sum("transcribed" in line for line in text.splitlines() if line.startswith("*2026")) >= 10
-
-
-def test_the_page_of_quality_is_what_the_records_give(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "docs" / "quality", tmp_path / "quality")
-    shutil.copytree(ROOT / "docs" / "images", tmp_path / "images")
-    written = report.write_report(tmp_path / "nothing-new", tmp_path / "quality")
-    told = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
-    assert told == written.read_text(encoding="utf-8"), "run: python benchmarks/quality.py --report-only"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,7 +32,7 @@ def test_a_record_says_how_it_came_about(name: str) -> None:
     assert record["command"] or record.get("transcribed")
     assert not re.search(r"[\s'=]/\w+/", record["command"]), "a folder of somebody's machine"
     if record["kind"] == "training" and "log" in record:
-        assert record["tables"] == training.tables(record["log"])
+        assert record["tables"] == training.tables_of(record["log"])
 
 
 # Hand-written pages
@@ -157,7 +135,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docs" / "quality").mkdir(parents=True)
     monkeypatch.setattr(records, "ROOT", tmp_path)
     monkeypatch.setattr(records, "MEASURED", tmp_path / "docs" / "measured")
-    monkeypatch.setattr(page.write_page, "__defaults__", (tmp_path / "docs" / "benchmarks.md",))
+    monkeypatch.setattr(benchmarks_page, "QUALITY", tmp_path / "docs" / "quality")
+    monkeypatch.setattr(benchmarks_page.write_page, "__defaults__", (tmp_path / "docs" / "benchmarks.md",))
     return tmp_path / "docs"
 
 
@@ -208,11 +187,11 @@ def test_a_run_of_training_is_kept_and_stands_on_the_page(place: Path, capsys: p
     ]
     assert record["versions"]["opennmt"] == "1.0"
     assert "system" not in record["machine"]
-    assert training.tables(record["log"]) == record["tables"]
+    assert training.tables_of(record["log"]) == record["tables"]
     told = (place / "benchmarks.md").read_text(encoding="utf-8")
     assert "| OpenNMT-py 1.0 | as shipped | 292 (250 to 333) | 9.1 | 250 | 800 | 3.50 (3.00 to 4.00) |" in told
-    assert [each.name for each in (place / "images").iterdir()] == [f"{page.PICTURES}{path.stem}-1.svg"]
-    assert "kept in docs/measured/training-" in capsys.readouterr().out
+    assert [each.name for each in (place / "images").iterdir()] == [f"{benchmarks_page.PICTURES}{path.stem}-1.svg"]
+    assert "docs/measured/training-" in capsys.readouterr().out
 
 
 def test_the_program_keeps_a_run_unless_told_not_to(
@@ -244,9 +223,9 @@ def test_the_newest_of_two_tables_is_shown_and_the_other_is_named(place: Path) -
             "versions": {},
             "settings": {},
         }
-        table = records.table("T", [{"what": "x", "tokens/s": value}])
+        table = tables.build("T", [{"what": "x", "tokens/s": value}])
         records.write(place / "measured" / f"odd-{day}.json", record | {"tables": [table]})
-    told, _ = page.made()
+    told, _ = benchmarks_page.make_page()
     assert "## Odd\n" in told
     assert "| x | 2 |" in told
     assert "| x | 1 |" not in told
@@ -254,8 +233,9 @@ def test_the_newest_of_two_tables_is_shown_and_the_other_is_named(place: Path) -
 
 
 def test_a_run_of_decoding_is_kept(place: Path) -> None:
-    made = made_report()
-    path = records.keep("decoding", kept_tables(made), machine=made["machine"], log=kept_log(made), command="c")
+    report = example_report()
+    log = compact_log(report)
+    path = records.keep("decoding", main_tables(report), machine=report["machine"], log=log, command="c")
     record = records.read(path)
     assert [table["title"] for table in record["tables"]][:2] == [
         "SMALL on P, all sentences at once",
@@ -288,7 +268,7 @@ def test_a_row_of_serving_has_its_ratios() -> None:
 
 def test_no_folder_of_a_machine_is_kept() -> None:
     words = ["/x/benchmarks/training.py", "--data", "/home/me/multi30k", "--output=/tmp/a.json", "--steps", "4"]
-    assert records.typed(words) == "python benchmarks/training.py --data multi30k --output=a.json --steps 4"
+    assert records.command_line(words) == "python benchmarks/training.py --data multi30k --output=a.json --steps 4"
 
 
 PROGRAMS = "training decoding serving memory plan bulk scaling writing interop engines look package".split()  # noqa: SIM905

@@ -1,7 +1,7 @@
-"""The names that computed pages begin with."""
+"""The names that computed pages can use."""
 
 from docs.book.computing import claim
-from docs.book.figures import bars, heatmap
+from docs.book.drawings import bars, heatmap
 from docs.book.quoting import quote
 from docs.book.reference import commands
 from docs.book.traps import damages, sentence

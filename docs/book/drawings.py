@@ -1,4 +1,4 @@
-"""Figures as SVG that stands in the page itself, so that it has the page's own colours, in light and in dark."""
+"""Draws SVG that is part of the page itself, so that it has the page's own colours, in light and in dark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Labels = Sequence[str]
 
 
 def heatmap(matrix: Tensor, rows: Labels, columns: Labels, caption: str, *, numbers: bool = False) -> str:
-    """[T, S] as coloured squares: blue above zero, orange below, white at zero; minus infinity is a cross."""
+    """Draws [T, S] as coloured squares: blue above zero, orange below, white at zero; minus infinity is a cross."""
     finite = matrix[matrix.isfinite()].abs()
     most = float(finite.max()) if len(finite) else 1.0
     parts = [
@@ -43,13 +43,13 @@ def square(x: float, y: float, value: float, most: float, *, numbers: bool) -> l
 
 
 def short(value: float) -> str:
-    """A number that fits into a square."""
+    """Formats a number so that it fits into a square."""
     text = f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
     return text.replace("0.", ".", 1).replace("-0", "0") if abs(value) < 1 else text
 
 
 def bars(values: Sequence[tuple[str, float]], caption: str, *, most: float | None = None) -> str:
-    """Named values as horizontal bars with their numbers; those below zero are orange."""
+    """Draws named values as horizontal bars with their numbers; those below zero are orange."""
     top = most or max(abs(value) for _, value in values) or 1.0
     room = 12 + 7.2 * max(len(name) for name, _ in values)
     parts = []
@@ -75,7 +75,7 @@ def slanted(x: float, y: float, text: str) -> str:
 
 
 def framed(parts: Sequence[str], width: float, height: float, caption: str) -> str:
-    """The drawing with what it shows under it; one line, so that Markdown leaves it alone."""
+    """Returns the drawing with its caption, in one line, so that Markdown leaves it alone."""
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="img" aria-label="{escape(caption)}" font-family="system-ui, sans-serif">'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -12,17 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import decoding
-from benchmarks.decoders import agreement, figures, limits, page, tuning
+from benchmarks.decoders import agreement, limits, measures, tuning
 from benchmarks.decoders.adapters import ENGINES, Job, Output, build, until
-from benchmarks.decoders.child import Child
-from benchmarks.decoders.figures import WORKLOADS
+from benchmarks.decoders.engine_process import EngineProcess
+from benchmarks.decoders.engine_server import replies
 from benchmarks.decoders.limits import Shape
-from benchmarks.decoders.serve import replies
+from benchmarks.decoders.measures import WORKLOADS
+from benchmarks.decoders.tables import every_table
+from benchmarks.decoders.targets import targets
 from benchmarks.decoders.tuning import Way
 from benchmarks.plots import Bars, draw_bars
-from benchmarks.training import BenchmarkError
+from benchmarks.program import BenchmarkError
+from benchmarks.tables import show, spread
 
+from benchmarks import decoding
 from regard.interop.huggingface_config import describe
 from regard.settings.resolution import load
 from regard.weights import read_folder
@@ -33,7 +37,7 @@ SPEEDS |= {"native-float32-short": 600, "native-int8-short": 1000}
 BLEUS = {"native-int8": 34.9, "ct2-int8": 34.6}
 
 
-def made_report() -> dict[str, Any]:
+def example_report() -> dict[str, Any]:
     """A whole report of made-up figures: three rounds, the second on a slower machine."""
     runs, loads, same = [], [], []
     for model in ("small", "base"):
@@ -84,48 +88,45 @@ def made_report() -> dict[str, Any]:
 
 
 def test_ratios_are_taken_within_a_round_and_more_is_better_everywhere() -> None:
-    report = made_report()
-    assert figures.advantage(report, "small", "native-float32", "greedy", figures.sentences_per_second) == [1.25] * 3
-    assert figures.advantage(report, "base", "native-int8", "one-beam", figures.median_milliseconds) == [2.0] * 3
-    assert figures.quotients({1: 4.0, 2: 9.0, 3: 1.0}, {1: 2.0, 3: 4.0}) == [2.0, 0.25]
+    report = example_report()
+    assert measures.advantage(report, "small", "native-float32", "greedy", measures.sentences_per_second) == [1.25] * 3
+    assert measures.advantage(report, "base", "native-int8", "one-beam", measures.median_milliseconds) == [2.0] * 3
+    assert measures.quotients({1: 4.0, 2: 9.0, 3: 1.0}, {1: 2.0, 3: 4.0}) == [2.0, 0.25]
 
 
 def test_percentiles_and_spreads() -> None:
     run = {"latencies": [0.001] * 19 + [0.1]}
-    assert figures.median_milliseconds(run) == 1.0
-    assert figures.p95_milliseconds(run) == 100.0
+    assert measures.median_milliseconds(run) == 1.0
+    assert measures.p95_milliseconds(run) == 100.0
     assert limits.percentile([3.0, 1.0, 2.0], 0.95) == 3.0
-    assert figures.spread([3.0, 1.0, 2.0], ".1f") == "2.0 (1.0 to 3.0)"
-    assert figures.spread([1.5], ".1f") == "1.5"
-    assert figures.spread([], ".1f") == "–"
+    assert spread([3.0, 1.0, 2.0], 1) == [2.0, 1.0, 3.0]
+    assert spread([1.5], 1) == 1.5
+    assert spread([], 1) is None
 
 
-def test_bars_are_met_or_not_or_not_measured() -> None:
-    report = made_report()
-    bars = {(bar.model, bar.what): bar for bar in figures.bars(report)}
-    small, base = (
-        {what: bar.verdict for (model, what), bar in bars.items() if model == name} for name in ("small", "base")
-    )
+def test_targets_are_met_or_not_or_not_measured() -> None:
+    report = example_report()
+    small, base = ({each.what: each.verdict for each in targets(report, model)} for model in ("small", "base"))
+    (lost,) = [each for each in targets(report, "small") if each.what == "int8, beam 5: BLEU lost"]
     assert small["float32, greedy: sentences/s ÷ CTranslate2's"] == "met"
     assert small["int8, greedy: sentences/s ÷ CTranslate2's"] == "met, and 1.5 as well"
     assert small["int8, one sentence, greedy, p95: CTranslate2's latency ÷ ours"] == "**not met**"
     assert small["int8, peak memory ÷ CTranslate2's"] == "met"
     assert small["int8, beam 5: BLEU lost"] == "met"
-    assert bars["small", "int8, beam 5: BLEU lost"].measured == pytest.approx(0.1)
+    assert lost.measured == pytest.approx(0.1)
     assert base["int8, beam 5: BLEU lost, against CTranslate2's loss"] == "met"
     assert base["float32, greedy: outputs equal to PyTorch's up to ties, share"] == "met"
     report["runs"] = [run for run in report["runs"] if not run["engine"].startswith("native")]
-    assert {bar.verdict for bar in figures.bars(report) if "÷" in bar.what and "load" not in bar.what} == {
-        "not measured"
-    }
+    ratios = [each for each in targets(report, "base") if "÷" in each.what and "load" not in each.what]
+    assert {each.verdict for each in ratios} == {"not measured"}
 
 
-def test_a_worse_engine_misses_its_bars() -> None:
-    report = made_report()
+def test_a_worse_engine_misses_its_targets() -> None:
+    report = example_report()
     for run in report["runs"]:
         if run["engine"] == "native-int8":
             run |= {"bleu": 34.0, "peak_mib": 1e6, **({"seconds": 1e3} if "seconds" in run else {"latencies": [9.0]})}
-    failed = {bar.what for bar in figures.bars(report) if bar.model == "base" and bar.met is False}
+    failed = {each.what for each in targets(report, "base") if each.met is False}
     assert sum("÷ CTranslate2's" in what for what in failed) == 3  # greedy, beam, memory
     assert sum("BLEU lost" in what for what in failed) == 4
 
@@ -245,7 +246,7 @@ for line in sys.stdin:
 def test_a_child_is_asked_and_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CT2_X", "from the shell")  # would tune an engine unseen
     command = [sys.executable, "-c", PROGRAM]
-    with Child(command, tmp_path / "log") as child:
+    with EngineProcess(command, tmp_path / "log") as child:
         assert child.ask("say", what="ü") == {"said": "ü", "ct2": None}
         with pytest.raises(BenchmarkError, match="cannot"):
             child.ask("fail")
@@ -253,9 +254,9 @@ def test_a_child_is_asked_and_its_end_is_told(tmp_path: Path, monkeypatch: pytes
             child.ask("crash")
         with pytest.raises(BenchmarkError, match="say: ended by SIGILL"):
             child.ask("say", what="more")
-    with Child(command, tmp_path / "log", {"CT2_X": "ours"}) as child:
+    with EngineProcess(command, tmp_path / "log", {"CT2_X": "ours"}) as child:
         assert child.ask("say", what="")["ct2"] == "ours"
-        with pytest.raises(BenchmarkError, match="for want of time"):
+        with pytest.raises(BenchmarkError, match="out of time"):
             child.ask("sleep", timeout=0.2)
 
 
@@ -336,14 +337,15 @@ def test_single_sentences_are_evenly_spaced_and_the_slow_engine_has_some_of_them
 
 
 def test_the_page_is_of_a_whole_run_only(tmp_path: Path) -> None:
-    report, place = made_report(), tmp_path / "decoding.md"
+    report, place = example_report(), tmp_path / "decoding.md"
     decoding.publish(report, place)
     text = place.read_text(encoding="utf-8")
-    assert "| Regard, native | float32 | 500.0 (250.0 to 500.0) | 1.25 (1.25 to 1.25) |" in text
-    assert "| CTranslate2 | int8 | 990 of 1,000, 10 ties |" in text
+    assert "| Regard, native | float32 | 500 (250 to 500) | 1.25 (1.25 to 1.25) |" in text
+    assert "990 of 1,000, 10 ties" in text
     assert "avx512_vnni" in text
+    assert not re.search(r"\{\{|None|nan", text)
     pictures = sorted(path.name for path in (tmp_path / "images").iterdir())
-    assert pictures == [f"decoding-{model}-{kind}.svg" for model in ("base", "small") for kind in ("batch", "one")]
+    assert len(pictures) == 4  # batches and single sentences of two models
     assert all(f"(images/{name})" in text for name in pictures)
     for name in pictures:
         ElementTree.parse(tmp_path / "images" / name)  # noqa: S314 - our own
@@ -355,11 +357,11 @@ def test_the_page_is_of_a_whole_run_only(tmp_path: Path) -> None:
 
 
 def test_tables_of_a_part_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    report = made_report()
+    report = example_report()
     report["models"].pop("base")
     report["runs"] = [run for run in report["runs"] if run["engine"] == "torch" and run["workload"] == "greedy"]
     report["failures"] = [{"model": "small", "engine": "ct2-int8", "workload": "beam", "error": "ended by SIGILL"}]
-    page.show(report)
+    show(every_table(report, "small"))
     printed = capsys.readouterr().out
     assert "SIGILL" in printed
     assert "not measured" in printed
@@ -383,7 +385,7 @@ def test_the_whole_script_on_a_toy(folder: Path, tmp_path: Path, capsys: pytest.
     words += ["--engines", "ct2-float32,torch", "--workloads", "greedy,one-greedy", "--rounds", "2", "--single", "2"]
     words += ["--output", str(record), "--write", str(tmp_path / "page.md"), "--no-keep"]
     assert decoding.main(words) == 2
-    assert "page.md is not written, since the run is not whole" in capsys.readouterr().err
+    assert "page.md is not written, because the run is not whole" in capsys.readouterr().err
     report = json.loads(record.read_text(encoding="utf-8"))
     assert not report["failures"]
     places = [(run["workload"], run["round"], run["engine"]) for run in report["runs"]]

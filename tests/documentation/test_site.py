@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from docs.book.computing import BookError, claim, expand
-from docs.book.figures import bars, heatmap
+from docs.book.drawings import bars, heatmap
 from docs.book.links import for_site, foreign_origins
-from docs.book.navigation import BROUGHT, SECTIONS, navigation, title, written
+from docs.book.navigation import ELSEWHERE, SECTIONS, navigation, pages_in_docs, title
 from docs.book.quoting import find, quote
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_built_and_can_be_reached(site: Path) -> None:
     index = (site / "index.html").read_text(encoding="utf-8")
-    pages = [*written(), *BROUGHT]
+    pages = [*pages_in_docs(), *ELSEWHERE]
     assert len(pages) > 30
     for page in pages:
         address = page.removesuffix(".md") + ".html"
@@ -42,7 +42,7 @@ def test_every_page_is_built_and_can_be_reached(site: Path) -> None:
 
 
 def test_no_page_has_a_mark_left_that_was_to_be_computed(site: Path) -> None:
-    for page in written():
+    for page in pages_in_docs():
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         if text.startswith("---\ncomputed: true\n"):
             built = (site / page).with_suffix(".html").read_text(encoding="utf-8")

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import quality, report
+from benchmarks.markdown import plain
 from benchmarks.plots import Line, draw, ticks
+from benchmarks.program import ROOT
+from benchmarks.quality_report import read_log
 from benchmarks.recipes import RECIPES, kind_of
-from benchmarks.report import read_log
-from benchmarks.training import ROOT
 
+from benchmarks import quality, quality_report as report
 from regard.cli import build_parser
 from regard.errors import RegardError
 from regard.settings.resolution import load
@@ -275,7 +276,7 @@ def test_a_recipe_in_two_parts_trains_the_first_once_and_counts_its_time(
         (["--adopt", "gettext-en-de:tokenised=x"], "write RECIPE=FOLDER"),
         (["--adopt", "multi30k-en-de=nowhere"], "nowhere: no finished training is logged there"),
         (["--recipes", "gettext-en-de", "--set", "model.widht=8"], "did you mean model.width"),
-        (["--report-only"], "nothing is measured yet"),
+        (["--report-only"], "there are no runs yet"),
     ],
 )
 def test_what_is_missing_is_told_before_anything_is_trained(
@@ -367,7 +368,7 @@ def test_fewer_than_three_seeds_have_no_mean_and_stand_beside_nothing_published(
 
 
 def test_text_in_the_report_is_never_markdown() -> None:
-    assert report.plain("a|b `c` [d](e) _f_ <g> & *h*") == (
+    assert plain("a|b `c` [d](e) _f_ <g> & *h*") == (
         "a&#124;b &#96;c&#96; &#91;d&#93;(e) &#95;f&#95; &lt;g&gt; &amp; &#42;h&#42;"
     )
 
