@@ -170,8 +170,8 @@ def limits(report: Record, model: str) -> Table:
     note = (
         f"Batches: all products at {gflops:.0f} GFLOP/s, the best float32 matrix product of this run; int8 at "
         f"{faster:g} times that, an estimate. One sentence: the bytes of the weights that its tokens need, in float32 "
-        "four each (Regard reads three of a large model's, and one of the output layer's), over the rate at which blocks of "
-        f"that size are read: {measured}."
+        "four each (Regard reads three of a large model's, and one of the output layer's), over the rate at which "
+        f"blocks of that size are read: {measured}."
     )
     return build(f"{model.upper()}: what the machine allows", rows, note)
 
