@@ -22,10 +22,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import ctranslate2
+from sacrebleu import BLEU
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
 from benchmarks import program, records, tables
 from benchmarks.decoders.adapters import ENGINES, REFERENCE, Job
+from benchmarks.decoders.agreement import compare, ids_of
 from benchmarks.decoders.engine_process import EngineProcess, serve
 from benchmarks.decoders.limits import BYTES, MEMORY_MIB, Shape, measure_bandwidth
 from benchmarks.decoders.measures import WORKLOADS, Workload, median_milliseconds, missing, sentences_per_second
@@ -33,7 +37,13 @@ from benchmarks.decoders.tables import compact_log, every_table, main_tables, wr
 from benchmarks.decoders.tuning import Way, batch_ways, single_ways, tune
 from benchmarks.machine import cpu_flags, describe_machine
 from benchmarks.program import BENCH, ROOT, BenchmarkError, names_from, positive
+from regard.decoding.model_loading import load_as
+from regard.decoding.translator import Translator
 from regard.errors import RegardError
+from regard.interop import ctranslate2 as to_ctranslate2, huggingface
+from regard.jobs.shortlist_learning import learn_shortlist
+from regard.model_folder import SHORTLIST, TRAINING
+from regard.weights import read_folder
 
 SETTINGS = {name: ROOT / "benchmarks" / "decoders" / f"{name}.toml" for name in ("small", "base")}
 TEST = "test_2016_flickr.lc.norm.tok"
@@ -153,12 +163,12 @@ def train(model: str, arguments: argparse.Namespace) -> None:
         return
     if not arguments.train:
         raise BenchmarkError(f"{folder} has no model yet: --train makes it (small: some twenty minutes, base: longer)")
-    files = {
-        name: [str(arguments.data / f"{name}.lc.norm.tok.{side}") for side in ("en", "de")] for name in ("train", "val")
-    }
-    command = [sys.executable, "-m", "regard", "train", "--settings", str(SETTINGS[model]), *files["train"]]
+    files, dev = (
+        [str(arguments.data / f"{name}.lc.norm.tok.{side}") for side in ("en", "de")] for name in ("train", "val")
+    )
+    command = [sys.executable, "-m", "regard", "train", "--settings", str(SETTINGS[model]), *files]
     print(f"training {model}; its log is {folder / 'log.jsonl'}", flush=True)
-    done = subprocess.run([*command, "--dev", *files["val"], "-o", str(folder)], cwd=ROOT, check=False)
+    done = subprocess.run([*command, "--dev", *dev, "-o", str(folder)], cwd=ROOT, check=False)
     if done.returncode:
         raise BenchmarkError(f"training {model} failed with status {done.returncode}")
 
@@ -167,21 +177,14 @@ def train(model: str, arguments: argparse.Namespace) -> None:
 
 
 def measure_model(bench: Bench, model: str) -> None:
-    from regard.weights import read_folder
-
     folder = bench.arguments.checkpoints / model
     contents = read_folder(folder)
     forms = export(folder, contents)
     if any(engine.endswith("-short") for engine in bench.arguments.engines):
         make_shortlist(folder, bench.arguments.data)
     settings = contents.settings.model
-    shape = Shape(
-        settings.width,
-        settings.hidden,
-        settings.encoder_layers,
-        settings.decoder_layers,
-        contents.vocabularies.target.size,
-    )
+    layers, vocabulary = (settings.encoder_layers, settings.decoder_layers), contents.vocabularies.target.size
+    shape = Shape(settings.width, settings.hidden, *layers, vocabulary)
     bench.report["models"][model] = {
         "shape": asdict(shape),
         "heads": settings.heads,
@@ -202,17 +205,8 @@ def measure_model(bench: Bench, model: str) -> None:
 
 def export(folder: Path, contents: Any) -> dict[str, Path]:
     """Writes the model in the form of each engine; CTranslate2's int8 is on disk too, as its users have it."""
-    import ctranslate2
-
-    from regard.decoding.model_loading import load_as
-    from regard.decoding.translator import Translator
-    from regard.interop import ctranslate2 as to_ctranslate2, huggingface
-
-    forms = {"regard": folder}
-    forms |= {
-        name: folder.with_name(f"{folder.name}-{name}")
-        for name in sorted({e.form for e in ENGINES.values()} - {"regard"})
-    }
+    others = sorted({engine.form for engine in ENGINES.values()} - {"regard"})
+    forms = {"regard": folder, **{name: folder.with_name(f"{folder.name}-{name}") for name in others}}
     to_ctranslate2.export_model(folder, forms["ctranslate2-float32"], overwrite=True)
     try:
         huggingface.export_model(folder, forms["huggingface"], overwrite=True)
@@ -231,9 +225,6 @@ def export(folder: Path, contents: Any) -> dict[str, Path]:
 
 def make_shortlist(folder: Path, data: Path) -> None:
     """Learns the shortlist of a model without one."""
-    from regard.jobs.shortlist_learning import learn_shortlist
-    from regard.model_folder import SHORTLIST, TRAINING
-
     if not (folder / SHORTLIST).is_file():
         files = [data / f"train.lc.norm.tok.{side}" for side in ("en", "de")]
         learn_shortlist(folder, [] if (folder / TRAINING / "train").is_dir() else files)
@@ -257,8 +248,7 @@ def measure_workload(bench: Bench, model: str, name: str, forms: dict[str, Path]
                 load(bench, child, {**place, "engine": engine})
                 children[engine] = child
         for number in range(1, (bench.arguments.rounds or ROUNDS[model]) + 1):
-            order = list(children) if number % 2 else list(reversed(children))
-            for engine in order:
+            for engine in list(children) if number % 2 else list(reversed(children)):
                 if number <= (ENGINES[engine].rounds or number):
                     where = {**place, "engine": engine, "round": number}
                     with recording_failure(bench, where, children):
@@ -289,10 +279,8 @@ def describe_place(where: Report) -> str:
 
 
 def start(bench: Bench, forms: dict[str, Path], engine: str, way: Way | None) -> EngineProcess:
-    tokenizer = forms["regard"] / "tokenizer.json"
-    options = way.options if way else {}
-    folder = forms[ENGINES[engine].form]
-    job = Job(engine, str(folder.resolve()), str(tokenizer.resolve()), bench.arguments.threads, options)
+    paths = (forms[ENGINES[engine].form], forms["regard"] / "tokenizer.json")
+    job = Job(engine, *(str(path.resolve()) for path in paths), bench.arguments.threads, way.options if way else {})
     return serve(job, BENCH / "logs", way.environment if way else None)
 
 
@@ -327,8 +315,6 @@ def choose_way(bench: Bench, forms: dict[str, Path], where: Report) -> Way:
 
 def run_round(bench: Bench, child: EngineProcess, where: Report, contents: Any) -> list[list[int]]:
     """Runs an engine once; returns its outputs as ids."""
-    from benchmarks.decoders.agreement import ids_of
-
     workload = WORKLOADS[where["workload"]]
     texts, references = bench.texts(where["engine"], workload)
     time.sleep(PAUSE)
@@ -339,24 +325,19 @@ def run_round(bench: Bench, child: EngineProcess, where: Report, contents: Any) 
     measured = {"sentences": len(texts), "output_tokens": sum(map(len, tokens)), "bleu": value, "load_average": busy}
     run = {**where, **answer, **measured}
     bench.report["runs"].append(run)
-    single = f"{median_milliseconds(run):.1f} ms" if workload.single else ""
-    speed = single or f"{sentences_per_second(run):.1f} sentences/s"
+    speed = f"{median_milliseconds(run):.1f} ms" if workload.single else f"{sentences_per_second(run):.1f} sentences/s"
     print(f"{describe_place(where)}: {speed}, BLEU {value:.2f}", flush=True)
     return [ids_of(contents, row) for row in tokens]
 
 
 def score(outputs: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
     """Returns BLEU as published for lower-cased tokens, and its signature."""
-    from sacrebleu import BLEU
-
     metric = BLEU(tokenize="none", lowercase=True, force=True)
     return metric.corpus_score(list(outputs), [list(references)]).score, str(metric.get_signature())
 
 
 def compare_outputs(bench: Bench, place: Report, outputs: dict[str, list[list[int]]], contents: Any) -> None:
     """Compares the outputs of all engines with those of regard by PyTorch, and stores their lengths."""
-    from benchmarks.decoders.agreement import compare
-
     if REFERENCE not in outputs:
         return
     name = place["workload"]

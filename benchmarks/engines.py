@@ -61,7 +61,7 @@ def main() -> None:
             for note in export(options.folder, output):
                 print(f"note: {note}")
         kinds = {EncoderDecoder: compare_translators, Encoder: compare_encoders, Decoder: compare_writers}
-        equal, rows = kinds[type(contents.model)](contents, texts, *exports)  # type: ignore[index]
+        equal, rows = kinds[type(contents.model)](contents, texts, *exports)
     table = tables.build(f"{options.folder.name}, {len(texts)} lines of {options.texts.name}", rows)
     tables.show([table])
     if options.keep:

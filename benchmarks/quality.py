@@ -34,9 +34,18 @@ from benchmarks.machine import describe_machine
 from benchmarks.program import ROOT
 from benchmarks.quality_report import course, finished, read_log, write_report
 from benchmarks.recipes import FORMS, RECIPES, Corpus, Recipe, find_corpus, find_recipe, kind_of
+from regard.atomic_files import write_text
 from regard.cli.evaluate import read_text
 from regard.cli.train import with_interrupts
+from regard.decoding.model_loading import load_as
+from regard.decoding.translator import Translator
 from regard.errors import InputError, RegardError
+from regard.model_folder import SETTINGS, TRAINING, WEIGHTS, read_settings
+from regard.preparation.prepared_folder import NEW, REQUEST
+from regard.preparation.train_and_resume import resume, train as start_training
+from regard.training.checkpoint import snapshot_path
+from regard.training.events import Evaluation, Finished, Note, Prepared, Progress, Stage
+from regard.weights import read_folder
 
 SAMPLES = 20
 CONSENSUS = 24  # outputs of the beam, from which the second score of a model chooses; found on val (docs/log.md)
@@ -44,9 +53,9 @@ CONSENSUS = 24  # outputs of the beam, from which the second score of a model ch
 
 @dataclass(frozen=True)
 class Run:
-    """One training of a recipe and what it is scored on; `adopted` is a model that was trained elsewhere.
+    """One training of a recipe, and its corpus.
 
-    `first` is the run that it goes on from, which is not scored itself.
+    `adopted` is a model that was trained elsewhere, `first` the run that this one continues, which is not scored.
     """
 
     recipe: Recipe
@@ -73,14 +82,14 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(words)
     try:
         if not arguments.report_only:
-            for run in list(planned(arguments)):  # all of them are checked before the first begins
+            for run in list(planned(arguments)):  # checks all of them before the first begins
                 carry_out(run)
         page = write_report(arguments.output, arguments.report)
     except RegardError as error:
         say(f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        say("stopped: the same command goes on")
+        say("stopped: run the same command to go on")
         return 130
     say(f"written to {page}")
     return 0
@@ -94,18 +103,18 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", default="1", help="a run for each; default: 1")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting over the recipe's")
     parser.add_argument("--threads", type=int, help="default: all cores")
-    parser.add_argument("--curve", action="store_true", help="keep the best weights of every moment and score them too")
+    parser.add_argument("--curve", action="store_true", help="store the best weights of each moment and score them")
     parser.add_argument("--adopt", action="append", default=[], metavar="RECIPE[:FORM]=FOLDER", help="a trained model")
     parser.add_argument("--output", type=Path, default=ROOT / ".bench" / "quality", help="default: .bench/quality")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "quality", help="default: docs/quality")
-    parser.add_argument("--report-only", action="store_true", help="write the report on the runs that are there")
+    parser.add_argument("--report-only", action="store_true", help="write the report on existing runs")
     arguments = parser.parse_args(words)
     arguments.command = shlex.join(["python", "benchmarks/quality.py", *(sys.argv[1:] if words is None else words)])
     return arguments
 
 
 def planned(arguments: argparse.Namespace) -> Iterator[Run]:
-    """The runs that the command line asks for, their files checked; before second parts, the first that they share."""
+    """Yields the runs that the command line asks for, with checked files; first parts before second ones."""
     if arguments.data is None:
         raise InputError("give --data, the folder that holds multi30k/, tatoeba-en-zh/ and gettext-en-de/")
     common = {"threads": arguments.threads, "curve": arguments.curve, "command": arguments.command}
@@ -115,7 +124,7 @@ def planned(arguments: argparse.Namespace) -> Iterator[Run]:
 
     def begin(recipe: Recipe, form: str, seed: str, first: Run | None = None) -> Run:
         name, given = f"{recipe.name}.{form}.{seed}", {**overrides, "training.seed": seed}
-        recipe.settings(given)  # which says what is wrong with them
+        recipe.settings(given)  # raises an error if they are wrong
         corpus = find_corpus(arguments.data, recipe, form)
         return Run(recipe, form, corpus, given, arguments.output.resolve() / name, **common, first=first)
 
@@ -136,7 +145,7 @@ def planned(arguments: argparse.Namespace) -> Iterator[Run]:
 
 
 def adopt(adoption: str, arguments: argparse.Namespace, common: dict[str, Any]) -> Run:
-    """A model that was trained elsewhere, as RECIPE=FOLDER or RECIPE:FORM=FOLDER names it."""
+    """Returns the run of a model that was trained elsewhere, given as RECIPE=FOLDER or RECIPE:FORM=FOLDER."""
     name, _, path = adoption.partition("=")
     name, _, form = name.partition(":")
     recipe = find_recipe(name)
@@ -153,7 +162,7 @@ def adopt(adoption: str, arguments: argparse.Namespace, common: dict[str, Any]) 
 
 
 def adopted_first(run: Run, request: dict[str, Any]) -> Run | None:
-    """What an adopted model goes on from, and that from what it does, as far as it is still there."""
+    """Returns the runs that an adopted model continues, as far as their folders exist."""
     if run.recipe.first is None or not request.get("start"):
         return None
     start = Path(request["start"])
@@ -162,26 +171,26 @@ def adopted_first(run: Run, request: dict[str, Any]) -> Run | None:
 
 
 def read_request(model: Path) -> dict[str, Any]:
-    """What a training was asked for, as long as the model can go on with it."""
+    """Returns the request of a training, as long as the folder has it."""
     path = model / "training" / "request.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def form_of(model: Path, request: dict[str, Any]) -> str:
-    """The form of the text that a model was trained on, which its request tells."""
+    """Returns the form of the text that a model was trained on, from its request."""
     if not request:
-        raise InputError(f"{model}: training/request.json is gone: name the form, --adopt RECIPE:FORM={model}")
+        raise InputError(f"{model}: training/request.json is missing: name the form, --adopt RECIPE:FORM={model}")
     return "tokenised" if FORMS["tokenised"] in Path(request["files"][0]).name else "raw"
 
 
 def carry_out(run: Run) -> None:
-    """Trains and scores in a process of its own, which is asked to save and end when we end."""
+    """Trains and scores in a process of its own, which saves and ends when this one ends."""
     process = multiprocessing.get_context("spawn").Process(target=work, args=(run,))
     process.start()
     try:
         process.join()
     finally:
-        process.terminate()  # which one that has ended does not feel
+        process.terminate()  # has no effect on one that has ended
         process.join()
     if process.exitcode == 130:
         raise KeyboardInterrupt
@@ -195,7 +204,7 @@ def work(run: Run) -> None:
     try:
         if run.adopted is None and not train(run, stop):
             sys.exit(130)
-        if run.recipe.name not in RECIPES:  # a first part, of which nothing is published
+        if run.recipe.name not in RECIPES:  # a first part, which is not scored
             return
         for number in (signal.SIGINT, signal.SIGTERM):  # scores need no saving
             signal.signal(number, signal.SIG_DFL)
@@ -209,7 +218,7 @@ def work(run: Run) -> None:
 
 
 class Log:
-    """What happens in a run, a JSON object a line, with the seconds since its start: those of all its sessions."""
+    """The log of a run, a JSON object a line, with the seconds since its start, summed over its sessions."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,13 +232,7 @@ class Log:
 
 
 def train(run: Run, stop: threading.Event) -> bool:
-    """Trains, or goes on, until the run is complete; false if it was stopped before."""
-    from regard.model_folder import TRAINING, WEIGHTS, read_settings
-    from regard.preparation import train_and_resume as trainer
-    from regard.preparation.prepared_folder import NEW, REQUEST
-    from regard.training import events as told
-    from regard.training.checkpoint import snapshot_path
-
+    """Trains or resumes until the run is complete; returns False if it was stopped before."""
     prepared = (run.model / TRAINING).exists()
     if prepared and (others := run.recipe.differences(read_settings(run.model), run.overrides)):
         raise RegardError(f"{run.folder}: has {'; '.join(others)}: remove it, or choose another --output")
@@ -238,34 +241,28 @@ def train(run: Run, stop: threading.Event) -> bool:
     log, complete = Log(run.log), False
     if prepared or (run.model / NEW / REQUEST).exists():
         threads = {"training.threads": run.threads} if prepared and run.threads else None
-        events = trainer.resume(run.model, overrides=threads, stop=stop)
+        events = resume(run.model, overrides=threads, stop=stop)
     else:
-        events = trainer.train(
-            run.corpus.files("train"),
-            run.model,
-            dev=run.corpus.files(run.corpus.dev),
-            settings_file=run.recipe.path,
-            overrides=run.recipe.own(run.overrides),
-            start=run.first.model if run.first else None,
-            stop=stop,
-        )
+        dev, start = run.corpus.files(run.corpus.dev), run.first.model if run.first else None
+        how: dict[str, Any] = {"settings_file": run.recipe.path, "overrides": run.recipe.own(run.overrides)}
+        events = start_training(run.corpus.files("train"), run.model, dev=dev, start=start, stop=stop, **how)
     every = 1
     for event in events:
-        if isinstance(event, told.Prepared):
+        if isinstance(event, Prepared):
             settings = read_settings(run.model)
             every = max(1, settings.training.evaluate_every // 10)
             log.write("Session", describe_session(run) | {"settings": asdict(settings)})
             say(f"{run.folder.name}: {event.parameters:,} parameters, update {event.step:,} of {event.steps:,}")
-        elif isinstance(event, told.Evaluation):
-            if run.curve and event.best:  # before the log tells of it: what is logged is there
+        elif isinstance(event, Evaluation):
+            if run.curve and event.best:  # before the log has it
                 (run.folder / "curve").mkdir(exist_ok=True)
                 shutil.copyfile(run.model / WEIGHTS, snapshot_path(run.folder / "curve", event.step))
             say(f"{run.folder.name}: update {event.step:,}, dev BLEU {event.scores['bleu']:.2f} (greedy)")
-        elif isinstance(event, told.Note):
+        elif isinstance(event, Note):
             say(f"{run.folder.name}: {event.text}")
-        elif isinstance(event, told.Finished):
+        elif isinstance(event, Finished):
             complete = event.complete
-        if not isinstance(event, told.Stage) and (not isinstance(event, told.Progress) or event.step % every == 0):
+        if not isinstance(event, Stage) and (not isinstance(event, Progress) or event.step % every == 0):
             log.write(type(event).__name__, asdict(event))
     return complete
 
@@ -281,13 +278,7 @@ def describe_session(run: Run) -> dict[str, Any]:
 
 
 def measure(run: Run) -> None:
-    """Scores a finished model; what was scored before stays, as long as the weights are the same."""
-    from regard.atomic_files import write_text
-    from regard.decoding.model_loading import load_as
-    from regard.decoding.translator import Translator
-    from regard.model_folder import SETTINGS, WEIGHTS
-    from regard.weights import read_folder
-
+    """Scores a finished model; earlier scores stay as long as the weights are the same."""
     contents, kept = read_folder(run.model), run.folder / "scores.json"
     weights = hashlib.sha256((run.model / WEIGHTS).read_bytes() + (run.model / SETTINGS).read_bytes()).hexdigest()
     record = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
@@ -298,7 +289,7 @@ def measure(run: Run) -> None:
     record |= {"adopted": run.adopted is not None, "differences": run.recipe.differences(settings, {})}
     record["kind"] = kind_of(settings)
     if run.first:
-        record["before"] = told_before(run.first, run.recipe.direction)
+        record["before"] = course_before(run.first, run.recipe.direction)
     record |= {"seed": settings.training.seed, "parameters": size, "decoding": asdict(settings.decoding)}
     record |= {"dev": corpus.dev, "tests": corpus.tests}
 
@@ -312,9 +303,9 @@ def measure(run: Run) -> None:
     for name in (corpus.dev, *corpus.tests):
         if name not in record["sets"]:
             lines, record["sets"][name] = score(name, "the final weights", run.model)
-            if name == corpus.dev and not corpus.tests:  # the page shows outputs where no test set speaks
+            if name == corpus.dev and not corpus.tests:  # the page shows outputs where there is no test set
                 record["samples"] = lines[:: max(1, len(lines) // SAMPLES)][:SAMPLES]
-        if name not in record.setdefault("agreed", {}):  # which was not always there
+        if name not in record.setdefault("agreed", {}):  # early records lack it
             what = f"the final weights, by a consensus of {CONSENSUS}"
             record["agreed"][name] = score(name, what, run.model, consensus=CONSENSUS)[1]
         write_text(kept, json.dumps(record, ensure_ascii=False))
@@ -330,15 +321,15 @@ def measure(run: Run) -> None:
             write_text(kept, json.dumps(record, ensure_ascii=False))
 
 
-def told_before(run: Run, direction: str) -> dict[str, Any]:
-    """The course of a part that another went on from, in the direction of that one, and of what went before."""
+def course_before(run: Run, direction: str) -> dict[str, Any]:
+    """Returns the course of a part that another continues, in the direction of that one, with earlier parts."""
     several = run.recipe.first is None and len(run.recipe.languages) > 2
     found = course(read_log(run.log), direction if several else "")
-    return found | ({"before": told_before(run.first, direction)} if run.first else {})
+    return found | ({"before": course_before(run.first, direction)} if run.first else {})
 
 
 def scores(output: Sequence[str], reference: Sequence[str], run: Run) -> dict[str, Any]:
-    """BLEU as it is published of lower-cased tokens, or BLEU and chrF of the text as people write it."""
+    """Returns BLEU as published for lower-cased tokens, or BLEU and chrF of the text as people write it."""
     from sacrebleu import BLEU, CHRF
 
     if run.form == "tokenised":

@@ -1,4 +1,4 @@
-"""The recipes that quality is measured of, and the files of their corpora."""
+"""The recipes whose quality is measured, and the files of their corpora."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from regard.errors import InputError
 from regard.settings import Settings
 from regard.settings.resolution import FREE, gather, resolve
 
-FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and what stands before the language in the names of their files
+FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and the end of their files' names before the language
 OF_THE_RUN = ("seed", "threads", "device", "precision")  # settings in which runs of one recipe may differ
 OF_THE_LENGTH = ("steps", "evaluate_every", "evaluate_pairs")  # and those in which runs of one kind may
-OF_THE_DATA = ("source", "target", "tags")  # what a second part is told by the model that it goes on from
+OF_THE_DATA = ("source", "target", "tags")  # which a second part takes from the first
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A file of settings and the languages of its corpus; a later part goes on from what the one before has made."""
+    """A file of settings and the languages of its corpus; a later part continues the model of its first part."""
 
     name: str
     path: Path
     languages: tuple[str, ...]
     first: Recipe | None = None
-    narrows: bool = False  # whether it goes on with one direction of several
+    narrows: bool = False  # continues with one direction of several
 
     @property
     def direction(self) -> str:
         return "-".join(self.languages)
 
     def own(self, overrides: Mapping[str, str]) -> dict[str, str]:
-        """What is set over the file: of a later part nothing that its first has decided, but for its direction."""
+        """Returns the settings over the file; of a later part, those that its first part does not determine."""
         if self.first is None:
             return dict(overrides)
         given = {"data.directions": self.direction} if self.narrows else {}
@@ -49,7 +49,7 @@ class Recipe:
         return resolve(gather(self.path, self.own(overrides)), preset, start)
 
     def differences(self, found: Settings, overrides: Mapping[str, str]) -> list[str]:
-        """Where the settings of a model are not those of the recipe."""
+        """Lists the settings of a model that are not those of the recipe."""
         wanted = asdict(self.settings(overrides, found.preset))
         free = (*OF_THE_RUN, *(OF_THE_DATA if self.first else ()))
         return [
@@ -70,7 +70,7 @@ class Recipe:
 
 
 def kind_of(settings: Settings) -> dict[str, dict[str, Any]]:
-    """What runs must have in common, so that a mean of their scores means anything."""
+    """Returns the settings that runs must have in common to be averaged."""
     tables = json.loads(json.dumps(asdict(settings)))  # as a record keeps them
     free = {*OF_THE_RUN, *OF_THE_LENGTH}
     return {name: {k: v for k, v in tables[name].items() if k not in free} for name in ("model", "training")}
@@ -93,7 +93,7 @@ class Corpus:
 
     @property
     def tests(self) -> list[str]:
-        """The test sets of which all languages are there; the oldest, whose scores are published, first."""
+        """Lists the test sets with files in all languages; the oldest, whose scores are published, first."""
         found = (path.name.split(".")[0] for path in self.folder.glob(f"test*{self.suffix}.{self.languages[1]}"))
         return sorted(name for name in set(found) if all(path.is_file() for path in self.files(name)))
 
@@ -121,11 +121,11 @@ def find_recipe(name: str) -> Recipe:
 
 
 def find_corpus(data: Path, recipe: Recipe, form: str) -> Corpus:
-    """The corpus of a recipe: in the folder of its name, or of the first word of its name."""
+    """Finds the corpus of a recipe in the folder of its name, or of the first word of its name."""
     folders = [data / recipe.name, data / recipe.name.partition("-")[0]]
     folder = next((folder for folder in folders if folder.is_dir()), None)
     if folder is None:
-        raise InputError(f"neither {folders[0]} nor {folders[1]} is there: --data is the folder above them")
+        raise InputError(f"neither {folders[0]} nor {folders[1]} exists: --data is the folder above them")
     corpus = Corpus(folder.resolve(), FORMS[form], recipe.languages)
     for path in (*corpus.files("train"), *corpus.files(corpus.dev)):
         if not path.is_file():

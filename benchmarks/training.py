@@ -79,7 +79,7 @@ REGARD = "regard"
 SYSTEMS = {
     REGARD: System("regard", "regard_trainer", {"shipped": SHIPPED, "bfloat16": BFLOAT16}),
     "opennmt": System("OpenNMT-py", "opennmt", COMMON | {"settings": EPOCH_BUCKET}),
-    "eole": System("Eole", "eole", COMMON | {"settings": EPOCH_BUCKET}),
+    "eole": System("Eole", "opennmt", COMMON | {"settings": EPOCH_BUCKET}),
     "marian": System("Marian", "marian", COMMON),
     "huggingface": System("Hugging Face transformers", "huggingface", COMMON | {"settings": LONGER_SIDE}),
 }

@@ -42,11 +42,14 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     address = serve(open_model(arguments.model, "cpu", None))
-    viewport = {"width": arguments.width, "height": 900 if arguments.width > 500 else 700}
+    height = 900 if arguments.width > 500 else 700
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=arguments.chromium, args=["--no-sandbox"])
         for theme in ("light", "dark"):
-            context = browser.new_context(viewport=viewport, color_scheme="dark" if theme == "dark" else "light")
+            context = browser.new_context(
+                viewport={"width": arguments.width, "height": height},
+                color_scheme="dark" if theme == "dark" else "light",
+            )
             page = context.new_page()
             for view, selected in VIEWS.items():
                 page.goto("about:blank")

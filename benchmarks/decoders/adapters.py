@@ -6,12 +6,13 @@ An adapter imports nothing of its engine before `prepare`, so that a process whi
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 LENGTH_PENALTY = 1.0  # length ^ 1 in every engine
 HUGGING_FACE_BATCH = 64
@@ -36,32 +37,26 @@ class Output:
     tokens: Sequence[int | str]
 
 
-class Adapter(Protocol):
+class Adapter(ABC):
     """An engine. `searched` sums up the seconds of the search alone, where they can be separated."""
-
-    searched: float
-
-    def prepare(self) -> None:
-        """Imports the engine's library."""
-
-    def load(self) -> None:
-        """Reads the model."""
-
-    def translate(self, texts: Sequence[str], beam: int, **options: Any) -> list[Output]:
-        """Returns the translations of some texts at once, in their order."""
-
-    def versions(self) -> dict[str, str]:
-        """Returns the versions of the engine's packages."""
-
-
-class Base:
-    """The base of all adapters: the job, and a clock for the search alone."""
 
     packages: tuple[str, ...] = ()
 
     def __init__(self, job: Job) -> None:
         self.job, self.searched = job, 0.0
         self.precision = ENGINES[job.engine].precision
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Imports the engine's library."""
+
+    @abstractmethod
+    def load(self) -> None:
+        """Reads the model."""
+
+    @abstractmethod
+    def translate(self, texts: Sequence[str], beam: int, **options: Any) -> list[Output]:
+        """Returns the translations of some texts at once, in their order."""
 
     @contextmanager
     def searching(self) -> Iterator[None]:
@@ -73,19 +68,15 @@ class Base:
         return {name: version(name) for name in self.packages}
 
 
-class Regard(Base):
+class Regard(Adapter):
     """Regard, with PyTorch or with its own engine."""
 
     packages = ("regard", "torch")
 
-    @property
-    def native(self) -> bool:
-        return self.job.engine.startswith("native")
-
     def prepare(self) -> None:
         from regard.decoding import model_loading as engine  # noqa: F401 (is timed apart from the loading)
 
-        if not self.native:
+        if not self.job.engine.startswith("native"):
             import torch
 
             torch.set_num_threads(self.job.threads)
@@ -97,7 +88,7 @@ class Regard(Base):
         load_as: Any = engine.load_as
         short = self.job.engine.endswith("-short")
         native = {"engine": "native", "precision": self.precision, "threads": self.job.threads, "shortlist": short}
-        how = native if self.native else {"engine": "torch"}
+        how = native if self.job.engine.startswith("native") else {"engine": "torch"}
         self.translator = load_as(Translator, self.job.folder, device="cpu", **how)
         search = self.translator.search
 
@@ -112,7 +103,7 @@ class Regard(Base):
         return [Output(found.text, found.tokens) for found in self.translator.translate(texts, **search)]
 
 
-class CTranslate2(Base):
+class CTranslate2(Adapter):
     """CTranslate2, as its users run it: pieces in, pieces out, sorted by length and cut into batches by itself."""
 
     packages = ("ctranslate2",)
@@ -153,7 +144,7 @@ class CTranslate2(Base):
         return [Output(text, row) for text, row in zip(target.decode_batch(found), found, strict=True)]
 
 
-class HuggingFace(Base):
+class HuggingFace(Adapter):
     """`generate` of transformers on batches of sentences of like length."""
 
     packages = ("transformers", "torch")
@@ -206,7 +197,7 @@ class Engine:
     title: str
     precision: str
     form: str
-    adapter: type[Base]
+    adapter: type[Adapter]
     rounds: int | None = None  # at most; None: as many as asked for, since a target depends on it
     every: int = 1  # it translates every n-th of the single sentences
 
@@ -230,5 +221,4 @@ REFERENCE = "torch"  # the engine whose outputs all others are compared with
 
 
 def build(job: Job) -> Adapter:
-    adapter: Any = ENGINES[job.engine].adapter(job)
-    return adapter
+    return ENGINES[job.engine].adapter(job)

@@ -96,6 +96,19 @@ def peak(report: Record, model: str, engine: str) -> float | None:
     return max((float(run["peak_mib"]) for run in runs), default=None)
 
 
+def costs(report: Record, model: str, engine: str) -> tuple[float | None, float | None, float | None]:
+    """Returns peak memory, load time with the library, and load time of the model alone."""
+    loads = select(report["loads"], model=model, engine=engine)
+    whole, alone = (median([*map(value, loads)]) for value in (load_seconds, construct_seconds))
+    return peak(report, model, engine), whole, alone
+
+
+def lost(report: Record, model: str, engine: str, workload: str) -> float | None:
+    """Returns the BLEU of float32 less that of int8, to two places, as it is shown."""
+    whole, small = (bleu(report, model, f"{engine}-{precision}", workload) for precision in ("float32", "int8"))
+    return None if whole is None or small is None else round(whole - small, 2)
+
+
 def missing(report: Record) -> list[str]:
     """Lists what a report lacks to be a whole one: every model, engine and workload, on all of a thousand sentences."""
     absent = [f"model {name}" for name in ("small", "base") if name not in report["models"]]

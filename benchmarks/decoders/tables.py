@@ -8,25 +8,10 @@ from pathlib import Path
 
 from docs.book.computing import expand
 
+from benchmarks.decoders import measures
 from benchmarks.decoders.adapters import ENGINES
 from benchmarks.decoders.limits import Shape, batch_limit, int8_rate, single_limit
-from benchmarks.decoders.measures import (
-    BATCHES,
-    SINGLES,
-    WORKLOADS,
-    Record,
-    Value,
-    advantage,
-    bleu,
-    by_round,
-    construct_seconds,
-    load_seconds,
-    median_milliseconds,
-    p95_milliseconds,
-    peak,
-    select,
-    sentences_per_second,
-)
+from benchmarks.decoders.measures import BATCHES, SINGLES, WORKLOADS, Record, Value, by_round, select
 from benchmarks.decoders.targets import targets
 from benchmarks.decoders.tuning import Way
 from benchmarks.tables import Row, Table, build, rounded, spread, to_markdown
@@ -77,7 +62,7 @@ def name_of(engine: str) -> Row:
 def compared(report: Record, model: str, engine: str, workload: str, value: Value) -> float | list[float] | None:
     if engine == ENGINES[engine].rival:
         return None
-    return spread(advantage(report, model, engine, workload, value), 2)
+    return spread(measures.advantage(report, model, engine, workload, value), 2)
 
 
 def batches(report: Record, model: str) -> list[Row]:
@@ -85,13 +70,13 @@ def batches(report: Record, model: str) -> list[Row]:
         row: Row = {}
         for name in BATCHES:
             place, title = {"model": model, "engine": engine, "workload": name}, WORKLOADS[name].title
-            found = list(by_round(report, sentences_per_second, **place).values())
+            found = list(by_round(report, measures.sentences_per_second, **place).values())
             searches = [run for run in select(report["runs"], **place) if run["search_seconds"]]
             searched = [run["sentences"] / run["search_seconds"] for run in searches]
             row[f"{title}, sentences/s"] = spread(found, 0)
-            row[f"{title} ÷ CTranslate2"] = compared(report, model, engine, name, sentences_per_second)
+            row[f"{title} ÷ CTranslate2"] = compared(report, model, engine, name, measures.sentences_per_second)
             row[f"{title}, search alone, sentences/s"] = rounded(statistics.median(searched), 0) if searched else None
-            row[f"{title} BLEU"] = bleu(report, model, engine, name)
+            row[f"{title} BLEU"] = measures.bleu(report, model, engine, name)
         return row
 
     return by_engine(report, model, BATCHES, cells)
@@ -101,12 +86,12 @@ def singles(report: Record, model: str) -> list[Row]:
     def cells(engine: str) -> Row:
         row: Row = {}
         for name in SINGLES:
-            for label, value in (("median", median_milliseconds), ("p95", p95_milliseconds)):
+            for label, value in (("median", measures.median_milliseconds), ("p95", measures.p95_milliseconds)):
                 title = f"{WORKLOADS[name].title}, {label}"
                 found = by_round(report, value, model=model, engine=engine, workload=name)
                 row[f"{title} ms"] = spread(list(found.values()), 1)
                 row[f"{title}, CTranslate2 ÷ it"] = compared(report, model, engine, name, value)
-            row[f"{WORKLOADS[name].title}, BLEU"] = bleu(report, model, engine, name)
+            row[f"{WORKLOADS[name].title}, BLEU"] = measures.bleu(report, model, engine, name)
         return row
 
     return by_engine(report, model, SINGLES, cells)
@@ -114,10 +99,10 @@ def singles(report: Record, model: str) -> list[Row]:
 
 def costs(report: Record, model: str) -> list[Row]:
     def cells(engine: str) -> Row:
-        loads, most = select(report["loads"], model=model, engine=engine), peak(report, model, engine)
+        loads, most = select(report["loads"], model=model, engine=engine), measures.peak(report, model, engine)
         return {
-            "load s, library included": spread([load_seconds(load) for load in loads], 2),
-            "model alone, s": spread([construct_seconds(load) for load in loads], 3),
+            "load s, library included": spread([measures.load_seconds(load) for load in loads], 2),
+            "model alone, s": spread([measures.construct_seconds(load) for load in loads], 3),
             "MiB when loaded": rounded(statistics.median(load["loaded_mib"] for load in loads), 0) if loads else None,
             "peak MiB": None if most is None else round(most),
         }
@@ -152,11 +137,14 @@ def limits(report: Record, model: str) -> Table:
         for precision in ("float32", "int8"):
             single = WORKLOADS[name].single
             if single:
-                limit, value = single_limit(shape, lengths, precision, rates[precision])[0], median_milliseconds
+                limit, value = (
+                    single_limit(shape, lengths, precision, rates[precision])[0],
+                    measures.median_milliseconds,
+                )
                 slow = single_limit(shape, lengths, precision, rates["memory"])[0]
                 text = f"{limit:.2f} ms (from memory {slow:.2f} ms)"
             else:
-                factor, value = faster if precision == "int8" else 1.0, sentences_per_second
+                factor, value = faster if precision == "int8" else 1.0, measures.sentences_per_second
                 limit = batch_limit(shape, lengths, WORKLOADS[name].beam, gflops, factor)
                 text = f"{limit:,.0f} sentences/s"
             row = {"workload": WORKLOADS[name].title, "precision": precision, "limit": text}
@@ -177,16 +165,8 @@ def limits(report: Record, model: str) -> Table:
 
 
 def target_table(report: Record, model: str) -> Table:
-    rows = [
-        {
-            "what": each.what,
-            "target": f"{each.sign} {each.wanted:g}",
-            "measured": "–" if each.measured is None else f"{each.measured:.2f}",
-            "verdict": each.verdict,
-        }
-        for each in targets(report, model)
-    ]
-    return build(f"{model.upper()}: targets", rows, "Medians over the rounds of ratios within one.")
+    note = "Medians over the rounds of ratios within one."
+    return build(f"{model.upper()}: targets", targets(report, model), note)
 
 
 def tuning(report: Record, model: str) -> Table:

@@ -1,4 +1,4 @@
-"""Two ways to build the same model, trained alike on the sentences of the demo: heads, and the place of the norm."""
+"""Compares numbers of heads and places of the norm, trained alike on the sentences of the demo."""
 
 from __future__ import annotations
 
@@ -19,17 +19,12 @@ from regard.training.batches import IGNORE, PairBatch
 
 HEADS, SEEDS, WIDTH = (1, 2, 4, 8), 3, 64
 UPDATES, ROWS, LAYERS = 300, 32, 6
-NORMS = {
-    "post-norm": ("post", 50),
-    "post-norm, no warm-up": ("post", 0),
-    "pre-norm": ("pre", 50),
-    "pre-norm, no warm-up": ("pre", 0),
-}
-"""Where the norm is, and updates of warm-up."""
+WARMUPS = {"": 50, ", no warm-up": 0}
+NORMS = {f"{place}-norm{end}": (place, updates) for place in ("post", "pre") for end, updates in WARMUPS.items()}
 
 
 def measure_heads(seed: int) -> Figures:
-    """Accuracy on sentences never seen, by the number of heads that share one width, for some seeds."""
+    """Measures accuracy on unseen sentences, by the number of heads that share one width, for some seeds."""
     demo = DemoSentences(seed)
     found: Figures = {"heads": list(HEADS), "width": WIDTH, "updates": UPDATES, "seeds": SEEDS, "sentences": ROWS}
     right: list[list[float]] = []
@@ -43,7 +38,7 @@ def measure_heads(seed: int) -> Figures:
 
 
 def measure_norms(seed: int) -> Figures:
-    """The loss over the updates of a deep translator, the norm after each residual sum or before each sublayer."""
+    """Measures the loss of a deep translator with the norm after each residual sum or before each sublayer."""
     demo = DemoSentences(seed)
     found: Figures = {"layers": LAYERS, "updates": UPDATES, "rate": 3e-3, "every": 10, "losses": {}, "accuracy": {}}
     for name, (norm, warmup) in NORMS.items():

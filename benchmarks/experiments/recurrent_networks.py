@@ -1,4 +1,4 @@
-"""Transformer beside LSTM and GRU, with attention and without: how fast they train, and what they remember."""
+"""Compares a Transformer with LSTM and GRU, with attention and without: speed of training, and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COPIED = (1, 2, 4, 8, 16, 32)
 
 
 def measure_speed(seed: int) -> Figures:
-    """Tokens a second of training, source and target, by the length of both."""
+    """Measures tokens a second of training, source and target, by the length of both."""
     found: Figures = {"batch": BATCH, "lengths": list(LENGTHS), "models": {}}
     for name, changes in KINDS.items():
         model = build(seed, **{**changes, "width": 128, "hidden": 512})
@@ -36,7 +36,7 @@ def measure_speed(seed: int) -> Figures:
 
 
 def tokens_per_second(model: SequenceToSequence, rows: int, length: int, seed: int) -> float:
-    """The median of some forward and backward passes, in the processor's own time, which others do not take."""
+    """Returns the median over some forward and backward passes, in the time of this process alone."""
     batch, took = copying(rows, length, torch.Generator().manual_seed(seed)), list[float]()
     while len(took) < 4 or (sum(took) < 0.1 and len(took) < 20):
         began = time.process_time()
@@ -48,20 +48,20 @@ def tokens_per_second(model: SequenceToSequence, rows: int, length: int, seed: i
 
 
 def measure_recall(seed: int) -> Figures:
-    """Symbols that are found again after so many blanks; the number of symbols is always the same."""
+    """Measures how many of a few symbols are copied after blanks, by the number of blanks."""
 
     def draw(dice: torch.Generator) -> PairBatch:
-        return copying(32, HELD, dice, DISTANCES[some(len(DISTANCES) - 1, dice)])
+        return copying(32, HELD, dice, DISTANCES[draw_below(len(DISTANCES) - 1, dice)])
 
     found: Figures = {"updates": UPDATES, "symbols": HELD, "distances": list(DISTANCES), "longest": LONGEST}
     return found | {"models": by_kind(seed, draw, lambda d, dice: copying(250, HELD, dice, d), DISTANCES)}
 
 
 def measure_copying(seed: int) -> Figures:
-    """Texts of so many symbols that are written again: all of them have to be remembered."""
+    """Measures how many symbols of a text are copied, by its length: all of them have to be remembered."""
 
     def draw(dice: torch.Generator) -> PairBatch:
-        length = COPIED[some(len(COPIED), dice)]
+        length = COPIED[draw_below(len(COPIED), dice)]
         return copying(512 // length, length, dice)
 
     found: Figures = {"updates": UPDATES, "lengths": list(COPIED)}
@@ -83,6 +83,6 @@ def by_kind(
     return found
 
 
-def some(count: int, dice: torch.Generator) -> int:
-    """A number below `count`."""
+def draw_below(count: int, dice: torch.Generator) -> int:
+    """Draws a number below `count`."""
     return int(torch.randint(count, (1,), generator=dice))

@@ -1,4 +1,4 @@
-"""What the experiments share: small models, made-up texts, and the updates of the real trainer."""
+"""Small models, made-up texts, and updates as the real trainer makes them, for all experiments."""
 
 from __future__ import annotations
 
@@ -18,15 +18,8 @@ from regard.training.optimizer import build_optimizer, learning_rate, set_rate
 
 BEGIN, BLANK, SYMBOLS = 0, 1, 2  # the begin of a target, a token that says nothing, the first of all others
 VOCABULARY = 34
-SHAPE: dict[str, Any] = {
-    "width": 64,
-    "heads": 4,
-    "hidden": 256,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "max_length": 1024,
-    "dropout": 0.0,
-}
+SHAPE: dict[str, Any] = {"width": 64, "heads": 4, "hidden": 256, "encoder_layers": 2, "decoder_layers": 2}
+SHAPE |= {"max_length": 1024, "dropout": 0.0}
 
 KINDS: dict[str, dict[str, Any]] = {
     "Transformer": {"norm": "pre", "positions": "rotary"},
@@ -36,19 +29,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "GRU": {"kind": "gru", "attends": False},
 }
 
-Batches = Callable[[torch.Generator], PairBatch]
-"""Draws a batch."""
+Batches = Callable[[torch.Generator], PairBatch]  # draws a batch
 
 
 def build(seed: int, *, vocabulary: int = VOCABULARY, **changes: Any) -> SequenceToSequence:
-    """A model with random weights of this seed."""
+    """Returns a model with random weights of this seed."""
     settings = ModelSettings(**{**SHAPE, **changes})
     torch.manual_seed(seed)
     return (Recurrent if settings.recurrent else EncoderDecoder)(settings, vocabulary, vocabulary)
 
 
 def learn(model: SequenceToSequence, draw: Batches, seed: int, **how: Any) -> list[float]:
-    """Updates the model as the trainer does; the loss of each update, in nats a token."""
+    """Updates the model as the trainer does; returns the loss of each update, in nats a token."""
     settings = TrainingSettings(**{"warmup": 50, "schedule": "cosine", "label_smoothing": 0.0, **how})
     optimizer, dice, losses = build_optimizer(model, settings), torch.Generator().manual_seed(seed), []
     model.train()
@@ -67,14 +59,14 @@ def learn(model: SequenceToSequence, draw: Batches, seed: int, **how: Any) -> li
 
 @torch.inference_mode()
 def accuracy(model: SequenceToSequence, batch: PairBatch) -> float:
-    """The share of labels that the model finds likeliest, when it is given all that stands before them."""
+    """Returns the share of labels that are the most probable ones, given all correct tokens before them."""
     found = model(batch.source, batch.target, batch.keep).argmax(-1)
     asked = batch.labels != IGNORE
     return float((found == batch.labels)[asked].float().mean())
 
 
 def copying(rows: int, length: int, dice: torch.Generator, blanks: int = 0) -> PairBatch:
-    """Random symbols, to be written again, after so many blanks, whose prediction does not count."""
+    """Returns random symbols to be copied after some blanks, whose prediction does not count."""
     symbols = torch.randint(SYMBOLS, VOCABULARY, (rows, length), generator=dice)
     begin, blank = torch.full((rows, 1), BEGIN), torch.full((rows, blanks), BLANK)
     target = torch.cat([blank, begin, symbols[:, :-1]], 1)
@@ -83,6 +75,6 @@ def copying(rows: int, length: int, dice: torch.Generator, blanks: int = 0) -> P
 
 
 def pair_batch(source: Tensor, target: Tensor, labels: Tensor, keep: Tensor | None = None) -> PairBatch:
-    """A batch of tensors; without `keep`, nothing of the source is padding."""
+    """Returns a batch of tensors; without `keep`, the source has no padding."""
     read = source.numel() if keep is None else int(keep.sum())
     return PairBatch(source, target, labels, keep, np.array([read, int((labels != IGNORE).sum())]))

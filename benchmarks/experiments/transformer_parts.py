@@ -1,4 +1,4 @@
-"""The parts of the Transformer, one at a time: scale, residual sums, positions, states, and what attention costs."""
+"""Experiments on parts of the Transformer: scale, residual sums, positions, states, and the cost of attention."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from regard.model.layers import FeedForward, Residual
 from regard.model.observe import observe
 from regard.model.transformer import Encoder, EncoderDecoder
 from regard.settings import ModelSettings
-from regard.weights import Contents, read_folder
+from regard.weights import read_folder
 
 KEY_WIDTHS = (1, 4, 16, 64, 256, 1024)
 KEYS, QUERIES = 64, 1000
 DEPTH = 24
 PLACES: tuple[Literal["none", "sinusoidal", "learned", "rotary"], ...] = ("none", "sinusoidal", "learned", "rotary")
 SENTENCES = 400
+read_glass = cache(read_folder)
 LEVELS = {
     "word vector": "source_embedding.tokens",
     "with its position": "source_embedding.sum",
@@ -49,11 +50,8 @@ def adjective(pieces: list[str]) -> int:
     return len(pieces) - 3  # before the full stop and the end
 
 
-# Scale
-
-
 def measure_saturation(seed: int) -> Figures:
-    """Softmax over products of random queries and keys, by their width: the largest weight, and its slope."""
+    """Measures the largest weight and the slope of a softmax over products of random queries and keys, by width."""
     torch.manual_seed(seed)
     found: Figures = {"keys": KEYS, "queries": QUERIES, "widths": list(KEY_WIDTHS)}
     for name, power in (("divided", 0.5), ("plain", 0.0)):
@@ -67,13 +65,10 @@ def measure_saturation(seed: int) -> Figures:
     return found
 
 
-# Residual sums
-
-
 def measure_residuals(seed: int) -> Figures:
-    """How large the gradient is that reaches each layer of a deep new encoder, with residual sums and without.
+    """Measures the gradient that reaches each layer of a deep new encoder, with residual sums and without.
 
-    Norms make up for much, so that they are left out too. `alike` is how far the positions have become one.
+    Norms make up for much, so one variant has none. `alike` is the mean cosine of two positions.
     """
     found: Figures = {"depth": DEPTH, "layers": list(range(DEPTH + 1))}
     for name, norm, sums, norms in (
@@ -88,7 +83,7 @@ def measure_residuals(seed: int) -> Figures:
 
 
 def gradients(seed: int, norm: str) -> Figures:
-    """Norms of the gradient of a random target by what goes into each layer, and by what comes out of the last."""
+    """Returns norms of the gradient of a random target by the input of each layer and the output of the last."""
     torch.manual_seed(seed)
     shape: dict[str, Any] = {"width": 64, "heads": 4, "hidden": 256, "encoder_layers": DEPTH, "dropout": 0.0}
     model = Encoder(ModelSettings(**shape, norm=norm), VOCABULARY)  # type: ignore[arg-type]
@@ -112,7 +107,7 @@ def alike(states: Tensor) -> float:
 
 @contextmanager
 def without_residuals(*, norms: bool) -> Iterator[None]:
-    """Within it, a sublayer's output takes the place of its input instead of being added to it."""
+    """Replaces residual sums: a sublayer's output is not added to its input."""
 
     def forward(self: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         made = self.dropout(sublayer(x))
@@ -122,11 +117,8 @@ def without_residuals(*, norms: bool) -> Iterator[None]:
         yield
 
 
-# Positions
-
-
 def measure_permutation(seed: int) -> Figures:
-    """How far the states of a permuted text are from the permuted states of the text, in a new encoder."""
+    """Measures how far the states of a permuted text are from the permuted states, in a new encoder."""
     torch.manual_seed(seed)
     tokens, order = torch.randint(VOCABULARY, (64, 12)), torch.randperm(12)
     found: Figures = {"length": 12, "texts": 64, "apart": {}}
@@ -140,25 +132,22 @@ def measure_permutation(seed: int) -> Figures:
     return found
 
 
-# Context
-
-
 def measure_contexts(seed: int) -> Figures:
-    """A word of the model that comes with the package in two contexts, and what its vectors tell of the context.
+    """Compares the vectors of a word of the glass model in two contexts, and what they reveal of the context.
 
-    By each vector of the word, a linear map that is fitted to half of the sentences tells in the other half whether
-    the French pronoun is il or elle.
+    For each vector of the word, a linear map that is fitted to half of the sentences guesses in the other half
+    whether the French pronoun is il or elle.
     """
     pair = [f"The animal didn't cross the {thing} because it was too wide." for thing in ("street", "bridge")]
-    told = [each for each in generate_glass_splits().train if each.pronoun in ("il", "elle")]
-    Random(seed).shuffle(told)
+    candidates = [each for each in generate_glass_splits().train if each.pronoun in ("il", "elle")]
+    Random(seed).shuffle(candidates)
     found: Figures = {"texts": pair, "levels": list(LEVELS), "sentences": SENTENCES, "words": {}}
     found["different words"] = rounded(distances(vectors(pair[0], it), vectors(pair[0], adjective)))
-    is_he = torch.tensor([each.pronoun == "il" for each in told[:SENTENCES]])
+    is_he = torch.tensor([each.pronoun == "il" for each in candidates[:SENTENCES]])
     found["he"] = round(float(is_he.float().mean()), 3)
     for name, place in (("it", it), ("the adjective", adjective)):
         apart = distances(*(vectors(text, place) for text in pair))
-        rows = torch.stack([vectors(each.source, place) for each in told[:SENTENCES]], 1)
+        rows = torch.stack([vectors(each.source, place) for each in candidates[:SENTENCES]], 1)
         found["words"][name] = {
             "apart": rounded(apart),
             "guessed": [round(accuracy_of_linear_map(each, is_he), 3) for each in rows],
@@ -168,8 +157,8 @@ def measure_contexts(seed: int) -> Figures:
 
 @torch.inference_mode()
 def vectors(text: str, place: Callable[[list[str]], int]) -> Tensor:
-    """[4, D]: a word in the table, with its position, and after each of the two layers of the encoder."""
-    glass = opened_glass()
+    """Returns [4, D]: a word in the table, with its position, and after each of the two layers of the encoder."""
+    glass = read_glass(GLASS)
     tokenizer, model = glass.vocabularies.source, glass.model
     assert isinstance(model, EncoderDecoder)
     ids = [*tokenizer.encode(text).ids, tokenizer.specials.end]
@@ -184,11 +173,6 @@ def distances(one: Tensor, other: Tensor) -> list[float]:
     return [max(0.0, 1 - value) for value in torch.cosine_similarity(one, other, -1).tolist()]
 
 
-@cache
-def opened_glass() -> Contents:
-    return read_folder(GLASS)
-
-
 def accuracy_of_linear_map(x: Tensor, right: Tensor) -> float:
     """[N, D] vectors -> how often the sign of a linear map, fitted to the first half, is right in the second."""
     x = torch.cat([x, torch.ones(len(x), 1)], 1).double()
@@ -198,11 +182,8 @@ def accuracy_of_linear_map(x: Tensor, right: Tensor) -> float:
     return float(((x[half:] @ weights > 0) == right[half:]).float().mean())
 
 
-# Cost
-
-
 def measure_cost(seed: int) -> Figures:
-    """Milliseconds of attention and of the feed-forward layer, by length, and the fit of the first."""
+    """Measures the milliseconds of attention and of the feed-forward layer by length, and fits the first."""
     torch.manual_seed(seed)
     settings = ModelSettings(width=128, heads=4, hidden=512, dropout=0.0)
     forward = FeedForward(settings).eval()
@@ -219,18 +200,12 @@ def measure_cost(seed: int) -> Figures:
     fit, *_ = np.linalg.lstsq(terms / times[:, None], np.ones_like(times), rcond=None)  # relative errors count
     slope = math.log(attention[-1] / attention[-3]) / math.log(ATTENDED[-1] / ATTENDED[-3])
     error = float(np.abs(terms @ fit / times - 1).max())
-    return {
-        "lengths": list(ATTENDED),
-        "attention": attention,
-        "feed-forward": other,
-        "fit": [float(f"{c:.3g}") for c in fit],
-        "exponent": round(slope, 2),
-        "error": round(error, 3),
-    }
+    found: Figures = {"lengths": list(ATTENDED), "attention": attention, "feed-forward": other}
+    return found | {"fit": [float(f"{c:.3g}") for c in fit], "exponent": round(slope, 2), "error": round(error, 3)}
 
 
 def milliseconds(call: Callable[[], Tensor]) -> float:
-    """The median time of some calls, of the processor."""
+    """Returns the median processor time of some calls."""
     took: list[float] = []
     while len(took) < 4 or (sum(took) < 0.25 and len(took) < 100):
         began = time.process_time()
@@ -240,5 +215,5 @@ def milliseconds(call: Callable[[], Tensor]) -> float:
 
 
 def rounded(values: Iterable[float]) -> list[float]:
-    """To four digits that count."""
+    """Rounds to four significant digits."""
     return [float(f"{value:.4g}") for value in values]

@@ -49,20 +49,12 @@ def open_prepared(folder: Path, chosen: Settings, vocabulary_size: int, about: d
 
 
 def settings(job: Job, batch_tokens: int) -> Settings:
-    layers = {"encoder_layers": job.layers, "decoder_layers": job.layers}
-    return Settings(
-        model=ModelSettings(width=job.width, hidden=job.feed_forward, heads=job.heads, dropout=job.dropout, **layers),
-        training=TrainingSettings(
-            batch_tokens=batch_tokens,
-            label_smoothing=job.label_smoothing,
-            steps=1_000_000,
-            evaluate_every=1_000_000,
-            threads=job.threads,
-            seed=job.seed,
-            device="cpu",
-            precision=job.options.get("precision", "float32"),
-        ),
-    )
+    shape: dict[str, Any] = {"width": job.width, "hidden": job.feed_forward, "heads": job.heads}
+    shape |= {"encoder_layers": job.layers, "decoder_layers": job.layers, "dropout": job.dropout}
+    how: dict[str, Any] = {"batch_tokens": batch_tokens, "label_smoothing": job.label_smoothing, "seed": job.seed}
+    how |= {"threads": job.threads, "device": "cpu", "precision": job.options.get("precision", "float32")}
+    endless = {"steps": 1_000_000, "evaluate_every": 1_000_000}
+    return Settings(model=ModelSettings(**shape), training=TrainingSettings(**how, **endless))
 
 
 def train(prepared: TrainingRun, timer: StepTimer) -> None:

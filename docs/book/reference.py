@@ -1,19 +1,12 @@
-"""Reads the source for reference pages: verbs and flags, addresses of the servers, errors."""
+"""Writes the page of the commands from their parsers."""
 
 from __future__ import annotations
 
 import argparse
-import ast
 import inspect
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-from regard import errors
 from regard.cli import build_parser
-
-SOURCE = Path(errors.__file__).parent
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
@@ -85,38 +78,3 @@ def plain(text: str) -> str:
 
 def cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-@dataclass(frozen=True)
-class Address:
-    """An address that a server answers."""
-
-    path: str
-    methods: tuple[str, ...]
-    handler: str
-    file: Path
-
-
-def addresses(package: str) -> list[Address]:
-    """Returns every `Route(path, handler, ...)` in the source of a package."""
-    found = []
-    for file in sorted((SOURCE / package).glob("*.py")):
-        for call in calls(ast.parse(file.read_text(encoding="utf-8")), "Route"):
-            path, handler = call.args[0], call.args[1]
-            given = [keyword.value for keyword in call.keywords if keyword.arg == "methods"]
-            methods = tuple(ast.literal_eval(given[0])) if given else ("GET",)
-            name = handler.attr if isinstance(handler, ast.Attribute) else ast.unparse(handler)
-            found.append(Address(re.sub(r":path\}", "}", ast.literal_eval(path)), methods, name, file))
-    return found
-
-
-def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
-            yield node
-
-
-def error_classes() -> list[type[errors.RegardError]]:
-    """Returns the classes of errors.py, from the root of their tree."""
-    every = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.RegardError)]
-    return sorted(every, key=lambda kind: (len(kind.__mro__), inspect.getsourcelines(kind)[1]))

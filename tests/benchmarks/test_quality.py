@@ -269,7 +269,7 @@ def test_a_recipe_in_two_parts_trains_the_first_once_and_counts_its_time(
         (["--recipes", "multi30k-both-de", "--form", "raw"], "multi30k/train.fr is missing: put it there"),
         (
             ["--recipes", "gettext-en-de,tatoeba-en-zh"],
-            "neither .*tatoeba-en-zh nor .*tatoeba is there: --data is the folder above",
+            "neither .*tatoeba-en-zh nor .*tatoeba exists: --data is the folder above",
         ),
         (["--recipes", "wmt"], "there is no recipe wmt: use gettext-en-de, "),
         (["--adopt", "multi30k-en-de"], "write RECIPE=FOLDER"),

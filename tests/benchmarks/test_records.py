@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from benchmarks.decoders.tables import compact_log, main_tables
-from docs.book import evidence
 
 from benchmarks import benchmarks_page, records, serving, tables, training
 from tests.benchmarks.test_decoding import example_report
+from tests.documentation import quoted_figures
 from tests.documentation.pages import ROOT
 
 NAMES = sorted(path.stem for path in records.MEASURED.glob("*.json"))
@@ -39,11 +39,11 @@ def test_a_record_says_how_it_came_about(name: str) -> None:
 
 
 def test_every_quoted_figure_has_its_record() -> None:
-    pages = evidence.checked_pages()
+    pages = quoted_figures.checked_pages()
     assert len(pages) > 30
-    assert [fault for each in pages for fault in evidence.faults(each)] == []
+    assert [fault for each in pages for fault in quoted_figures.faults(each)] == []
     texts = [(each, each.read_text(encoding="utf-8")) for each in pages]
-    assert sum(1 for each, text in texts for _ in evidence.figures(text, each.name)) > 15
+    assert sum(1 for each, text in texts for _ in quoted_figures.figures(text, each.name)) > 15
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_every_quoted_figure_has_its_record() -> None:
     ],
 )
 def test_a_figure_that_nobody_measured_is_found(sentence: str) -> None:
-    (alone,) = evidence.figures(f"# Page\n\n{sentence}\n", "page.md")
+    (alone,) = quoted_figures.figures(f"# Page\n\n{sentence}\n", "page.md")
     assert "has no record" in alone.fault
-    (pretended,) = evidence.figures(f"{sentence}\n<!-- measured: serving-2026-11-17 -->\n", "page.md")
+    (pretended,) = quoted_figures.figures(f"{sentence}\n<!-- measured: serving-2026-11-17 -->\n", "page.md")
     assert "is not in serving-2026-11-17" in pretended.fault
-    (invented,) = evidence.figures(
+    (invented,) = quoted_figures.figures(
         f"{sentence} ([figures](measured/never.json))\n\n<!-- measured: never -->", "page.md"
     )
     assert "there is no record never" in invented.fault
@@ -70,13 +70,13 @@ def test_a_figure_that_nobody_measured_is_found(sentence: str) -> None:
 
 def test_a_figure_in_a_record_is_fine_however_it_is_rounded() -> None:
     text = "64 clients have 411 sentences/s, 0.77 of the offline speed.\n<!-- measured: serving-2026-11-17 -->"
-    found = list(evidence.figures(text, "page.md"))
+    found = list(quoted_figures.figures(text, "page.md"))
     assert [figure.text for figure in found] == ["411", "0.77"]
     assert not any(figure.fault for figure in found)
-    assert evidence.same("41.0", 40.98)
-    assert evidence.same("44", 0.44)
-    assert evidence.same("1,317", 1317.2)
-    assert not evidence.same("41.1", 40.98)
+    assert quoted_figures.same("41.0", 40.98)
+    assert quoted_figures.same("44", 0.44)
+    assert quoted_figures.same("1,317", 1317.2)
+    assert not quoted_figures.same("41.1", 40.98)
 
 
 GERMAN = [f"multi30k-both-de.tokenised.decay-de-{seed}" for seed in (2, 3, 4)]
@@ -85,9 +85,9 @@ ALONE = "multi30k-en-de.tokenised.decay"
 
 def test_a_mean_of_three_seeds_and_the_published_score_may_be_written() -> None:
     text = f"It has 41.4 BLEU; the published score is 41.02 BLEU.\n<!-- measured: {', '.join(GERMAN)} -->"
-    assert [figure.fault for figure in evidence.figures(text, "page.md")] == ["", ""]
-    assert not list(evidence.weak_comparisons(text, "page.md"))
-    mean, published = (figure.fault for figure in evidence.figures(text.replace(GERMAN[2], ALONE), "page.md"))
+    assert [figure.fault for figure in quoted_figures.figures(text, "page.md")] == ["", ""]
+    assert not list(quoted_figures.weak_comparisons(text, "page.md"))
+    mean, published = (figure.fault for figure in quoted_figures.figures(text.replace(GERMAN[2], ALONE), "page.md"))
     assert "41.4 is not in" in mean  # of two seeds
     assert "41.02 is not in" in published
 
@@ -108,7 +108,7 @@ def test_a_mean_of_three_seeds_and_the_published_score_may_be_written() -> None:
 )
 def test_a_comparison_of_scores_names_runs_of_three_seeds(sentence: str, names: list[str], fault: str) -> None:
     text = f"# Page\n\n{sentence}\n<!-- measured: {', '.join(names)} -->\n" if names else sentence
-    found = list(evidence.weak_comparisons(text, "page.md"))
+    found = list(quoted_figures.weak_comparisons(text, "page.md"))
     assert len(found) == (1 if fault else 0)
     assert fault in "".join(found)
 
@@ -123,7 +123,7 @@ def test_the_next_release_claims_no_scores() -> None:
 
 def test_what_is_no_figure_needs_no_record() -> None:
     text = "Files of 4 MB, BLEU with 13a, a width of 512.\n\n```\n99 BLEU\n```\n\n<!-- measured: x -->"
-    assert [figure.text for figure in evidence.figures(text, "page.md")] == []
+    assert [figure.text for figure in quoted_figures.figures(text, "page.md")] == []
 
 
 # Keeping

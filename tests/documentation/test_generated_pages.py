@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from benchmarks.experiments import claims_page
 from docs import generate
-from docs.book import evidence
 
 from benchmarks import benchmarks_page, quality_report
+from tests.documentation import quoted_figures
 from tests.documentation.pages import ROOT
 
 DOCS = ROOT / "docs"
@@ -61,7 +61,7 @@ def test_no_plot_is_left_over() -> None:
 def test_a_template_has_no_figures_of_its_own(template: Path) -> None:
     """So every figure with a unit comes from a record, through the generator."""
     text = re.sub(r"\{\{.+?\}\}", "", template.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert [figure.text for figure in evidence.figures(text, template.name)] == []
+    assert [figure.text for figure in quoted_figures.figures(text, template.name)] == []
 
 
 def test_pages_in_two_languages_have_the_same_figures() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from docs.book.reference import addresses, error_classes
-
-from regard import model_folder as folder
+from regard import errors, model_folder as folder
 from regard.cli import build_parser
 from regard.files.formats import format_by_suffix as files
 from regard.settings.resolution import load
@@ -128,6 +130,41 @@ def test_every_file_of_a_model_folder_and_every_format_is_documented() -> None:
     written = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     for suffix in {**files.PAIRED, **files.ALONE}:
         assert f"`{suffix}`" in written or f"`*{suffix}`" in written, suffix
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address that a server answers."""
+
+    path: str
+    methods: tuple[str, ...]
+    handler: str
+    file: Path
+
+
+def addresses(package: str) -> list[Address]:
+    """Returns every `Route(path, handler, ...)` in the source of a package."""
+    found = []
+    for file in sorted((ROOT / "src" / "regard" / package).glob("*.py")):
+        for call in calls(ast.parse(file.read_text(encoding="utf-8")), "Route"):
+            path, handler = call.args[0], call.args[1]
+            given = [keyword.value for keyword in call.keywords if keyword.arg == "methods"]
+            methods = tuple(ast.literal_eval(given[0])) if given else ("GET",)
+            name = handler.attr if isinstance(handler, ast.Attribute) else ast.unparse(handler)
+            found.append(Address(re.sub(r":path\}", "}", ast.literal_eval(path)), methods, name, file))
+    return found
+
+
+def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            yield node
+
+
+def error_classes() -> list[type[errors.RegardError]]:
+    """Returns the classes of errors.py, from the root of their tree."""
+    every = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.RegardError)]
+    return sorted(every, key=lambda kind: (len(kind.__mro__), inspect.getsourcelines(kind)[1]))
 
 
 NUMBER = r"(?:\d[\d,]*|two|three|four|five|six|seven|eight|nine|ten|\w+teen|eleven|twelve|\w+ty)"

@@ -1,4 +1,4 @@
-"""Finds figures in hand-written pages that are in no record: `python -m docs.book.evidence`.
+"""Finds figures in hand-written pages that are in no record: `python -m tests.documentation.quoted_figures`.
 
 A figure is a number with a unit of speed, quality or memory (`UNITS`), in a sentence or in the column of a table whose
 heading has the unit. Its block (a paragraph, an entry of a list, a table) names the records that have it: by a link to
