@@ -92,7 +92,7 @@ def test_what_is_wrong_is_told_in_a_line(capsys: pytest.CaptureFixture[str], own
 def test_only_what_translates_has_one(capsys: pytest.CaptureFixture[str], own: Path) -> None:
     settings = (own / "model.toml").read_text(encoding="utf-8")
     (own / "model.toml").write_text(settings.replace('task = "translate"', 'task = "write"'), encoding="utf-8")
-    assert "has no shortlist" in call(capsys, "shortlist", str(own)).err
+    assert "only models that translate have shortlists" in call(capsys, "shortlist", str(own)).err
     with pytest.raises(InputError, match="has no shortlist"):
         regard.load(own, shortlist=True)
 
