@@ -95,7 +95,7 @@ def ablate_sublayers(run: Pass, op: str, targets: Any, gone: Callable[[], bool])
 
 
 def choose_targets(targets: Any, names: list[str]) -> list[str]:
-    """Returns the requested names, or all names if `targets` is None."""
+    """Returns the requested names, or all names without `targets`."""
     if targets is None:
         return names
     if not isinstance(targets, list) or not targets or not all(target in names for target in targets):

@@ -59,7 +59,7 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def value_weighted(run: Pass, site: str) -> Tensor:
-    """[H, T, S]: each weight times the norm of the value that it weights, |value W_output| (Kobayashi et al., 2020)."""
+    """Returns [H, T, S]: each weight times the norm of its value, |value W_output| (Kobayashi et al., 2020)."""
     attention = run.anatomy.attention(site)
     value = run.seen[f"{site}.value"].tensor.repeat_interleave(attention.heads // attention.groups, 0)
     with torch.no_grad():
@@ -80,18 +80,18 @@ def derive_residual(run: Pass, stack: StackShape) -> dict[str, Derived]:
 
 
 def stream(run: Pass, stack: str) -> Tensor:
-    """[P, T, D]: the residual stream after each point."""
+    """Returns the residual stream [P, T, D] after each point."""
     return torch.stack([run.seen[name].tensor for name in run.anatomy.points(stack).values()])
 
 
 def stream_norms(run: Pass, stack: str) -> Tensor:
-    """[P, T]: the norm of each token's vector after each point."""
+    """Returns [P, T]: the norm of each token's vector after each point."""
     norms: Tensor = stream(run, stack).norm(dim=-1)
     return norms
 
 
 def stream_cosines(run: Pass, stack: str) -> Tensor:
-    """[P, T]: the cosine of each token's vector after a point with the vector one point before; 1 at the first."""
+    """Returns [P, T]: the cosine of each token's vector with the one before it in the stream; 1 at the first point."""
     x = stream(run, stack)
     first = torch.ones(1, x.shape[1])
     return torch.cat([first, F.cosine_similarity(x[1:], x[:-1], dim=-1)])

@@ -253,13 +253,13 @@ async def read_json(request: Request) -> dict[str, Any]:
 
 
 async def answer_error(_request: Request, error: Exception) -> Response:
-    """Answers a faulty request with its error in one line."""
+    """Returns the error of a faulty request in one line."""
     status = 404 if isinstance(error, MissingError) else 413 if isinstance(error, TooBigError) else 400
     return JSONResponse({"error": " ".join(str(error).split())}, status)
 
 
 async def answer_http_error(_request: Request, error: HTTPException) -> Response:
-    """Answers requests that have no route."""
+    """Returns the error of a request without a route."""
     return JSONResponse({"error": error.detail}, error.status_code)
 
 

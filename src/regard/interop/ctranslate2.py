@@ -58,7 +58,7 @@ def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = Fa
 
 
 def notes(contents: Contents) -> list[str]:
-    """What the exported model does otherwise than Regard."""
+    """Lists where the exported model behaves differently from Regard."""
     decoding, model = contents.settings.decoding, contents.model
     if isinstance(model, Encoder):
         heads = {"fill": model.fill, "label": model.label, "next sentence": model.follows}
@@ -76,7 +76,7 @@ def notes(contents: Contents) -> list[str]:
 
 
 def build_spec(specs: Any, contents: Contents) -> Any:
-    """The specification of this model with its weights, its vocabulary and its special tokens."""
+    """Returns CTranslate2's specification of this model, with its weights, vocabulary and special tokens."""
     model, settings = transformer_of(contents, "regard export"), contents.settings.model
     spec = build_model(specs, model, settings)
     tokens = vocabulary(contents.vocabularies.target)
@@ -97,13 +97,13 @@ def build_spec(specs: Any, contents: Contents) -> Any:
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """The piece of each id; an id that the tokenizer has no piece for gets a name of its own."""
+    """Returns the piece of each id; an id without a piece gets a name of its own."""
     found = [tokenizer.model.id_to_token(token) for token in range(tokenizer.size)]
     return [f"<unused {token}>" if piece is None else piece for token, piece in enumerate(found)]
 
 
 def source_vocabulary(vocabularies: Vocabularies, end: str) -> list[str]:
-    """The pieces of the source; CTranslate2 has one name for the end of both languages."""
+    """Returns the pieces of the source vocabulary; CTranslate2 has one name for the end of both languages."""
     pieces = vocabulary(vocabularies.source)
     found = pieces[vocabularies.target.specials.end]
     if found != end:
@@ -112,7 +112,7 @@ def source_vocabulary(vocabularies: Vocabularies, end: str) -> list[str]:
 
 
 def build_model(specs: Any, model: Transformer, settings: ModelSettings) -> Any:
-    """The layers of a model in CTranslate2's order."""
+    """Returns the layers of a model in CTranslate2's order."""
     if isinstance(model, EncoderDecoder):
         encoder = build_encoder(specs, model.source_embedding, model.encoder, settings)
         decoder = build_decoder(specs, model.target_embedding, model.decoder, model.logits, settings)
@@ -132,7 +132,7 @@ def build_model(specs: Any, model: Transformer, settings: ModelSettings) -> Any:
 def build_encoder(
     specs: Any, embedding: Embedding, stack: Stack, settings: ModelSettings, *, segments: bool = False
 ) -> Any:
-    """An encoder; with `segments` they are a second input, else every token is of the first."""
+    """Converts an encoder; `segments` become a second input, or all tokens belong to the first segment."""
     two = segments and embedding.segments is not None
     spec = specs.TransformerEncoderSpec(
         len(stack.layers),
@@ -149,7 +149,7 @@ def build_encoder(
 
 
 def build_decoder(specs: Any, embedding: Embedding, stack: Stack, logits: nn.Linear, settings: ModelSettings) -> Any:
-    """A decoder, with cross-attention where the stack has it."""
+    """Converts a decoder, with cross-attention if the stack has it."""
     spec = specs.TransformerDecoderSpec(
         len(stack.layers),
         with_encoder_attention=layers_of(stack)[0].cross_attention is not None,
@@ -163,7 +163,7 @@ def build_decoder(specs: Any, embedding: Embedding, stack: Stack, logits: nn.Lin
 
 
 def shape(specs: Any, settings: ModelSettings) -> dict[str, Any]:
-    """What CTranslate2 is told of encoder and decoder alike."""
+    """Returns the options that encoders and decoders of CTranslate2 share."""
     activations = {
         "relu": specs.Activation.RELU,
         "gelu": specs.Activation.GELU,
@@ -187,18 +187,18 @@ def shape(specs: Any, settings: ModelSettings) -> dict[str, Any]:
 
 
 def common_width(settings: ModelSettings) -> int:
-    """The width of a head for CTranslate2, which has one for keys and values: the narrower are filled with zeros."""
+    """Returns the head width for CTranslate2, which has one for keys and values; the narrower are padded with zeros."""
     return max(settings.head_width, settings.head_value_width)
 
 
 def first_segment(embedding: Embedding) -> Tensor:
-    """[V, D], the token table; where there are segments, with the first of them, which Regard adds to every token."""
+    """Returns the token table [V, D], plus the first segment's vector, which Regard adds to every token."""
     table = plain(embedding.tokens.weight)
     return table if embedding.segments is None else table + plain(embedding.segments.weight)[0] / embedding.scale
 
 
 def set_embedding(spec: Any, embedding: Embedding, settings: ModelSettings) -> None:
-    """Scale, positions and norm; what has no positions gets zeros, since CTranslate2 would add sines."""
+    """Converts scale, positions and norm; a model without positions gets zeros, or CTranslate2 would add sines."""
     spec.scale_embeddings = settings.scale_embedding
     if settings.embedding_norm:
         set_norm(spec.layernorm_embedding, embedding.norm)
@@ -214,7 +214,7 @@ def set_embedding(spec: Any, embedding: Embedding, settings: ModelSettings) -> N
 
 
 def set_stack(spec: Any, stack: Stack, settings: ModelSettings) -> None:
-    """Layers, and the last norm of pre-norm."""
+    """Converts the layers of a stack, and the last norm of a pre-norm stack."""
     for theirs, ours in zip(spec.layer, layers_of(stack), strict=True):
         set_attention(theirs.self_attention, ours.self_attention, ours.self_residual.norm, settings)
         if ours.cross_attention is not None and ours.cross_residual is not None:
@@ -229,7 +229,7 @@ Weights = tuple[Tensor, Tensor | None]
 
 
 def set_attention(spec: Any, attention: Attention, norm: nn.Module, settings: ModelSettings) -> None:
-    """Queries, keys and values in one product, or keys and values where the queries come from elsewhere."""
+    """Joins queries, keys and values into one linear layer, or keys and values alone in cross-attention."""
     width = common_width(settings)
     query = widen(weights(attention.query), attention.heads, width)
     key, value = (widen(weights(part), attention.groups, width) for part in (attention.key, attention.value))
@@ -246,7 +246,7 @@ def set_attention(spec: Any, attention: Attention, norm: nn.Module, settings: Mo
 
 
 def widen(linear: Weights, heads: int, width: int) -> Weights:
-    """A linear layer whose heads are `width` wide, with zeros after what they had."""
+    """Pads the heads of a linear layer with zeros to `width`."""
     weight, bias = linear
     rows = weight.reshape(heads, -1, weight.shape[1])
     more = width - rows.shape[1]
@@ -255,7 +255,7 @@ def widen(linear: Weights, heads: int, width: int) -> Weights:
 
 
 def set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
-    """The layer that the nonlinearity follows is CTranslate2's first: with a gate, that is the gate."""
+    """Converts a feed-forward layer; CTranslate2's first layer is the one before the activation, such as a gate."""
     rise, gate = feed_forward.rise, feed_forward.gate
     set_linear(spec.linear_0, [weights(rise if gate is None else gate)])
     if gate is not None:
@@ -271,7 +271,7 @@ def set_norm(spec: Any, norm: nn.Module) -> None:
 
 
 def set_linear(spec: Any, parts: Sequence[Weights]) -> None:
-    """One or more linear layers of the same input, one below the other."""
+    """Stacks one or more linear layers of the same input."""
     spec.weight = torch.cat([weight for weight, _ in parts])
     biases = [bias for _, bias in parts if bias is not None]
     if biases:
@@ -283,7 +283,7 @@ def weights(linear: nn.Linear) -> Weights:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """A parameter as float32 without its history."""
+    """Returns a parameter as a float32 array."""
     return tensor.detach().float()
 
 
@@ -291,7 +291,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def page(contents: Contents, source: str, target: str) -> str:
-    """README.md of the exported folder."""
+    """Returns the text of README.md in the exported folder."""
     settings = contents.settings
     title = {"translate": format_directions(settings.data), "write": "a writer"}
     snippet = {"translate": TRANSLATE, "write": WRITE}.get(settings.task, READ)
@@ -351,7 +351,7 @@ prompt = $PREFIX + text.tokens
     [prompt],
     max_length=$LENGTH - len(prompt),
     min_length=0,
-    sampling_topk=1,  # greedy; more: draw among so many
+    sampling_topk=1,  # 1: greedy; more: sample from as many
     suppress_sequences=$NEVER,  # never part of a text; CTranslate2 does not know
     include_prompt_in_result=False,
 )

@@ -28,13 +28,13 @@ SINUSOIDS = 1024
 
 
 def sine_table(settings: ModelSettings) -> Tensor:
-    """[N, D], the sines and cosines of positions in the layout of this model."""
+    """Returns the sines and cosines [N, D] of positions in the layout of this model."""
     halves = settings.positions == "sinusoidal-halves"
     return sinusoids(max(SINUSOIDS, settings.max_length), settings.width, halves)
 
 
 def require(library: str, extra: str) -> Any:
-    """The library of this name, or what to do to get it."""
+    """Imports a library; raises an error that says how to install it."""
     try:
         return import_module(library)
     except ModuleNotFoundError:
@@ -43,7 +43,7 @@ def require(library: str, extra: str) -> Any:
 
 @contextmanager
 def whole_folder(output: Path, model: Path, files: Sequence[str], *, overwrite: bool) -> Iterator[Path]:
-    """A new folder to fill, which takes the place of `output` when nothing went wrong.
+    """Yields a new folder to fill, which replaces `output` if nothing went wrong.
 
     `files` are the names that such an export may have: a folder that holds anything else is never replaced.
     """
@@ -76,7 +76,7 @@ def refuse_in_the_way(output: Path, model: Path, files: Sequence[str], *, overwr
 
 
 def put_in_place(staging: Path, output: Path) -> None:
-    """Renames a finished folder; one that was there before is kept until the new one stands."""
+    """Renames a finished folder; an existing folder is kept until the new one is in place."""
     old = staging.with_suffix(".old")
     if output.exists():
         output.rename(old)
@@ -100,11 +100,11 @@ def write_tokenizers(folder: Path, vocabularies: Vocabularies) -> tuple[str, str
 
 
 def tag_notes(settings: Settings) -> list[str]:
-    """What to know of a model of several directions."""
+    """Returns the section of README.md about a model with several directions."""
     names = [f"<tag:{name}>" for name in targets_of(settings.data)]
     return [f"put the language to translate into before each text, as {' or '.join(names)}"] if names else []
 
 
 def layers_of(stack: Stack) -> list[Layer]:
-    """The layers of a stack as what they are; for the type checker, a ModuleList holds any modules."""
+    """Returns the layers of a stack with their type; for the type checker, a ModuleList holds any modules."""
     return cast("list[Layer]", list(stack.layers))

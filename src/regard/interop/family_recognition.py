@@ -28,7 +28,7 @@ PLAIN = {
 
 
 def infer_family(config: Config, tensors: Tensors) -> Config:
-    """The same config with a model_type; those before 2020 had none, but their layout can be plain."""
+    """Returns the config with a model_type; configs before 2020 have none, but their layout may show it."""
     if config.get("model_type"):
         return config
     name, by = _by_class(config), "architectures"

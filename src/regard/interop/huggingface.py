@@ -84,7 +84,7 @@ def check_source(source: Path) -> None:
 def write_model(
     place: Path, settings: Settings, vocabularies: Vocabularies, weights: Mapping[str, Tensor], card: str
 ) -> None:
-    """The files of a Regard folder."""
+    """Writes the files of a Regard folder."""
     write_tensors(place / WEIGHTS, weights)
     write_text(place / TOKENIZER, vocabularies.to_json())
     write_text(place / CARD, card)
@@ -92,7 +92,7 @@ def write_model(
 
 
 def write_card(name: str, source: str, about: str, weights: Mapping[str, Tensor]) -> str:
-    """The card as Markdown."""
+    """Returns the model card as Markdown."""
     count = sum(tensor.numel() for tensor in weights.values())
     return (
         f"# {name}\n\nImported with Regard {regard.__version__} from {source}, {about}. {count:,} parameters.\n\n"
@@ -101,7 +101,7 @@ def write_card(name: str, source: str, about: str, weights: Mapping[str, Tensor]
 
 
 def _beside(source: Path, place: Path, config: Config, task: str, vocabularies: Vocabularies) -> Tables:
-    """Settings that stand in other files than config.json."""
+    """Reads the settings in files other than config.json."""
     joint = config.get("share_encoder_decoder_embeddings", True)
     found: Tables = {"tokenizer": {"vocabulary": max(300, vocabularies.target.size), "joint": joint}}
     if task == "translate":
@@ -136,7 +136,7 @@ def _drawing(told: Mapping[str, Any]) -> Tables:
 
 
 def _pooling(source: Path, config: Config) -> Tables:
-    """How sentence-transformers makes one vector of a text."""
+    """Reads how sentence-transformers pools the vectors of a text."""
     kinds = {"Transformer", "Pooling", "Normalize"}
     try:
         modules = json.loads((source / MODULES).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What settings mean in a config.json of Hugging Face, and which models cannot be said in one."""
+"""Converts settings to a config.json of Hugging Face, and refuses models that have no such form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Form:
 
 
 def describe(settings: Settings, vocabularies: Vocabularies) -> Form:
-    """The form of others that fits a model; refuses one that has none."""
+    """Returns the foreign form that fits a model; raises ModelError if there is none."""
     match settings.task:
         case "translate":
             return marian(settings, vocabularies)
@@ -67,7 +67,7 @@ def demand_plain_heads(name: str, shape: ModelSettings) -> None:
 
 
 def bert(settings: Settings, vocabularies: Vocabularies) -> Form:
-    """An encoder as BERT."""
+    """Returns the config of an encoder as BERT."""
     shape, specials = settings.model, vocabularies.source.specials
     demand("BERT", shape, positions="learned", norm="post", norm_kind="layer", embedding_norm=True)
     demand("BERT", shape, scale_embedding=False, bias=True, activation=tuple(ACTIVATIONS))
@@ -118,7 +118,7 @@ def bert(settings: Settings, vocabularies: Vocabularies) -> Form:
 
 
 def sentence_files(settings: Settings) -> dict[str, Any]:
-    """What sentence-transformers needs to make the same vectors."""
+    """Returns the files that sentence-transformers needs to compute the same vectors."""
     path, mean = "sentence_transformers.models.", settings.embedding.pooling == "mean"
     steps = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
     steps = steps if settings.embedding.normalize else steps[:2]
@@ -132,7 +132,7 @@ def sentence_files(settings: Settings) -> dict[str, Any]:
 
 
 def gpt2(settings: Settings, vocabularies: Vocabularies) -> Form:
-    """A decoder as GPT-2."""
+    """Returns the config of a decoder as GPT-2."""
     shape = settings.model
     if shape.positions != "learned":
         raise ModelError(f"neither GPT-2 (learned) nor Llama (rotary) has model.positions = {shape.positions}")
@@ -159,7 +159,7 @@ def gpt2(settings: Settings, vocabularies: Vocabularies) -> Form:
 
 
 def llama(settings: Settings, vocabularies: Vocabularies) -> Form:
-    """A decoder as Llama."""
+    """Returns the config of a decoder as Llama."""
     shape = settings.model
     demand("Llama", shape, norm="pre", norm_kind="rms", activation="swiglu", output_bias=False)
     demand("Llama", shape, scale_embedding=False, embedding_norm=False, segments=0)
@@ -190,7 +190,7 @@ def llama(settings: Settings, vocabularies: Vocabularies) -> Form:
 
 
 def writer_config(settings: Settings, vocabularies: Vocabularies) -> dict[str, Any]:
-    """What the configs of all decoders say."""
+    """Returns the fields that configs of all decoders share."""
     specials = vocabularies.target.specials
     return {
         "vocab_size": vocabularies.target.size,
@@ -203,7 +203,7 @@ def writer_config(settings: Settings, vocabularies: Vocabularies) -> dict[str, A
 
 
 def writing(settings: Settings, vocabularies: Vocabularies) -> dict[str, Any]:
-    """How a decoder draws, as their generation says it."""
+    """Returns a decoder's sampling settings as a generation config."""
     specials, decoding = vocabularies.target.specials, settings.decoding
     found: dict[str, Any] = {
         "bos_token_id": specials.begin,
@@ -221,7 +221,7 @@ def writing(settings: Settings, vocabularies: Vocabularies) -> dict[str, Any]:
 
 
 def marian(settings: Settings, vocabularies: Vocabularies) -> Form:
-    """A translator as MarianMT."""
+    """Returns the config of a translator as MarianMT."""
     shape = settings.model
     demand("MarianMT", shape, positions=("sinusoidal", "sinusoidal-halves"), norm="post", norm_kind="layer")
     demand("MarianMT", shape, norm_epsilon=1e-5, activation=tuple(ACTIVATIONS), bias=True, embedding_norm=False)
@@ -271,7 +271,7 @@ def marian(settings: Settings, vocabularies: Vocabularies) -> Form:
 
 
 def searching(settings: Settings, vocabularies: Vocabularies) -> dict[str, Any]:
-    """How a translator searches, as their generation says it."""
+    """Returns a translator's search settings as a generation config."""
     specials, decoding = vocabularies.target.specials, settings.decoding
     found: dict[str, Any] = {
         "decoder_start_token_id": specials.begin,
@@ -287,10 +287,10 @@ def searching(settings: Settings, vocabularies: Vocabularies) -> dict[str, Any]:
 
 
 def halve_sinusoids(tensors: Mapping[str, Tensor]) -> Tensors:
-    """The same translator with its positions' sines before their cosines, where they took turns.
+    """Returns the weights for positions with all sines first, from weights for interleaved sines and cosines.
 
-    The numbers of the residual stream have no order of their own: if all that writes to it and all that reads
-    from it is reordered alike, every state is reordered and every output is the same.
+    The residual stream has no preferred order: if everything that writes to it and everything that reads from it is
+    reordered alike, its states are reordered and all outputs stay the same.
     """
     turned = {}
     for name, tensor in tensors.items():

@@ -18,7 +18,7 @@ SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file."""
+    """Reads the object in a JSON file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -35,7 +35,7 @@ def read_json_if_there(path: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
-    """The file that the weights are in, or that says where they are, and the tensors."""
+    """Returns the file of the weights, or their index, and the tensors."""
     for name in (SAFE, PICKLED):
         path, index = folder / name, folder / f"{name}.index.json"
         if path.is_file():
@@ -46,7 +46,7 @@ def read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
 
 
 def read_shards(index: Path) -> dict[str, Tensor]:
-    """The tensors of all files that an index lists."""
+    """Reads the tensors of all files that an index lists."""
     places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise ModelError(f"{index}: damaged: it does not say in which file each tensor is")
@@ -62,12 +62,12 @@ def read_shards(index: Path) -> dict[str, Tensor]:
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
-    """The tensors of one file."""
+    """Reads the tensors of one file."""
     return read_tensors(path)[0] if path.suffix == ".safetensors" else read_pickled(path)
 
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
-    """The tensors that PyTorch pickled; a pickle that would build anything else is refused, not run."""
+    """Reads tensors that PyTorch pickled; a pickle that would build anything else is refused, not run."""
     try:
         with path.open("rb") as file:
             zipped = file.read(2) == b"PK"  # what was pickled before PyTorch 1.6 cannot be mapped into memory

@@ -50,7 +50,7 @@ class Header:
 
     @property
     def plausible(self) -> bool:
-        """Whether these numbers can be the shape of a model."""
+        """Returns whether these numbers can be the shape of a model."""
         sizes = (self.width, self.hidden, self.layers, self.heads, self.groups, self.length)
         return min(sizes) > 0 and self.vocabulary != 0 and self.width % self.heads == self.heads % self.groups == 0
 
@@ -105,7 +105,7 @@ def import_model(
 
 
 def read_header(path: Path) -> Header:
-    """The shape of a model of version 0, which the size of the file must fit exactly; says what any other file is."""
+    """Reads the shape of a model of version 0, whose file size must fit exactly; the error identifies other files."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -124,7 +124,7 @@ def read_header(path: Path) -> Header:
 
 
 def read_weights(path: Path, header: Header) -> dict[str, Tensor]:
-    """The tensors of a file with this header."""
+    """Reads the tensors of a file with this header."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -142,7 +142,7 @@ def read_weights(path: Path, header: Header) -> dict[str, Tensor]:
 
 
 def pairs_to_halves(weight: Tensor, head: int) -> Tensor:
-    """Rows of queries or keys, head by head, from neighbours that turn together to partners half a head apart."""
+    """Reorders rows of queries or keys: rotary pairs move from neighbouring rows to rows half a head apart."""
     return weight.view(-1, head // 2, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
 
 
@@ -168,7 +168,7 @@ def read_settings(path: Path, header: Header) -> Settings:
 
 
 def read_tokenizer(place: Path, source: Path, size: int) -> Tokenizer:
-    """The vocabulary: the files of any Llama, a SentencePiece model, or the file that llama2.c makes of one."""
+    """Reads the vocabulary: the files of any Llama, a SentencePiece model, or llama2.c's own tokenizer file."""
     check_place(place)
     inside = place / "tokenizer.bin"
     if place.is_dir() and inside.is_file() and not any((place / name).is_file() for name in OTHERS):
@@ -188,7 +188,7 @@ OTHERS = ("tokenizer.json", "tokenizer.model")
 
 
 def exactly(tokenizer: Tokenizer, path: Path, size: int) -> Tokenizer:
-    """The tokenizer, if it has a piece for each id of the model."""
+    """Returns the tokenizer if it has a piece for each id of the model."""
     pieces = tokenizer.model.get_vocab_size()
     if pieces != size:
         raise ModelError(f"{path}: has {pieces:,} pieces, and the model knows {size:,}")
@@ -196,7 +196,7 @@ def exactly(tokenizer: Tokenizer, path: Path, size: int) -> Tokenizer:
 
 
 def read_pieces(path: Path, size: int) -> SentencePiece:
-    """The pieces of a tokenizer.bin: the longest length, then a score, a length and the bytes of each."""
+    """Reads the pieces of a tokenizer.bin: the longest length, then a score, a length and the bytes of each."""
     try:
         content = path.read_bytes()
     except OSError as error:

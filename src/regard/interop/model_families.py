@@ -1,4 +1,4 @@
-"""What a config.json of Hugging Face means in settings, family by family."""
+"""Converts a config.json of Hugging Face to settings, family by family."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Config:
         return ACTIVATIONS[given]
 
     def tied(self, tensors: Tensors, table: str, output: str, *, default: bool = True) -> bool:
-        """Whether the output layer is the embedding table: as is said, unless the file has two different ones."""
+        """Returns whether the output layer is tied to the embedding table: as configured, unless the file has two."""
         if not self.get("tie_word_embeddings", default):
             return False
         if table in tensors and output in tensors and not torch.equal(tensors[table], tensors[output]):
@@ -91,7 +91,7 @@ class Config:
         return True
 
     def labels(self, tensor: Tensor) -> list[str]:
-        """The names of a classifier's classes, as many as it has."""
+        """Returns the names of a classifier's classes."""
         count, named = tensor.shape[0] if tensor.ndim else 0, self.get("id2label", {})
         if count < 2 or self.get("problem_type") == "regression":
             raise ModelError(f"{self.path}: the model gives a score, not labels: Regard has no such models")
@@ -103,14 +103,14 @@ class Config:
 
 @dataclass(frozen=True)
 class Family:
-    """What is particular to the models of one `model_type`."""
+    """A family of models with one `model_type`: how its config and its weight names are read."""
 
     table: Callable[[Config], Table]
     settings: Callable[[Config, dict[str, Tensor]], Tables]
 
 
 def bert_shape(config: Config, tensors: dict[str, Tensor]) -> Tables:
-    """The shape of BERT and RoBERTa."""
+    """Returns the shape of BERT and RoBERTa."""
     config.demand("position_embedding_type", "absolute", "Regard has no relative positions")
     config.demand("is_decoder", False, "Regard reads BERT as an encoder")
     return ENCODER | {
@@ -144,7 +144,7 @@ ENCODER = {"norm": "post", "positions": "learned", "scale_embedding": False, "em
 
 
 def read_bert(config: Config, tensors: dict[str, Tensor]) -> Tables:
-    """BERT (Devlin et al., 2019): its heads say what it is for."""
+    """Returns the settings of BERT (Devlin et al., 2019); its heads determine the task."""
     shape = bert_shape(config, tensors)
     shape["pooler"] = "tanh" if "pooler.dense.weight" in tensors else "none"
     if "cls.predictions.transform.dense.weight" in tensors:
@@ -159,7 +159,7 @@ def read_bert(config: Config, tensors: dict[str, Tensor]) -> Tables:
 
 
 def read_roberta(config: Config, tensors: dict[str, Tensor]) -> Tables:
-    """RoBERTa (Liu et al., 2019): BERT whose positions begin at 2, and whose classifier has a layer of its own."""
+    """Returns the settings of RoBERTa (Liu et al., 2019): positions begin at 2, the classifier has its own layer."""
     config.demand("pad_token_id", OFFSET - 1, "Regard expects the positions to begin after it, at 2")
     shape = bert_shape(config, tensors)
     shape["max_length"] -= OFFSET
@@ -182,7 +182,7 @@ def read_roberta(config: Config, tensors: dict[str, Tensor]) -> Tables:
 
 
 def read_distilbert(config: Config, tensors: dict[str, Tensor]) -> Tables:
-    """DistilBERT (Sanh et al., 2019): BERT without segments and pooler."""
+    """Returns the settings of DistilBERT (Sanh et al., 2019): BERT without segments and pooler."""
     shape = ENCODER | {
         "width": config["dim"],
         "heads": config["n_heads"],
@@ -206,13 +206,13 @@ def read_distilbert(config: Config, tensors: dict[str, Tensor]) -> Tables:
 
 
 def _drop_unused_bias(tensors: dict[str, Tensor], head: str) -> None:
-    """Of the two biases that a head for gaps may have, the one of its output layer is used."""
+    """Removes one of the two biases of a fill-mask head; Hugging Face uses that of the output layer."""
     if f"{head}.decoder.bias" in tensors:
         tensors.pop(f"{head}.bias", None)
 
 
 def _labels_words(config: Config, *, otherwise: bool) -> bool:
-    """Whether a classifier labels words: its class says so or, where that is not told, the lack of a pooler."""
+    """Returns whether a classifier labels words, by the class in its config, or else by the lack of a pooler."""
     names = config.get("architectures", [])
     if any("TokenClassification" in str(name) for name in names):
         return True
@@ -225,7 +225,7 @@ def _classifier(config: Config, shape: Tables, weight: Tensor, *, words: bool) -
 
 
 def read_gpt2(config: Config, tensors: dict[str, Tensor]) -> Tables:
-    """GPT-2 (Radford et al., 2019)."""
+    """Returns the settings of GPT-2 (Radford et al., 2019)."""
     for name, wanted in (("scale_attn_weights", True), ("scale_attn_by_inverse_layer_idx", False)):
         config.demand(name, wanted, "Regard scales attention by the square root of a head's width")
     config.demand("add_cross_attention", False, "Regard reads GPT-2 as a decoder on its own")
@@ -250,7 +250,7 @@ def read_gpt2(config: Config, tensors: dict[str, Tensor]) -> Tables:
 
 
 def read_llama(config: Config, tensors: dict[str, Tensor]) -> Tables:
-    """Llama (Touvron et al., 2023), and Mistral where it looks at everything."""
+    """Returns the settings of Llama (Touvron et al., 2023), and of Mistral without a sliding window."""
     rope = config.get("rope_parameters", {}) or config.get("rope_scaling", {})
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
@@ -291,7 +291,7 @@ def read_llama(config: Config, tensors: dict[str, Tensor]) -> Tables:
 
 
 def read_marian(config: Config, tensors: dict[str, Tensor]) -> Tables:
-    """MarianMT (Junczys-Dowmunt et al., 2018; Tiedemann & Thottingal, 2020)."""
+    """Returns the settings of MarianMT (Junczys-Dowmunt et al., 2018; Tiedemann & Thottingal, 2020)."""
     for part in ("ffn_dim", "attention_heads"):
         config.demand(f"decoder_{part}", config[f"encoder_{part}"], "Regard has it equal in encoder and decoder")
     for name in ("normalize_before", "add_final_layer_norm", "normalize_embedding", "add_bias_logits"):
@@ -348,7 +348,7 @@ FAMILIES = {
 
 
 def choose_family(config: Config) -> Family:
-    """The family that model_type names."""
+    """Returns the family that model_type names."""
     name = config.get("model_type")
     if name not in FAMILIES:
         told = f"a model of type {name!r}" if name else "it has no model_type, and the family is not plain without it"
@@ -357,7 +357,7 @@ def choose_family(config: Config) -> Family:
 
 
 def build_settings(config: Config, tables: Tables) -> Settings:
-    """Settings from what a family says, refusing what is out of bounds."""
+    """Builds settings from the values of a family; raises ModelError for values out of bounds."""
     try:
         return resolve({**tables, "model": {k: v for k, v in tables["model"].items() if v is not None}})
     except (SettingsError, TypeError) as error:

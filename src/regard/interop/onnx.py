@@ -29,7 +29,18 @@ from regard.interop.export_folder import (
     whole_folder,
     write_tokenizers,
 )
-from regard.interop.onnx_graph import Graph, Place, Sight, activate, embed, length_of, linear, norm, split_heads, stack
+from regard.interop.onnx_graph import (
+    AttentionState,
+    Graph,
+    NewPositions,
+    activate,
+    embed,
+    length_of,
+    linear,
+    norm,
+    split_heads,
+    stack,
+)
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings, Settings
 from regard.tokens.directions import format_directions, targets_of
@@ -53,7 +64,7 @@ def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = Fa
 
 
 def build_graphs(contents: Contents) -> dict[str, Graph]:
-    """The graphs of a model by the name of their file."""
+    """Builds the graphs of a model, by file name."""
     model, settings = transformer_of(contents, "regard export"), contents.settings
     if isinstance(model, EncoderDecoder):
         return {"encoder.onnx": source_graph(model), "decoder.onnx": target_graph(model)}
@@ -66,12 +77,14 @@ def build_graphs(contents: Contents) -> dict[str, Graph]:
 
 
 def source_graph(model: EncoderDecoder) -> Graph:
-    """The encoder, and the keys and values that every layer of the decoder will look at."""
+    """Builds the encoder with the cross-attention keys and values of every decoder layer."""
     graph, settings = Graph(), model.settings
     tokens = graph.input("tokens", np.int64, ["batch", "source"])
     keep = graph.input("keep", bool, ["batch", "source"])
-    place = Place(graph, settings, length_of(graph, tokens))
-    memory = stack(graph, model.encoder, embed(graph, model.source_embedding, tokens, place), Sight(place, keep))
+    place = NewPositions(graph, settings, length_of(graph, tokens))
+    memory = stack(
+        graph, model.encoder, embed(graph, model.source_embedding, tokens, place), AttentionState(place, keep)
+    )
     graph.output("memory", memory, ["batch", "source", settings.width])
     attentions = [layer.cross_attention for layer in layers_of(model.decoder) if layer.cross_attention is not None]
     keys = [split_heads(graph, linear(graph, each.key, memory), each.groups) for each in attentions]
@@ -81,15 +94,15 @@ def source_graph(model: EncoderDecoder) -> Graph:
 
 
 def target_graph(model: EncoderDecoder | Decoder) -> Graph:
-    """A decoder that takes the keys and values of the tokens before and gives them back with those of the new ones."""
+    """Builds a decoder that takes the cached keys and values and returns them with those of the new tokens."""
     graph, settings = Graph(), model.settings
     tokens = graph.input("tokens", np.int64, ["batch", "new"])
     translates = isinstance(model, EncoderDecoder)
     keep = graph.input("keep", bool, ["batch", "source"]) if translates else None
     cross = input_cache(graph, "cross_", settings, "source") if translates else None
     past = input_cache(graph, "past_", settings, "past")
-    place = Place(graph, settings, length_of(graph, tokens), length_of(graph, past[0], 3))
-    sight = Sight(place, keep, past, cross)
+    place = NewPositions(graph, settings, length_of(graph, tokens), length_of(graph, past[0], 3))
+    sight = AttentionState(place, keep, past, cross)
     x = embed(graph, model.target_embedding if isinstance(model, EncoderDecoder) else model.embedding, tokens, place)
     logits = linear(graph, model.logits, stack(graph, model.decoder, x, sight))
     graph.output("logits", logits, ["batch", "new", model.logits.out_features])
@@ -98,14 +111,14 @@ def target_graph(model: EncoderDecoder | Decoder) -> Graph:
 
 
 def reader_graph(model: Encoder, settings: Settings) -> Graph:
-    """An encoder with all its heads, and the vector of a text as the model's settings want it."""
+    """Builds an encoder with all its heads, and with the vector of a text as the model's settings define it."""
     graph, shape = Graph(), settings.model
     tokens = graph.input("tokens", np.int64, ["batch", "length"])
     keep = graph.input("keep", bool, ["batch", "length"])
     segments = graph.input("segments", np.int64, ["batch", "length"]) if model.embedding.segments else None
-    place = Place(graph, shape, length_of(graph, tokens))
+    place = NewPositions(graph, shape, length_of(graph, tokens))
     x = embed(graph, model.embedding, tokens, place, segments)
-    states = stack(graph, model.encoder, x, Sight(place, keep))
+    states = stack(graph, model.encoder, x, AttentionState(place, keep))
     graph.output("states", states, ["batch", "length", shape.width])
     graph.output("embedding", text_vector(graph, states, keep, settings), ["batch", shape.width])
     if shape.pooler == "mean":
@@ -130,7 +143,7 @@ def reader_graph(model: Encoder, settings: Settings) -> Graph:
 
 
 def input_cache(graph: Graph, name: str, settings: ModelSettings, length: str) -> tuple[str, str]:
-    """Keys and values of all layers, as inputs."""
+    """Declares the keys and values of all layers as inputs."""
     axes = [settings.decoder_layers, "batch", settings.query_groups, length]
     keys = graph.input(f"{name}keys", np.float32, [*axes, settings.head_width])
     return keys, graph.input(f"{name}values", np.float32, [*axes, settings.head_value_width])
@@ -139,7 +152,7 @@ def input_cache(graph: Graph, name: str, settings: ModelSettings, length: str) -
 def output_cache(
     graph: Graph, name: str, keys: Sequence[str], values: Sequence[str], settings: ModelSettings, length: str
 ) -> None:
-    """Keys and values of all layers, as outputs."""
+    """Declares the keys and values of all layers as outputs."""
     axes = [settings.decoder_layers, "batch", settings.query_groups, length]
     widths = {"keys": settings.head_width, "values": settings.head_value_width}
     for kind, parts in (("keys", keys), ("values", values)):
@@ -166,7 +179,7 @@ def text_vector(graph: Graph, states: str, keep: str, settings: Settings) -> str
 
 
 def page(contents: Contents, source: str, target: str) -> str:
-    """README.md of the exported folder."""
+    """Returns the text of README.md in the exported folder."""
     settings, specials = contents.settings, contents.vocabularies.target.specials
     shape = settings.model
     title = {"translate": format_directions(settings.data), "write": "a writer"}

@@ -51,14 +51,14 @@ class Graph:
         self.outputs[name] = shape
 
     def constant(self, value: Any, kind: type = np.float32) -> str:
-        """Weights, or numbers: whole ones with `kind` np.int64."""
+        """Adds a constant: weights, or whole numbers with `kind` np.int64."""
         array = value.detach().float().numpy() if isinstance(value, Tensor) else np.array(value, kind)
         name = f"constant_{len(self.tensors)}"
         self.tensors[name] = np.ascontiguousarray(array) if array.ndim else array
         return name
 
     def table(self, parameter: Tensor) -> str:
-        """An embedding table, which is stored once however often it is used."""
+        """Adds an embedding table, which is stored only once."""
         address = parameter.data_ptr()
         if address not in self.tables:
             self.tables[address] = self.constant(parameter)
@@ -88,8 +88,8 @@ class Graph:
         onnx.checker.check_model(str(path), full_check=True)
 
 
-class Place:
-    """Where the new tokens stand: their positions [T], and the angles of rotary positions."""
+class NewPositions:
+    """The positions [T] of the new tokens, and their rotary angles."""
 
     def __init__(self, graph: Graph, settings: ModelSettings, length: str, before: str | None = None) -> None:
         self.graph, self.settings = graph, settings
@@ -116,12 +116,12 @@ class Place:
         return str(graph("Concat", turned, other, axis=-1))
 
 
-class Sight:
-    """Who may look at whom, and the keys and values of all layers: those given, and those that are found."""
+class AttentionState:
+    """The attention mask, and the keys and values of all layers: the cached ones and the new ones."""
 
     def __init__(
         self,
-        place: Place,
+        place: NewPositions,
         keep: str | None,
         past: tuple[str, str] | None = None,
         cross: tuple[str, str] | None = None,
@@ -139,12 +139,12 @@ class Sight:
             self.own = self.bias(graph("LessOrEqual", place.all, now))  # [T, P + T]
 
     def bias(self, mask: str) -> str:
-        """What is added to the scores: 0 where one may look."""
+        """Adds the mask that is added to the scores: 0 for visible positions."""
         graph = self.place.graph
         return str(graph("Where", mask, graph.constant(0.0), graph.constant(HIDDEN)))
 
 
-def embed(graph: Graph, embedding: Embedding, tokens: str, place: Place, segments: str | None = None) -> str:
+def embed(graph: Graph, embedding: Embedding, tokens: str, place: NewPositions, segments: str | None = None) -> str:
     """[B, T] -> [B, T, D]"""
     settings = place.settings
     x = graph("Gather", graph.table(embedding.tokens.weight), tokens)
@@ -162,32 +162,34 @@ def embed(graph: Graph, embedding: Embedding, tokens: str, place: Place, segment
     return norm(graph, embedding.norm, x)
 
 
-def stack(graph: Graph, module: Stack, x: str, sight: Sight) -> str:
+def stack(graph: Graph, module: Stack, x: str, sight: AttentionState) -> str:
     """[B, T, D] -> [B, T, D]"""
     settings = sight.place.settings
     for number, layer in enumerate(layers_of(module)):
-        y = before(graph, layer.self_residual, x)
-        x = after(graph, layer.self_residual, x, self_attention(graph, layer.self_attention, y, sight, number))
+        y = add_norm_before(graph, layer.self_residual, x)
+        x = add_residual(graph, layer.self_residual, x, self_attention(graph, layer.self_attention, y, sight, number))
         if layer.cross_attention is not None and layer.cross_residual is not None:
-            y = before(graph, layer.cross_residual, x)
-            x = after(graph, layer.cross_residual, x, cross_attention(graph, layer.cross_attention, y, sight, number))
-        y = before(graph, layer.feed_forward_residual, x)
-        x = after(graph, layer.feed_forward_residual, x, feed_forward(graph, layer.feed_forward, y, settings))
+            y = add_norm_before(graph, layer.cross_residual, x)
+            x = add_residual(
+                graph, layer.cross_residual, x, cross_attention(graph, layer.cross_attention, y, sight, number)
+            )
+        y = add_norm_before(graph, layer.feed_forward_residual, x)
+        x = add_residual(graph, layer.feed_forward_residual, x, feed_forward(graph, layer.feed_forward, y, settings))
     return norm(graph, module.norm, x)
 
 
-def before(graph: Graph, residual: Residual, x: str) -> str:
-    """What a sublayer reads."""
+def add_norm_before(graph: Graph, residual: Residual, x: str) -> str:
+    """Adds the nodes of the norm before a sublayer, if there is one."""
     return norm(graph, residual.norm, x) if residual.pre else x
 
 
-def after(graph: Graph, residual: Residual, x: str, y: str) -> str:
-    """The sum of what a sublayer read and what it says."""
+def add_residual(graph: Graph, residual: Residual, x: str, y: str) -> str:
+    """Adds the nodes of a residual sum and the norm after it, if there is one."""
     x = graph("Add", x, y)
     return x if residual.pre else norm(graph, residual.norm, x)
 
 
-def self_attention(graph: Graph, attention: Attention, x: str, sight: Sight, number: int) -> str:
+def self_attention(graph: Graph, attention: Attention, x: str, sight: AttentionState, number: int) -> str:
     query = sight.place.rotate(split_heads(graph, linear(graph, attention.query, x), attention.heads))
     key = sight.place.rotate(split_heads(graph, linear(graph, attention.key, x), attention.groups))
     value = split_heads(graph, linear(graph, attention.value, x), attention.groups)
@@ -202,7 +204,7 @@ def self_attention(graph: Graph, attention: Attention, x: str, sight: Sight, num
     return attend(graph, attention, query, key, value, sight.own)
 
 
-def cross_attention(graph: Graph, attention: Attention, x: str, sight: Sight, number: int) -> str:
+def cross_attention(graph: Graph, attention: Attention, x: str, sight: AttentionState, number: int) -> str:
     assert sight.cross is not None
     query = split_heads(graph, linear(graph, attention.query, x), attention.heads)
     layer = graph.constant(number, np.int64)
@@ -258,7 +260,7 @@ def activate(graph: Graph, settings: ModelSettings, x: str) -> str:
 
 
 def norm(graph: Graph, module: nn.Module, x: str) -> str:
-    """LayerNorm; RMSNorm, which ONNX has not at this opset, step by step; or nothing."""
+    """Adds a LayerNorm, a RMSNorm step by step since this opset has none, or nothing."""
     if isinstance(module, nn.LayerNorm):
         weights = graph.constant(module.weight), graph.constant(module.bias)
         return str(graph("LayerNormalization", x, *weights, axis=-1, epsilon=module.eps))

@@ -29,7 +29,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class SentencePiece:
-    """What a SentencePiece model knows; the place of a piece is its id."""
+    """The contents of a SentencePiece model; the index of a piece is its id."""
 
     pieces: tuple[Piece, ...]
     model: int = BPE
@@ -49,7 +49,7 @@ class SentencePiece:
 
 
 def read_sentencepiece(path: Path) -> SentencePiece:
-    """The model in a .spm or .model file, which is a protocol buffer."""
+    """Reads the model in a .spm or .model file, which is a protocol buffer."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -68,7 +68,7 @@ def read_sentencepiece(path: Path) -> SentencePiece:
 
 
 def parse(content: bytes) -> SentencePiece:
-    """ModelProto: 1 the pieces, 2 how it was trained, 3 how text is normalised."""
+    """Parses ModelProto: field 1 has the pieces, 2 the training settings, 3 the normalization."""
     pieces, trainer, normalizer = [], b"", b""
     for number, value in fields(content):
         if number == 1:
@@ -93,7 +93,7 @@ def parse(content: bytes) -> SentencePiece:
 
 
 def fields(content: bytes) -> Iterator[tuple[int, Any]]:
-    """The numbered fields of a protocol buffer: whole numbers, or bytes."""
+    """Yields the numbered fields of a protocol buffer: whole numbers, or bytes."""
     at = 0
     while at < len(content):
         key, at = varint(content, at)
@@ -114,7 +114,7 @@ def fields(content: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, lowest first, and where it ends."""
+    """Reads a varint, seven bits a byte, lowest first, and returns it with its end."""
     value = shift = 0
     while True:
         byte = content[at]
@@ -133,7 +133,7 @@ def as_tokenizer(
     codes: Sequence[str] = (),
     size: int = 0,
 ) -> tokenizers.Tokenizer:
-    """The same cutting and joining by `tokenizers`; `specials` and `codes` are found in text where they are spelt out.
+    """Builds the same tokenizer with `tokenizers`; it recognises `specials` and `codes` that are spelt out in a text.
 
     `ids` renumbers the pieces, as Marian does with one vocabulary for the models of two languages. A piece that
     it lacks comes after the others and after `size`; one that the model lacks is never cut, but for single
@@ -158,7 +158,7 @@ def as_tokenizer(
 
 
 def _unigram(model: SentencePiece, ids: Mapping[str, int], named: set[str], size: int) -> models.Unigram:
-    """Pieces by id with their scores; `named` are those that keep their names although the model does not cut them."""
+    """Returns pieces by id with their scores; `named` pieces keep their names although no text is cut into them."""
     normal = [piece.score for piece in model.pieces if piece.kind == NORMAL] or [-1.0]
     lowest, highest = min(normal), max(normal)
     never = 10 * min(lowest, -1.0)  # as a whole worse than all its characters
@@ -178,7 +178,7 @@ def _unigram(model: SentencePiece, ids: Mapping[str, int], named: set[str], size
 
 
 def _byte_pairs(model: SentencePiece, ids: Mapping[str, int], size: int) -> models.BPE:
-    """All ways to put a piece together from two others, best pieces first."""
+    """Returns all merges of two pieces into a third, best pieces first."""
     scores = model.scores
     others = [text for text in scores if text not in ids]
     first = max(size, max(ids.values()) + 1)
@@ -197,7 +197,7 @@ def _byte_pairs(model: SentencePiece, ids: Mapping[str, int], size: int) -> mode
 
 
 def _normalizers(model: SentencePiece, strangers: set[str]) -> list[normalizers.Normalizer]:
-    """What happens to a text before it is cut."""
+    """Returns the normalizer of a text before it is tokenized."""
     steps: list[normalizers.Normalizer] = []
     if model.characters:
         steps.append(normalizers.Precompiled(model.characters))

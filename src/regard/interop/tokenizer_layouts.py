@@ -45,7 +45,7 @@ class Files:
 
     @property
     def writes(self) -> bool:
-        """Whether the model continues texts."""
+        """Returns whether the model continues texts."""
         return self.family in ("gpt2", "llama", "mistral")
 
 
@@ -87,7 +87,7 @@ def read_tokenizer(place: Path, family: str, stated: object = None) -> Built:
 
 
 def choose_layout(files: Files, stated: object) -> Layout:
-    """tokenizer.json, or else the layout of the class that is stated, or of the family, or any that is complete."""
+    """Returns tokenizer.json, or the layout of the stated class, or of the family, or any that is complete."""
     found = [layout for layout in LAYOUTS if all((files.folder / name).is_file() for name in layout.files)]
     if JSON in found:
         return JSON
@@ -102,7 +102,7 @@ def choose_layout(files: Files, stated: object) -> Layout:
 
 
 def layout_of(path: Path) -> tuple[Layout, list[Path]]:
-    """The layout that one file belongs to, by its name, and all files of it."""
+    """Returns the layout that a file belongs to by its name, and all files of that layout."""
     for layout in LAYOUTS:
         if path.name in layout.files:
             paths = [path.with_name(name) for name in layout.files]
@@ -122,7 +122,7 @@ MAKE = (
 
 
 def _missing(folder: Path) -> str:
-    """What a folder lacks to have a tokenizer."""
+    """Describes the files that a folder lacks to have a tokenizer."""
     if strange := [name for name in UNREAD if (folder / name).is_file()]:
         return f"has its vocabulary in {strange[0]}, which Regard does not read here: it needs {TOKENIZER}: {MAKE}"
     for name, other in (BYTE_PAIRS.files, BYTE_PAIRS.files[::-1]):
@@ -142,7 +142,7 @@ def _add_tokens(tokenizer: tokenizers.Tokenizer, path: Path) -> None:
 
 
 def spellings(content: Mapping[str, Any]) -> dict[str, str]:
-    """The special tokens that a file names: as text, or as an object with the text in it."""
+    """Returns the special tokens that a file names, as text or as an object with the text in it."""
     found = {}
     for name, value in content.items():
         text = value.get("content") if isinstance(value, dict) else value
@@ -152,7 +152,7 @@ def spellings(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def load(path: Path) -> tokenizers.Tokenizer:
-    """The tokenizer in a file, without the cutting off and filling up that it may prescribe."""
+    """Reads the tokenizer in a file, without its truncation and padding."""
     try:
         tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -222,7 +222,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """The ids of the pieces in a JSON file."""
+    """Reads the ids of the pieces in a JSON file."""
     content = read_json(path)
     if not content or not all(type(number) is int and number >= 0 for number in content.values()):
         raise ModelError(f"{path}: damaged: not a table of pieces and their ids")

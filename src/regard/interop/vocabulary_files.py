@@ -81,7 +81,7 @@ def check_sizes(vocabularies: Vocabularies, place: Path) -> None:
 
 
 def read_vocabularies(place: Path, config: Config) -> Vocabularies:
-    """The vocabulary in a folder, or the two of a translator; of one vocabulary, `place` may be its file."""
+    """Reads the vocabulary in a folder, or the two of a translator; `place` may also be the file of one vocabulary."""
     family = config["model_type"]
     if family == "marian" and (place / "source.spm").is_file() and not (place / TOKENIZER).is_file():
         return _read_marian(place, config)
@@ -94,7 +94,7 @@ def read_vocabularies(place: Path, config: Config) -> Vocabularies:
 
 
 def _read_marian(folder: Path, config: Config) -> Vocabularies:
-    """The SentencePiece models of two languages, whose pieces have the ids of one vocabulary, or of two."""
+    """Reads the SentencePiece models of two languages, whose pieces have the ids of one vocabulary, or of two."""
     about = read_json_if_there(folder / ABOUT)
     names = {**MARIAN, **spellings(read_json_if_there(folder / SPECIAL)), **spellings(about)}
     first = folder / "vocab.json"
@@ -121,7 +121,7 @@ def _target_size(config: Config) -> str:
 
 
 def known(built: Built, config: Config, size: str) -> ImportedTokenizer:
-    """A tokenizer with the ids that are no text, as far as the model knows them."""
+    """Returns a tokenizer with the special ids that the model knows."""
     tokenizer, names, path = built.tokenizer, built.names, built.path
     roles, limit = ROLES[config["model_type"]], config[size]
 
@@ -162,7 +162,7 @@ def known(built: Built, config: Config, size: str) -> ImportedTokenizer:
 
 
 def write_vocabularies(folder: Path, vocabularies: Vocabularies, settings: Settings) -> None:
-    """The files of one vocabulary, and in a folder of its own the second one of a translator."""
+    """Writes the files of one vocabulary, and the second vocabulary of a translator in a folder of its own."""
     _write(folder, vocabularies.source, settings)
     if vocabularies.target is not vocabularies.source:
         _write(folder / TARGET, vocabularies.target, settings)
@@ -187,7 +187,7 @@ def _write(folder: Path, tokenizer: Tokenizer, settings: Settings) -> None:
 
 
 def special_ids(specials: Specials, task: str) -> dict[str, int]:
-    """Their names of the ids that are no text."""
+    """Returns the foreign names of special ids."""
     if task == "translate":
         found = {"pad_token": specials.pad, "eos_token": specials.end}
     elif task == "write":
@@ -204,7 +204,7 @@ def special_ids(specials: Specials, task: str) -> dict[str, int]:
 
 
 def plain(tokenizer: Tokenizer, task: str) -> tokenizers.Tokenizer:
-    """The tokenizer with its special tokens declared and put around texts, as others expect it of theirs."""
+    """Returns the tokenizer with its special tokens declared and added to texts, as other libraries expect."""
     model = tokenizers.Tokenizer.from_str(tokenizer.model.to_str())
     if isinstance(tokenizer, ImportedTokenizer):
         return model

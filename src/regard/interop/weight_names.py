@@ -1,4 +1,4 @@
-"""How others name the parameters that Regard has: a row a tensor, read in one direction and written in the other."""
+"""Tables of foreign parameter names: one row for each tensor, used for both import and export."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.errors import ModelError
 
 @dataclass(frozen=True)
 class Change:
-    """What a tensor of theirs goes through to be one or several of ours, and back."""
+    """A conversion of a foreign tensor to one or several of Regard's, and back."""
 
     take: Callable[[Tensor], Sequence[Tensor]]
     give: Callable[[Sequence[Tensor]], Tensor]
@@ -53,7 +53,7 @@ class Table:
     ignored: tuple[str, ...] = ()
 
     def plain(self, name: str) -> str | None:
-        """A name of theirs as it stands in the rows; none for what is no weight."""
+        """Returns a foreign name as it is in the rows, or None for a tensor that is not a weight."""
         name = name.removeprefix(self.prefix)
         if name.endswith((".gamma", ".beta")):  # what norms were called in BERT's first files
             name = name.replace(".gamma", ".weight").replace(".beta", ".bias")
@@ -64,7 +64,7 @@ class Table:
 
 
 def take(table: Table, tensors: Mapping[str, Tensor], model: nn.Module, path: Path) -> dict[str, Tensor]:
-    """Our parameters from tensors with plain names, refusing a missing, unexpected or misshapen one by name."""
+    """Converts tensors to Regard's parameters; the error names a missing, unexpected or misshapen tensor."""
     every, owners = parameters(model)
     taken: dict[str, Tensor] = {}
     wanted: dict[str, str] = {}
@@ -96,7 +96,7 @@ def take(table: Table, tensors: Mapping[str, Tensor], model: nn.Module, path: Pa
 
 
 def give(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our parameters, each once, under the names of others."""
+    """Converts Regard's parameters to tensors with foreign names, each once."""
     given: dict[str, Tensor] = {}
     left = set(tensors)
     for row in expand(table, {name: name for name in tensors}):
@@ -108,7 +108,7 @@ def give(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def expand(table: Table, names: Mapping[str, str]) -> Iterator[Row]:
-    """The rows of parameters that a model has, a row a layer."""
+    """Returns the rows of the parameters that a model has, one for each layer."""
     for row in table.rows:
         layer = 0
         while row.ours[0].replace("{n}", str(layer)) in names:
@@ -120,7 +120,7 @@ def expand(table: Table, names: Mapping[str, str]) -> Iterator[Row]:
 
 
 def parameters(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Every parameter by each of its names, and for each name the first name of that parameter."""
+    """Returns every parameter by each of its names, and the first name of each parameter."""
     every = dict(model.named_parameters(remove_duplicate=False))
     first: dict[int, str] = {}
     owners = {name: first.setdefault(id(parameter), name) for name, parameter in every.items()}
@@ -128,7 +128,7 @@ def parameters(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def rows(theirs: str, ours: str, pairs: str, change: Change = SAME, bias: Change = SAME) -> tuple[Row, ...]:
-    """Rows of the weight and the bias of modules: lines of their name and ours, under these prefixes."""
+    """Returns rows for the weights and biases of modules: their foreign name and Regard's, under these prefixes."""
     found = []
     for line in pairs.strip().splitlines():
         left, right = line.split()

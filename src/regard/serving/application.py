@@ -111,7 +111,7 @@ async def on_refusal(request: Request, error: Exception) -> Response:
 
 
 async def on_nothing(request: Request, error: HTTPException) -> Response:
-    """Answers what does not exist, as LibreTranslate does."""
+    """Returns an error for an unknown address, as LibreTranslate does."""
     if request.url.path.startswith("/v1/"):
         return await on_refusal(request, RefusedError(error.status_code, f"{request.url.path[:100]} {error.detail}"))
     title = f"{error.status_code} {escape(str(error.detail))}"
@@ -125,5 +125,5 @@ async def on_leaving(_request: Request, _error: ClientDisconnect) -> Response:
 
 
 async def on_fault(request: Request, _error: Exception) -> Response:
-    """Answers after a bug in the server; the log has its traceback."""
+    """Returns the answer to a request that met a bug in the server; the log has the traceback."""
     return await on_refusal(request, RefusedError(500, "The server made a mistake"))

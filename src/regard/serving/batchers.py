@@ -1,4 +1,4 @@
-"""How items of all clients run together: in a search that new items join while it runs, or in small batches."""
+"""Runs items of all clients together: in a search that new items join while it runs, or in small batches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ReportResults = Callable[[list[tuple[Item, Any]]], None]
 
 @dataclass(frozen=True)
 class Kind:
-    """What items must have in common to share batches."""
+    """The properties that items must have in common to share batches."""
 
     key: Hashable
     open: Callable[[ReportResults], Batcher] = field(compare=False)

@@ -63,7 +63,7 @@ class Chat:
     # Models that write
 
     async def continue_conversation(self, asked: ChatRequest, head: dict[str, Any], who: dict[str, Any]) -> Response:
-        """Answers with what the assistant says next."""
+        """Returns the assistant's next message."""
         task = self.generation(asked, who)
         if asked.stream:
             return task.stream_response(self.chunks(task, head))
@@ -106,7 +106,7 @@ class Chat:
     async def translate(
         self, direction: Direction, asked: ChatRequest, head: dict[str, Any], who: dict[str, Any]
     ) -> Response:
-        """Answers with a translation of the user's last message; how to sample tokens makes no difference."""
+        """Returns a translation of the user's last message; sampling options have no effect."""
         texts = [text_of(message) for message in asked.messages if message.role == "user"]
         if not texts:
             raise RefusedError(400, "messages: there is none of the user, whose last one is translated")

@@ -32,7 +32,7 @@ class FileShelf:
     def __init__(
         self, most: int, seconds: float, folder: Path | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        """Without a folder, files are kept in one of the user's own, and do not outlive this shelf."""
+        """Uses `folder`, or else a private temporary folder whose files are deleted with this shelf."""
         self.most, self.seconds, self.clock = most, seconds, clock
         self.shared = folder is not None
         self._folder = checked(folder) if folder else None

@@ -1,4 +1,4 @@
-"""Which language a text is in, by its script and by the commonest words of some forty languages.
+"""Detects the language of a text by its script and the commonest words of some forty languages.
 
 Naive Bayes over the letters of words, learnt from the lists in common_words.txt, the commonest first: it is small, and
 sure of a sentence rather than of a word. The confidence is a share among all languages known here, served or not.

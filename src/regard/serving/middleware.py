@@ -17,7 +17,7 @@ from regard.serving.client_limits import Places, ServingLimits, client_of
 from regard.serving.refusals import RefusedError, response_of
 
 LogRequest = Callable[[dict[str, Any]], None]
-"""Told of each request when it is over."""
+"""A function that gets the record of each finished request."""
 Headers = list[tuple[bytes, bytes]]
 
 SENDING = 60.0
@@ -44,7 +44,7 @@ class GuardMiddleware:
         origin: str = "*",
         note: LogRequest | None = None,
     ) -> None:
-        """Answers to addresses and to the names in `hosts`; if that is None, to any name."""
+        """Accepts requests to IP addresses and to the names in `hosts`; without `hosts`, to any name."""
         self.app, self.limits, self.note = app, limits, note or (lambda _record: None)
         self.hosts = None if hosts is None else {host.lower() for host in (*LOCAL, *hosts)}
         self.headers = [
@@ -100,7 +100,7 @@ class Exchange:
         return next((value.decode("latin-1") for each, value in self.scope["headers"] if each == name), "")
 
     async def run(self, app: ASGIApp) -> None:
-        """Answers, unless the client leaves first."""
+        """Runs the application, unless the client leaves first."""
         self.answering = asyncio.current_task()
         try:
             await app(self.scope, self.receive, self.send)

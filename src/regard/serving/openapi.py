@@ -27,7 +27,7 @@ REFUSALS = {
 
 
 class Endpoint(NamedTuple):
-    """What can be asked at an address, and how it is answered."""
+    """An address with the types of its request and its answer."""
 
     path: str
     summary: str

@@ -1,4 +1,4 @@
-"""What a request says, in JSON, a form or the query string, as the type that the schema has for it."""
+"""Reads requests in JSON, a form or the query string, and converts them to their types in the schema."""
 
 from __future__ import annotations
 

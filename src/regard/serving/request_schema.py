@@ -1,4 +1,4 @@
-"""What requests and answers contain: these types check the requests, and are in the OpenAPI document."""
+"""Types of requests and answers: they check the requests and make the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TranslateAnswer(Struct):
 
 
 class TranslateFileAnswer(Struct):
-    """Where the translated file can be fetched for some minutes."""
+    """The address at which the translated file can be downloaded for some minutes."""
 
     translatedFileUrl: str  # noqa: N815
 
@@ -94,13 +94,13 @@ class Language(Struct):
 
 
 class HealthAnswer(Struct):
-    """Whether the server is ready."""
+    """The state of the server."""
 
     status: str = "ok"
 
 
 class ErrorAnswer(Struct):
-    """Why a request was refused."""
+    """The reason for which a request was refused."""
 
     error: str
 
@@ -115,7 +115,7 @@ TextInputs = Annotated[
 
 
 class StreamOptions(Struct, frozen=True):
-    """What a stream contains besides the text."""
+    """Options of a stream."""
 
     include_usage: bool = False
 
@@ -127,7 +127,7 @@ class ResponseFormat(Struct, frozen=True):
 
 
 class SamplingRequest(Struct):
-    """How tokens are sampled."""
+    """Options of sampling that completions and chats share."""
 
     temperature: Annotated[float, Meta(ge=0, le=2)] = 1.0
     top_p: Annotated[float, Meta(ge=0, le=1)] = 1.0
@@ -157,7 +157,7 @@ class ContentPart(Struct):
 
 
 class ChatMessage(Struct):
-    """What somebody says."""
+    """A message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[ContentPart]

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass
 class Counts:
-    """What a scheduler has done since it started."""
+    """Counts of a scheduler since it started."""
 
     requests: int = 0
     texts: int = 0

@@ -83,7 +83,7 @@ class Models:
 
     @property
     def names(self) -> list[str]:
-        """What is served, for people to read."""
+        """The directions and names of all models, for people to read."""
         return [*(f"{each.source} → {each.target}" for each in self.directions), *self.writers, *self.embedders]
 
     @property

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class TranslationPlan(NamedTuple):
-    """How the texts of a request are translated."""
+    """The settings with which the texts of a request are translated."""
 
     settings: DecodingSettings
     into: str  # the language
