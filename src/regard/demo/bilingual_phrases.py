@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from regard.demo.bilingual_words import PERSONS, Adjective, Noun, VerbForms
-from regard.demo.grammar_files import GRAMMAR, read_toml
+from regard.demo.grammar_files import GRAMMAR, Entry, load_toml, one_of
 
 ME, HE, WE, YOU, THEY = range(len(PERSONS))
 
+TenseOfBe = Annotated[str, one_of(["present", "past"])]
 WordPairs = tuple[tuple[str, str], ...]  # combinations of a noun and an adjective, by their English names
 
 
-@dataclass(frozen=True)
-class Sentence:
+class Sentence(Entry, frozen=True):
     """A sentence in both languages. Of a coreference, the last pair has the noun that the pronoun stands for."""
 
     source: str  # English
@@ -43,13 +42,43 @@ class Phrase(NamedTuple):
         return self.person in (WE, YOU, THEY)
 
 
-WORDS = read_toml(GRAMMAR / "function_words.toml")
-PRONOUNS = tuple(
-    Phrase(each["english"], each["french"], (), PERSONS.index(each["like"]), each.get("feminine", False))
-    for each in WORDS["pronoun"]
-)
+class _Pronoun(Entry, frozen=True):
+    english: str
+    french: str
+    like: Literal["je", "il", "nous", "vous", "ils"]
+    feminine: bool = False
 
-_VOWEL = rf"(?:[aeiouyâàéèêîôœ]|h(?!{'|'.join(word[1:] for word in WORDS['aspirated'])}))"  # the sound of one
+
+class _Tense(Entry, frozen=True):
+    affirmed: str
+    denied: str
+    asked: str
+    french: str = ""
+
+
+class FunctionWords(Entry, frozen=True):
+    """The small words of both languages, as the file describes them."""
+
+    aspirated: list[str]
+    pronoun: list[_Pronoun]
+    determiners: dict[str, tuple[str, str, str]]
+    english_determiners: dict[str, str]
+    articles: dict[str, list[str]]
+    before_vowel: dict[str, str]
+    object_pronouns: dict[str, tuple[str, str]]
+    degrees: dict[str, str]
+    conjugations: dict[str, dict[TenseOfBe, str]]
+    tenses: dict[str, _Tense]
+    times: dict[str, list[tuple[str, str]]]
+
+
+WORDS = load_toml(GRAMMAR / "function_words.toml", FunctionWords)
+Tense = Annotated[str, one_of(WORDS.tenses)]
+Degree = Annotated[str, one_of(WORDS.degrees)]
+Article = Annotated[str, one_of([*WORDS.determiners, *WORDS.articles])]
+PRONOUNS = [Phrase(each.english, each.french, (), PERSONS.index(each.like), each.feminine) for each in WORDS.pronoun]
+
+_VOWEL = rf"(?:[aeiouyâàéèêîôœ]|h(?!{'|'.join(word[1:] for word in WORDS.aspirated)}))"  # the sound of one
 _STARTS_WITH_VOWEL = re.compile(_VOWEL)
 _ELIDED = re.compile(rf"\b(l|j|n|d|c|qu|jusqu)(?:e|a) (?={_VOWEL})")
 _CONTRACTED = {"de le ": "du ", "de les ": "des ", "à le ": "au ", "à les ": "aux "}
@@ -83,12 +112,12 @@ def noun_phrase(determiner: str, noun: Noun, plural: bool, adjectives: tuple[Adj
     after = [word.french[form] for word in adjectives if word.position == "after"]
     vowel = form == 0 and _STARTS_WITH_VOWEL.match(name)
     words = [*(word.before_vowel if vowel else word.french[form] for word in before), name, *after]
-    article = WORDS["determiners"][determiner][2 if plural else noun.feminine]
+    article = WORDS.determiners[determiner][2 if plural else noun.feminine]
     if _STARTS_WITH_VOWEL.match(words[0]):
-        article = WORDS["before_vowel"].get(article, article)
+        article = WORDS.before_vowel.get(article, article)
     if article == "des" and before:
         article = "de"
-    shown = "these" if determiner == "this" and plural else WORDS["english_determiners"].get(determiner, determiner)
+    shown = "these" if determiner == "this" and plural else WORDS.english_determiners.get(determiner, determiner)
     english = _join(shown, *(word.english for word in adjectives), noun.english[plural])
     if english.startswith("a ") and english[2] in "aeiou":
         english = "an " + english[2:]
@@ -105,8 +134,8 @@ def verb_phrase(
     "asked", which includes the subject. An object pronoun precedes the French verb that governs it; not in the past,
     where the participle would agree with it.
     """
-    forms, third, it = WORDS["tenses"][tense], subject.person == HE, object_pronoun or Phrase("", "")
-    english = forms[{"not": "denied", "asked": "asked"}.get(mood, "affirmed")].format(
+    forms, third, it = WORDS.tenses[tense], subject.person == HE, object_pronoun or Phrase("", "")
+    english = {"not": forms.denied, "asked": forms.asked}.get(mood, forms.affirmed).format(
         subject=subject.english,
         base=verb.english,
         present=verb.third if third else verb.english,
@@ -122,7 +151,7 @@ def verb_phrase(
         finite = _conjugate("être" if moves else "avoir", "present", subject)
         rest = verb.participle + ("e" * subject.feminine + "s" * subject.plural if moves else "")
     else:
-        finite, rest = forms["french"].split()[subject.person], _join(it.french, verb.infinitive)
+        finite, rest = forms.french.split()[subject.person], _join(it.french, verb.infinitive)
     then = "" if mood in ("not", "asked") and "affirmative" in verb.marks else verb.then
     french = _join(_deny(finite, mood), rest, then)
     if mood == "asked":
@@ -130,25 +159,25 @@ def verb_phrase(
     return Phrase(_join(*english.split(), it.english), french)
 
 
-def to_be(subject: Phrase, tense: str, mood: str = "") -> Phrase:
+def to_be(subject: Phrase, tense: TenseOfBe, mood: str = "") -> Phrase:
     """Conjugates to be and être: is and est, weren't and n'étaient pas."""
     form = _conjugate("be", tense, subject)
     denied = "am not" if form == "am" else form + "n't"
     return Phrase(denied if mood == "not" else form, _deny(_conjugate("être", tense, subject), mood))
 
 
-def predicate(subject: Phrase, adjective: Adjective, tense: str, degree: str = "", mood: str = "") -> Phrase:
+def predicate(subject: Phrase, adjective: Adjective, tense: TenseOfBe, degree: str = "", mood: str = "") -> Phrase:
     """Describes the subject: "was too tired", "était trop fatiguée"; who is hungry has hunger in French."""
     english, french = to_be(subject, tense, mood)[:2]
     said = adjective.french[2 * subject.plural + subject.feminine]
     if adjective.noun:
         french, said = _deny(_conjugate("avoir", tense, subject), mood), adjective.noun
     pairs = ((subject.noun.name, adjective.english),) if subject.noun else ()
-    return Phrase(_join(english, degree, adjective.english), _join(french, WORDS["degrees"][degree], said), pairs)
+    return Phrase(_join(english, degree, adjective.english), _join(french, WORDS.degrees[degree], said), pairs)
 
 
-def _conjugate(verb: str, tense: str, subject: Phrase) -> str:
-    return str(WORDS[verb][tense].split()[subject.person])
+def _conjugate(verb: str, tense: TenseOfBe, subject: Phrase) -> str:
+    return WORDS.conjugations[verb][tense].split()[subject.person]
 
 
 def _deny(finite: str, mood: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from regard.demo.grammar_files import GRAMMAR, load_table, require_known
 
 PERSONS = ("je", "il", "nous", "vous", "ils")  # the order of every row of conjugated forms
@@ -15,7 +13,7 @@ class Noun:
     """A noun in both languages, singular and plural, with its tags: its name, and the groups it belongs to."""
 
     def __init__(self, english: str, french: str, gender: str, tags: str) -> None:
-        require_known([gender], ("m", "f"), "gender")
+        require_known(gender, ("m", "f"), "gender")
         self.english, self.french = _split_forms(english, 2), _split_forms(french, 2)
         self.name, self.feminine = self.english[0], gender == "f"
         self.tags = frozenset((self.name, *tags.split()))
@@ -25,26 +23,30 @@ class Adjective:
     """An adjective in both languages, with the names of the nouns that it can describe."""
 
     def __init__(self, english: str, french: str, position: str, marks: str, noun: str, fits: str) -> None:
-        require_known([position], ("before", "after", "predicate"), "position")
-        require_known(marks.split(), ADJECTIVE_MARKS, "mark")
-        self.english, self.position, self.marks = english, position, frozenset(marks.split())
+        require_known(position, ("before", "after", "predicate"), "position")
+        self.english, self.position, self.marks = english, position, _parse_marks(marks, ADJECTIVE_MARKS)
         self.french = _split_forms(french, 5 if french.count("/") == 4 else 4)
         self.before_vowel = (*self.french, self.french[0])[4]  # the masculine: "bel" for "beau"
         self.noun = noun  # what one has in French: "faim" for "hungry"
-        self.fits = frozenset(noun.name for noun in list_nouns(fits))
+        self.fits = frozenset(noun.name for noun in Nouns.parse(fits))
 
 
 class VerbForms:
     """A verb in both languages; its English forms end in its preposition, `then` follows the French ones."""
 
     def __init__(self, english: str, infinitive: str, present: str, participle: str, then: str, marks: str) -> None:
-        require_known(marks.split(), VERB_MARKS, "mark")
         self.english, third, past = _split_forms(english, 3)
         preposition = self.english.partition(" ")[2]
         self.third, self.past = f"{third} {preposition}".rstrip(), f"{past} {preposition}".rstrip()
-        self.infinitive, self.participle = infinitive, participle
+        self.infinitive, self.participle, self.then = infinitive, participle, then
         self.present = _split_forms(present.replace(" ", "/"), len(PERSONS))
-        self.then, self.marks = then, frozenset(marks.split())
+        self.marks = _parse_marks(marks, VERB_MARKS)
+
+    @staticmethod
+    def parse(name: str) -> VerbForms:
+        """Returns the verb of this name."""
+        require_known(name, VERBS, "verb")
+        return VERBS[name]
 
 
 def _split_forms(text: str, count: int) -> tuple[str, ...]:
@@ -54,19 +56,43 @@ def _split_forms(text: str, count: int) -> tuple[str, ...]:
     return forms
 
 
-@cache
-def list_nouns(names: str) -> tuple[Noun, ...]:
-    """Returns the nouns with any of these names or tags, in the order of their table."""
-    wanted = set(names.split())
-    require_known(wanted, {tag for noun in NOUNS.values() for tag in noun.tags}, "noun or tag")
-    return tuple(noun for noun in NOUNS.values() if wanted & noun.tags)
+def _parse_marks(text: str, known: tuple[str, ...]) -> frozenset[str]:
+    for mark in text.split():
+        require_known(mark, known, "mark")
+    return frozenset(text.split())
 
 
-@cache
-def list_adjectives(names: str) -> tuple[Adjective, ...]:
-    """Returns the adjectives of these names."""
-    require_known(names.split(), ADJECTIVES, "adjective")
-    return tuple(ADJECTIVES[name] for name in names.split())
+class Nouns(tuple[Noun, ...]):
+    """Nouns with any of some names or tags, in the order of their table."""
+
+    @classmethod
+    def parse(cls, names: str) -> Nouns:
+        """Returns the nouns with any of these names or tags."""
+        wanted, tags = set(str(names).split()), {tag for noun in NOUNS.values() for tag in noun.tags}
+        for name in sorted(wanted):
+            require_known(name, tags, "noun or tag")
+        return cls(noun for noun in NOUNS.values() if wanted & noun.tags)
+
+
+class Adjectives(tuple[Adjective, ...]):
+    """Adjectives in the order in which they are listed."""
+
+    @classmethod
+    def parse(cls, names: str) -> Adjectives:
+        """Returns the adjectives of these names."""
+        for name in str(names).split():
+            require_known(name, ADJECTIVES, "adjective")
+        return cls(ADJECTIVES[name] for name in names.split())
+
+
+class VerbChoice(str):
+    """The name of a verb, or of one that is denied: "like", "not like"."""
+
+    @classmethod
+    def parse(cls, name: str) -> VerbChoice:
+        """Checks that the verb is known."""
+        require_known(str(name).removeprefix("not "), VERBS, "verb")
+        return cls(name)
 
 
 NOUNS = load_table(GRAMMAR / "nouns.txt", "english | french | gender | tags", Noun)

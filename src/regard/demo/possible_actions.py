@@ -1,4 +1,4 @@
-"""Who can do what to what in the demonstration grammar, for which reasons, and where things can be.
+"""Actions of the demonstration grammar: their possible actors, objects and reasons; and the places of things.
 
 A reason belongs to the actor or to the object: an animal does not cross the street because *it* is too tired, or
 because *it* is too wide. Which of the two "it" is shows in French.
@@ -6,55 +6,47 @@ because *it* is too wide. Which of the two "it" is shows in French.
 
 from __future__ import annotations
 
-from regard.demo.bilingual_words import VERBS, Adjective, list_adjectives, list_nouns
-from regard.demo.grammar_files import GRAMMAR, load_entries, parse_entries, require_known
+from typing import Literal, get_args
 
-_NO_REASONS: dict[str, str] = {}
-
-
-class Action:
-    """A verb with its possible actors and objects, and with adjectives of either that are reasons."""
-
-    def __init__(
-        self,
-        verb: str,
-        actors: str,
-        objects: str,
-        against: dict[str, str] = _NO_REASONS,
-        favor: dict[str, str] = _NO_REASONS,
-        after: dict[str, str] = _NO_REASONS,
-        both_may_fit: bool = False,
-    ) -> None:
-        require_known([verb], VERBS, "verb")
-        self.verb, self.actors, self.objects = VERBS[verb], list_nouns(actors), list_nouns(objects)
-        self.both_may_fit = both_may_fit
-        self._reasons: dict[tuple[str, bool], tuple[Adjective, ...]] = {}
-        for stance, sides in (("against", against), ("favor", favor), ("after", after)):
-            require_known(sides, ("actor", "object"), f"key of {stance}")
-            for side, names in sides.items():
-                self._reasons[stance, side == "actor"] = list_adjectives(names)
-
-    def reasons(self, stance: str, of_actor: bool) -> tuple[Adjective, ...]:
-        """Returns the adjectives "against" doing it, in "favor" of it, or seen "after" it."""
-        return self._reasons.get((stance, of_actor), ())
+from regard.demo.bilingual_words import Adjectives, Nouns, VerbForms
+from regard.demo.grammar_files import GRAMMAR, Entry, load_entries
 
 
-class Spot:
+class Reasons(Entry, frozen=True):
+    """Adjectives of the actor and of the object."""
+
+    actor: Adjectives = Adjectives()
+    object: Adjectives = Adjectives()
+
+
+class Action(Entry, frozen=True):
+    """A verb with its possible actors and objects, and the reasons against it, for it, or seen after it."""
+
+    verb: VerbForms
+    actors: Nouns
+    objects: Nouns
+    against: Reasons = Reasons()
+    favor: Reasons = Reasons()
+    after: Reasons = Reasons()
+    both_may_fit: bool = False
+
+
+class Spot(Entry, frozen=True):
     """A preposition with the places that can follow it."""
 
-    def __init__(self, english: str, french: str, places: str) -> None:
-        self.english, self.french, self.places = english, french, list_nouns(places)
+    english: str
+    french: str
+    places: Nouns
 
 
-class PossiblePlaces:
+class PossiblePlaces(Entry, frozen=True):
     """Nouns that can be in the same spots."""
 
-    def __init__(self, located: str, at: list[dict[str, str]], fixed: bool = False) -> None:
-        self.nouns, self.fixed = list_nouns(located), fixed
-        self.spots = parse_entries("at", at, Spot)
+    located: Nouns
+    at: list[Spot]
+    fixed: bool = False
 
 
-ACTIONS = {
-    kind: load_entries(GRAMMAR / "actions.toml", kind, Action) for kind in ("reasoned", "inanimate", "plain", "journey")
-}
-LOCATIONS = load_entries(GRAMMAR / "locations.toml", "location", PossiblePlaces)
+ActionList = Literal["reasoned", "inanimate", "plain", "journey"]
+ACTIONS = {kind: load_entries(GRAMMAR / "actions.toml", kind, Action) for kind in get_args(ActionList)}
+PLACES = load_entries(GRAMMAR / "locations.toml", "location", PossiblePlaces)

@@ -6,39 +6,33 @@ the street.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
+from typing import Literal
+
+import msgspec
 
 from regard.demo import bilingual_phrases as build
-from regard.demo.bilingual_phrases import THEY, WORDS, Phrase, noun_phrase
-from regard.demo.bilingual_words import Adjective, Noun, list_adjectives
-from regard.demo.grammar_files import GRAMMAR, load_entries, read_toml, require_known
+from regard.demo.bilingual_phrases import THEY, Degree, Phrase, Tense, TenseOfBe, noun_phrase
+from regard.demo.bilingual_words import Adjective, Adjectives, Noun, Nouns
+from regard.demo.grammar_files import GRAMMAR, Entry, load_toml
 from regard.demo.possible_actions import ACTIONS, Action
 from regard.demo.sentence_patterns import draw_determiner
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(Entry, frozen=True):
     """The words between an action and its reason, with the tenses of both and the reasons that can follow."""
 
-    tense: str
+    tense: Tense
     english: str
     french: str
-    reasons: str
-    reason_tense: str
-    degrees: list[str]
-    negation: str = ""
-    lasting: str = "actor object"
+    reasons: Literal["against", "favor", "after"]
+    reason_tense: TenseOfBe
+    degrees: list[Degree]
+    negation: Literal["", "not", "never"] = ""
+    lasting: Literal["", "actor", "object", "actor object"] = "actor object"
     name: str = ""
     copies: int = 1
-
-    def __post_init__(self) -> None:
-        require_known([self.tense], WORDS["tenses"], "tense")
-        require_known([self.reason_tense], WORDS["be"], "reason_tense")
-        require_known([self.negation], ("", "not", "never"), "negation")
-        require_known([self.reasons], ("against", "favor", "after"), "list of reasons")
-        require_known(self.degrees, WORDS["degrees"], "degree")
 
     def possible_reasons(self, action: Action, actor: Noun, thing: Noun, about_actor: bool) -> list[Adjective]:
         """Returns the adjectives that can describe the one noun and not the other."""
@@ -46,7 +40,7 @@ class Frame:
         lasting = ("actor" if about_actor else "object") in self.lasting
         return [
             word
-            for word in action.reasons(self.reasons, about_actor)
+            for word in getattr(getattr(action, self.reasons), "actor" if about_actor else "object")
             if one.name in word.fits
             and (other.name not in word.fits or action.both_may_fit)
             and (lasting or "lasting" not in word.marks)
@@ -67,7 +61,7 @@ class Frame:
         why = build.predicate(pronoun, reason, self.reason_tense, degree)
         joint = Phrase(self.english, self.french)
         sentence = build.build_sentence("coreference", actor, did, thing, joint, pronoun, why)
-        return replace(sentence, pronoun=pronoun.french, about_actor=about_actor)
+        return msgspec.structs.replace(sentence, pronoun=pronoun.french, about_actor=about_actor)
 
 
 def _pronoun_for(phrase: Phrase) -> Phrase:
@@ -79,14 +73,17 @@ def _pronoun_for(phrase: Phrase) -> Phrase:
     return phrase._replace(english=("he", "she")[phrase.feminine] if human else "it", french=french, pairs=())
 
 
-_FILE = GRAMMAR / "pronoun_sentences.toml"
-_TABLES = read_toml(_FILE)
-WEIGHT = _TABLES["weight"]
-_MILD = list_adjectives(_TABLES["mild"])
-_FRAMES = load_entries(_FILE, "frame", Frame)
-_CHOICES = [frame for frame in _FRAMES for _ in range(frame.copies)]
-_INANIMATE = load_entries(_FILE, "inanimate_frame", Frame)
-FRAMES = {frame.name: frame for frame in _FRAMES if frame.name}
+class _PronounSentences(Entry, frozen=True):
+    weight: int
+    mild: Adjectives
+    frame: list[Frame]
+    inanimate_frame: list[Frame]
+
+
+_DATA = load_toml(GRAMMAR / "pronoun_sentences.toml", _PronounSentences)
+_CHOICES = [frame for frame in _DATA.frame for _ in range(frame.copies)]
+WEIGHT = _DATA.weight
+FRAMES = {frame.name: frame for frame in _DATA.frame if frame.name}
 
 
 def draw_pronoun_sentence(rng: Random) -> build.Sentence:
@@ -97,7 +94,7 @@ def draw_pronoun_sentence(rng: Random) -> build.Sentence:
         frame = rng.choice(_CHOICES)
         action = rng.choice(_with_reasons(frame.reasons))
         if rng.random() < 0.07:
-            frame, action = rng.choice(_INANIMATE), rng.choice(ACTIONS["inanimate"])
+            frame, action = rng.choice(_DATA.inanimate_frame), rng.choice(ACTIONS["inanimate"])
         actors = _of_gender(action.actors, feminine if about_actor else other)
         objects = _of_gender(action.objects, other if about_actor else feminine)
         actor, thing = (rng.choice(nouns) if nouns else None for nouns in (actors, objects))
@@ -117,17 +114,17 @@ def draw_pronoun_sentence(rng: Random) -> build.Sentence:
 @cache
 def _with_reasons(stance: str) -> tuple[Action, ...]:
     """Returns the actions that have such reasons of both the actor and the object."""
-    return tuple(each for each in ACTIONS["reasoned"] if each.reasons(stance, True) and each.reasons(stance, False))
+    return tuple(each for each in ACTIONS["reasoned"] if getattr(each, stance).actor and getattr(each, stance).object)
 
 
 @cache
-def _of_gender(choices: tuple[Noun, ...], feminine: bool) -> tuple[Noun, ...]:
+def _of_gender(choices: Nouns, feminine: bool) -> tuple[Noun, ...]:
     return tuple(noun for noun in choices if noun.feminine == feminine)
 
 
 def _draw_phrase(rng: Random, noun: Noun, plural: bool, reason: Adjective) -> Phrase:
     """Draws a noun phrase whose adjective, if any, has no bearing on the reason."""
-    word = rng.choice(_MILD)
+    word = rng.choice(_DATA.mild)
     mild = noun.name in word.fits and reason.english not in ("beautiful", "pretty", word.english)
     adjectives = (word,) if mild and rng.random() < 0.5 else ()
     return noun_phrase(draw_determiner(rng, noun, the=0.7), noun, plural, adjectives)

@@ -38,7 +38,7 @@ def generate_splits(train: int = 40_000, dev: int = 500, test: int = 1_000, seed
     Test opens with the EXAMPLES. Half of it is coreference, balanced over the pronouns and over which of the two nouns
     the pronoun stands for.
     """
-    splits = SentenceSplits([], [], list(_EXAMPLES[:test]))
+    splits = SentenceSplits([], [], _EXAMPLES[:test])
     seen, room, rng = set(EXAMPLES), _count_cells(test), Random(seed)
     room.subtract(map(_cell, splits.test))
     for _ in range(100_000 + 20 * (train + dev + test)):
@@ -102,13 +102,6 @@ def pronoun_accuracy(hypotheses: Sequence[str], sentences: Sequence[Sentence]) -
     return sum(judged) / len(judged)
 
 
-def _parse_example(
-    kind: str, english: str, french: str, held_out: list[str], pronoun: str = "", about_actor: bool = False
-) -> Sentence:
-    noun, adjective = held_out
-    return Sentence(english, french, kind, pronoun or None, ((noun, adjective),), about_actor)
-
-
 def _hold_out() -> frozenset[tuple[str, str]]:
     """Returns about one in seven of the pairs of noun and adjective, by a hash that never changes.
 
@@ -126,6 +119,6 @@ def _hold_out() -> frozenset[tuple[str, str]]:
     return frozenset(held)
 
 
-_EXAMPLES = load_entries(GRAMMAR / "examples.toml", "example", _parse_example)
+_EXAMPLES = load_entries(GRAMMAR / "examples.toml", "example", Sentence)
 EXAMPLES = tuple(example.source for example in _EXAMPLES)
 HELD_OUT = _hold_out()  # (noun, adjective), by their English names; test sentences alone hold them

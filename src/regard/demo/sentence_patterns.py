@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
 
 from regard.demo import bilingual_phrases as build
-from regard.demo.bilingual_phrases import HE, ME, PRONOUNS, THEY, WE, WORDS, YOU, Phrase, noun_phrase
-from regard.demo.bilingual_words import ADJECTIVES, NOUNS, VERBS, Adjective, Noun, list_adjectives, list_nouns
-from regard.demo.grammar_files import GRAMMAR, check_arguments, load_entries, parse_entries, require_known
-from regard.demo.possible_actions import ACTIONS, LOCATIONS, Action, PossiblePlaces
+from regard.demo.bilingual_phrases import (
+    HE,
+    ME,
+    PRONOUNS,
+    THEY,
+    WE,
+    WORDS,
+    YOU,
+    Article,
+    Degree,
+    Phrase,
+    Tense,
+    TenseOfBe,
+    noun_phrase,
+)
+from regard.demo.bilingual_words import ADJECTIVES, NOUNS, VERBS, Adjective, Adjectives, Noun, Nouns, VerbChoice
+from regard.demo.grammar_files import GRAMMAR, Entry, load_entries, parse_own_type, require_known
+from regard.demo.possible_actions import ACTIONS, PLACES, Action, ActionList, PossiblePlaces
 from regard.errors import DataError
 
 _FILE = GRAMMAR / "patterns.toml"
@@ -20,35 +37,69 @@ _FITTING = {noun: tuple(each for each in ADJECTIVES.values() if noun.name in eac
 _BESIDE = {noun: tuple(word for word in words if word.position != "predicate") for noun, words in _FITTING.items()}
 _COLORS = {noun: tuple(word for word in words if "color" in word.marks) for noun, words in _FITTING.items()}
 _DESCRIBED = {word: tuple(noun for noun in NOUNS.values() if noun.name in word.fits) for word in ADJECTIVES.values()}
-_PREDICATIVE = tuple(word for word in ADJECTIVES.values() if "attributive" not in word.marks)
+_NO_NOUNS, _NO_ADJECTIVES = Nouns(), Adjectives()
+_NO_VERBS: list[VerbChoice] = []
+_NO_WEIGHTS: list[int] = []
+_PEOPLE = Nouns.parse("person")
+_PREDICATIVE = Adjectives(word for word in ADJECTIVES.values() if "attributive" not in word.marks)
 _EXCESSIVE = frozenset(  # what can be too much
     word
     for action in ACTIONS["reasoned"] + ACTIONS["inanimate"]
-    for word in action.reasons("against", True) + action.reasons("against", False)
+    for word in action.against.actor + action.against.object
 )
 
 
-class Pattern:
+Name = TypeVar("Name", bound=str)
+
+
+class PatternPart:
+    """A part of a sentence to draw: the name of a `draw_` method below, and its arguments."""
+
+    def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
+        self.name, self.arguments = name, arguments
+
+    @classmethod
+    def parse(cls, value: str | dict[str, Any]) -> PatternPart:
+        """Checks the name and the arguments against the method and its annotations."""
+        arguments = dict(value) if isinstance(value, dict) else {"part": value}
+        name, methods = arguments.pop("part", ""), vars(DrawnParts)
+        require_known(name, ["variant", *(each[5:] for each in methods if each.startswith("draw_"))], "part")
+        if name == "variant":
+            return cls(name, {})
+        method = methods[f"draw_{name}"]
+        hints = get_type_hints(method, include_extras=True)
+        fields = [
+            (each.name, hints[each.name], msgspec.NODEFAULT if each.default is each.empty else each.default)
+            for each in inspect.signature(method).parameters.values()
+            if each.name != "self"
+        ]
+        schema = msgspec.defstruct(name, fields, forbid_unknown_fields=True)
+        try:
+            checked = msgspec.convert(arguments, schema, dec_hook=parse_own_type)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{name}: {error}") from None
+        return cls(name, msgspec.structs.asdict(checked))
+
+
+class Pattern(Entry, frozen=True):
     """A kind of sentence, or a variant of one: parts to draw one after the other, and the texts to put them into."""
 
-    def __init__(
-        self,
-        draw: Sequence[Any],
-        kind: str = "",
-        weight: int = 0,
-        chance: float = 0.0,
-        english: str = "",
-        french: str = "",
-        variant: Sequence[dict[str, Any]] = (),
-    ) -> None:
-        self.kind, self.weight, self.chance, self.english, self.french = kind, weight, chance, english, french
-        self.variants = parse_entries("variant", variant, Pattern)
-        self.parts = [_parse_part(**{"part": each} if isinstance(each, str) else each) for each in draw]
-        require_known([field[0] for field in _FIELD.findall(english + french)], _PHRASES, "part in a text")
+    draw: list[PatternPart]
+    kind: str = ""
+    weight: int = 0
+    chance: float = 0.0
+    english: str = ""
+    french: str = ""
+    variant: tuple[Pattern, ...] = ()
+
+    def __post_init__(self) -> None:
+        phrases = [name for name, kind in DrawnParts.__annotations__.items() if kind == "Phrase"]
+        for field in _FIELD.findall(self.english + self.french):
+            require_known(field[0], phrases, "part in a text")
 
     def draw_sentence(self, rng: Random) -> build.Sentence:
         """Draws each part, and puts them into the texts of the pattern or of the variant that is drawn."""
-        drawn = _Parts(rng)
+        drawn = DrawnParts(rng)
         try:
             text = self._draw_parts(drawn)
             used = [getattr(drawn, name) for name, singular, _ in _FIELD.findall(text.english) if not singular]
@@ -57,46 +108,28 @@ class Pattern:
             raise DataError(f"pattern {self.kind}: draw {error.name} before it is needed", _FILE) from error
         return build.finish_sentence(self.kind, english, french, used)
 
-    def _draw_parts(self, drawn: _Parts) -> Pattern:
+    def _draw_parts(self, drawn: DrawnParts) -> Pattern:
         text = self
-        for name, arguments in self.parts:
-            if name == "variant":
+        for part in self.draw:
+            if part.name == "variant":
                 variant = self._choose_variant(drawn.rng)._draw_parts(drawn)
                 text = variant if variant.english else text
             else:
-                getattr(drawn, f"draw_{name}")(**arguments)
+                getattr(drawn, f"draw_{part.name}")(**part.arguments)
         return text
 
     def _choose_variant(self, rng: Random) -> Pattern:
-        if not any(variant.chance for variant in self.variants):
-            return rng.choice(self.variants)
+        if not any(variant.chance for variant in self.variant):
+            return rng.choice(self.variant)
         drawn, reached = rng.random(), 0.0
-        for variant in self.variants[:-1]:
+        for variant in self.variant[:-1]:
             reached += variant.chance
             if drawn < reached:
                 return variant
-        return self.variants[-1]
+        return self.variant[-1]
 
 
-def _parse_part(part: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
-    """Checks the name of a part, its arguments, and the words that they list."""
-    known = {name.removeprefix("draw_"): draw for name, draw in vars(_Parts).items() if name.startswith("draw_")}
-    require_known([part], [*known, "variant"], "part")
-    try:
-        check_arguments(known.get(part, lambda: None), arguments)
-        for name, value in arguments.items():
-            if name in ("nouns", "third_person"):
-                list_nouns(value)
-            elif name in ("adjectives", "fitting"):
-                list_adjectives(value)
-            elif name in _KNOWN:
-                require_known([value] if isinstance(value, str) else value, _KNOWN[name], name)
-    except ValueError as error:
-        raise ValueError(f"{part}: {error}") from None
-    return part, arguments
-
-
-class _Parts:
+class DrawnParts:
     """The parts of a sentence that have been drawn. Each `draw_` method draws one more."""
 
     subject: Phrase
@@ -129,7 +162,7 @@ class _Parts:
         # what is done daily, so that training sees each form of a verb often enough.
         action, barred = getattr(self, "action", None), False
         if self.rng.random() >= pronoun:
-            nouns = action.actors if action else list_nouns("person")
+            nouns = action.actors if action else _PEOPLE
             self.subject = _known_phrase(self.rng, self.rng.choice(nouns), described)
             return
         if action and self.tense in ("present", "past"):
@@ -139,11 +172,11 @@ class _Parts:
     def draw_pronoun(self, pronouns: str) -> None:
         self.subject = self.rng.choice([each for each in PRONOUNS if each.english in pronouns.split()])
 
-    def draw_action(self, actions: Sequence[str], daily: bool = False) -> None:
+    def draw_action(self, actions: list[ActionList], daily: bool = False) -> None:
         choices = [action for kind in actions for action in ACTIONS[kind]]
         self.action = self.rng.choice([each for each in choices if not daily or "daily" in each.verb.marks])
 
-    def draw_tense(self, tenses: Sequence[str], weights: Sequence[int] = ()) -> None:
+    def draw_tense(self, tenses: list[Tense], weights: list[int] = _NO_WEIGHTS) -> None:
         sudden = hasattr(self, "action") and "sudden" in self.action.verb.marks
         odd = [sudden and tense == "present" for tense in tenses]
         if weights:
@@ -158,9 +191,9 @@ class _Parts:
 
     def draw_verb(
         self,
-        verbs: Sequence[str] = (),
-        first_person: Sequence[str] = (),
-        tense: str = "",
+        verbs: list[VerbChoice] = _NO_VERBS,
+        first_person: list[VerbChoice] = _NO_VERBS,
+        tense: Tense = "",
         asked: bool = False,
         pronoun: bool = False,
     ) -> None:
@@ -174,7 +207,7 @@ class _Parts:
         self.disliked = bool(self.mood) or "dislike" in verb.marks
         it = None
         if pronoun:
-            it = Phrase(*WORDS["object_pronouns"]["plural" if self.thing.plural else "mf"[self.thing.feminine]])
+            it = Phrase(*WORDS.object_pronouns["plural" if self.thing.plural else "mf"[self.thing.feminine]])
         self.verb = build.verb_phrase(self.subject, verb, tense or self.tense, self.mood, it)
 
     def draw_be(self) -> None:
@@ -182,7 +215,7 @@ class _Parts:
 
     def draw_time(self) -> None:
         self.before = self.after = Phrase("", "")
-        marks, times = self.action.verb.marks, WORDS["times"].get(self.tense, [])
+        marks, times = self.action.verb.marks, WORDS.times.get(self.tense, [])
         sudden = self.tense == "future" and "sudden" in marks
         unusual = self.tense == "present" and (self.mood or "habit" not in marks)
         if not times or self.mood == "never" or sudden or unusual or self.rng.random() < 0.6:
@@ -193,24 +226,23 @@ class _Parts:
         else:
             self.after = Phrase(f" {english}", f" {french}")
 
-    def draw_noun(self, nouns: str = "", fitting: str = "", keep: float = 0.0) -> None:
+    def draw_noun(self, nouns: Nouns = _NO_NOUNS, fitting: Adjectives = _NO_ADJECTIVES, keep: float = 0.0) -> None:
         if keep and self.rng.random() < keep:
             return
-        choices: Sequence[Noun] = list_nouns(nouns)
+        choices: Sequence[Noun] = nouns
         if fitting:
-            words = list_adjectives(fitting)
-            choices = [noun for noun in choices if any(noun.name in word.fits for word in words)]
+            choices = [noun for noun in nouns if any(noun.name in word.fits for word in fitting)]
         if not nouns:
             choices = self.action.objects if hasattr(self, "action") else _DESCRIBED[self.adjective]
         subject = getattr(self, "subject", PRONOUNS[0]).noun
         self.noun = self.rng.choice([noun for noun in choices if noun is not subject])
 
     def draw_located(self, without: str = "", fixed: bool = True) -> None:
-        self.location = self.rng.choice([each for each in LOCATIONS if fixed or not each.fixed])
-        self.noun = self.rng.choice([noun for noun in self.location.nouns if without not in noun.tags])
+        self.location = self.rng.choice([each for each in PLACES if fixed or not each.fixed])
+        self.noun = self.rng.choice([noun for noun in self.location.located if without not in noun.tags])
 
     def draw_where(self) -> None:
-        spot = self.rng.choice(self.location.spots)
+        spot = self.rng.choice(self.location.at)
         place = self.rng.choice([noun for noun in spot.places if noun is not self.noun])
         phrase = noun_phrase("the", place, False, _draw_adjectives(self.rng, place, 0.2))
         self.where = Phrase(f"{spot.english} {phrase.english}", f"{spot.french} {phrase.french}", phrase.pairs)
@@ -228,13 +260,13 @@ class _Parts:
         return None
 
     def draw_article(
-        self, article: str, described: float = 0.0, consistent: bool = False, affirmed: bool = False
+        self, article: Article, described: float = 0.0, consistent: bool = False, affirmed: bool = False
     ) -> None:
         if affirmed and self.mood:
             return
         mass = "mass" in self.noun.tags
         if article != "some" or not mass:
-            article = _choose(self.rng, WORDS["articles"].get(article, [article]))
+            article = _choose(self.rng, WORDS.articles.get(article, [article]))
         plural = (self.plural and article not in ("a", "not a")) or article in ("some", "two", "three", "general")
         words = _draw_adjectives(self.rng, self.noun, described, self._contradiction(consistent)) if described else ()
         self.thing = noun_phrase(article, self.noun, plural and not mass, words)
@@ -244,16 +276,16 @@ class _Parts:
         return ("good" if self.disliked else "bad") if consistent else ""
 
     def draw_owner(self) -> None:
-        person = self.rng.choice(list_nouns("person"))
+        person = self.rng.choice(_PEOPLE)
         self.owner = noun_phrase(draw_determiner(self.rng, person), person, False)
 
-    def draw_adjective(self, adjectives: str = "", third_person: str = "") -> None:
-        noun, words = getattr(self, "noun", None), list_adjectives(adjectives) or _PREDICATIVE
+    def draw_adjective(self, adjectives: Adjectives = _PREDICATIVE, third_person: Nouns = _NO_NOUNS) -> None:
+        noun, words = getattr(self, "noun", None), adjectives
         if third_person and self.subject.person == HE:
-            noun, words = NOUNS[third_person], tuple(ADJECTIVES.values())
+            noun, words = third_person[0], Adjectives(ADJECTIVES.values())
         self.adjective = self.rng.choice([word for word in words if noun is None or noun.name in word.fits])
 
-    def draw_quality(self, degrees: Sequence[str], tenses: Sequence[str], negated: bool = False) -> None:
+    def draw_quality(self, degrees: list[Degree], tenses: list[TenseOfBe], negated: bool = False) -> None:
         word, degree, mood = self.adjective, "", ""
         if "absolute" not in word.marks:
             degree = self.rng.choice(["" if each == "too" and word not in _EXCESSIVE else each for each in degrees])
@@ -265,7 +297,7 @@ class _Parts:
 
 def draw_determiner(rng: Random, noun: Noun, the: float = 0.5) -> str:
     """Draws the, this, my, your ...; one has sisters and pets, but not queens and rivers."""
-    owned: list[str] = WORDS["articles"]["owned"]
+    owned: list[str] = WORDS.articles["owned"]
     if "relative" in noun.tags:
         return rng.choice(owned)
     if rng.random() < the:
@@ -294,18 +326,8 @@ def _draw_adjectives(rng: Random, noun: Noun, described: float, banned: str = ""
     return (word, rng.choice(_COLORS[noun])) if beside_color else (word,)
 
 
-def _choose(rng: Random, names: Sequence[str]) -> str:
+def _choose(rng: Random, names: Sequence[Name]) -> Name:
     return names[0] if len(names) == 1 else rng.choice(names)
 
 
-_PHRASES = [name for name, kind in _Parts.__annotations__.items() if kind == "Phrase"]
-_KNOWN = {
-    "verbs": [*VERBS, *(f"not {verb}" for verb in VERBS)],
-    "first_person": VERBS,
-    "actions": ACTIONS,
-    "tense": WORDS["tenses"],
-    "tenses": WORDS["tenses"],
-    "degrees": WORDS["degrees"],
-    "article": {**WORDS["determiners"], **WORDS["articles"]},
-}
 PATTERNS = load_entries(_FILE, "pattern", Pattern)

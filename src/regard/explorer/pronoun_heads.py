@@ -1,4 +1,4 @@
-"""Which head finds what "it" stands for: each is silenced, then made to mistake one noun for the other.
+"""Finds the heads that decide what "it" stands for: each is silenced, then made to mistake one noun for the other.
 
 "The animal didn't cross the street because it was too tired" is about the animal (il), "... too wide" about the
 street (elle). A head that matters is one whose silence or mistake makes the model say the other pronoun.
@@ -40,7 +40,7 @@ NOUNS = {"source": ("▁animal", "▁street"), "target": ("animal", "▁rue")}
 
 
 class PronounOutcome(NamedTuple):
-    """What a model makes of a sentence."""
+    """The pronoun that a model chooses in a sentence."""
 
     odds: float  # log p(right pronoun) - log p(wrong pronoun) after the right words
     translation: str | None  # greedy; none where the right pronoun is the more probable one
@@ -49,13 +49,13 @@ class PronounOutcome(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadEffect:
-    """What one head does for the pronoun of one sentence."""
+    """The effect of one head on the pronoun of one sentence."""
 
     example: PronounExample
     site: str  # "encoder.layers.1.self_attention"
     head: int
     attention: dict[str, dict[str, float]]
-    """What it looks at: in the encoder from "it" and from the adjective, in the decoder where the pronoun is due."""
+    """Its shares: in the encoder from "it" and from the adjective, in the decoder where the pronoun is due."""
     whole: PronounOutcome
     silenced: PronounOutcome  # its context is zero
     swapped: PronounOutcome
@@ -63,18 +63,18 @@ class HeadEffect:
 
     @property
     def strength(self) -> float:
-        """By how much the right pronoun loses, in nats."""
+        """The log-odds that the right pronoun loses, in nats."""
         return self.whole.odds - min(self.silenced.odds, self.swapped.odds)
 
 
 def find_pronoun_heads(contents: Contents) -> list[HeadEffect]:
-    """The effect of every head on the pronoun of the two sentences, the strongest first."""
+    """Returns the effect of every head on the pronoun of the two sentences, the strongest first."""
     found = [effect for example in (TIRED, WIDE) for effect in _Experiment(contents, example).effects()]
     return sorted(found, key=lambda effect: -effect.strength)
 
 
 def silence(head: int) -> Edit:
-    """An edit of an attention's `context` after which this head says nothing."""
+    """Returns an edit of an attention's `context` that sets this head to zero."""
 
     def edit(context: Tensor) -> Tensor:
         changed = context.clone()
@@ -85,10 +85,10 @@ def silence(head: int) -> Edit:
 
 
 def swap(head: int, one: int, other: int, rows: Sequence[int] | None = None) -> Edit:
-    """An edit of an attention's `weights` after which this head takes two keys for each other, in some rows or all."""
+    """Returns an edit of an attention's `weights` that exchanges two keys for this head, in some rows or all."""
 
     def edit(weights: Tensor) -> Tensor:
-        if max(one, other) >= weights.shape[-1]:  # while decoding, what is not there yet
+        if max(one, other) >= weights.shape[-1]:  # while decoding, before both keys exist
             return weights
         order = list(range(weights.shape[-1]))
         order[one], order[other] = other, one
@@ -126,7 +126,7 @@ class _Experiment:
         return found
 
     def mistake(self, site: str, head: int) -> Edit:
-        """This head takes one noun for the other: in the encoder when "it" or the adjective asks, else whoever asks."""
+        """Exchanges the nouns for this head: in the encoder for the queries "it" and adjective, else for all."""
         own = site.endswith("self_attention")
         text = "target" if own and site.startswith("decoder") else "source"
         one, other = (self.pieces[text].index(noun) for noun in NOUNS[text])
@@ -135,7 +135,7 @@ class _Experiment:
 
     @torch.inference_mode()
     def run(self, edits: Mapping[str, Edit]) -> tuple[PronounOutcome, Trace]:
-        """What comes out under these edits, and the trace of the run up to the pronoun."""
+        """Returns the outcome under these edits, and the trace of the run up to the pronoun."""
         with observe(self.model, edits) as trace:
             logits = self.model(*self.tokens, None)[0, -1]
         odds = float(logits[self.right] - logits[self.wrong])
@@ -147,14 +147,14 @@ class _Experiment:
         return PronounOutcome(odds, translation, translation.startswith(wrong)), trace
 
     def attention(self, seen: Seen, head: int) -> dict[str, dict[str, float]]:
-        """The share of each piece that this head looks at, by the piece that asks."""
+        """Returns the share of attention that this head gives to each piece, by the piece that asks."""
         asking, keys = (self.pieces[axis.partition(":")[2]] for axis in seen.axes[2:])
         rows = [asking.index(piece) for piece in self.example.asks if piece in asking] or [-1]
         return {asking[row]: _shares(keys, seen.tensor[0, head, row].tolist()) for row in rows}
 
 
 def _shares(pieces: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
-    """The weight of each piece, the largest first; of one that is there twice, the sum."""
+    """Returns the weight of each piece, the largest first; the weights of a repeated piece are added."""
     shares = dict.fromkeys(pieces, 0.0)
     for piece, weight in zip(pieces, weights, strict=True):
         shares[piece] += weight

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.demo import GLASS
-from regard.demo.pronoun_heads import TIRED, WIDE, HeadEffect, find_pronoun_heads, silence, swap
+from regard.explorer.pronoun_heads import TIRED, WIDE, HeadEffect, find_pronoun_heads, silence, swap
 from regard.weights import Contents, build_model, read_folder
 
 
