@@ -279,8 +279,8 @@ def describe_place(where: Report) -> str:
 
 
 def start(bench: Bench, forms: dict[str, Path], engine: str, way: Way | None) -> EngineProcess:
-    paths = (forms[ENGINES[engine].form], forms["regard"] / "tokenizer.json")
-    job = Job(engine, *(str(path.resolve()) for path in paths), bench.arguments.threads, way.options if way else {})
+    folder, tokenizer = str(forms[ENGINES[engine].form].resolve()), str((forms["regard"] / "tokenizer.json").resolve())
+    job = Job(engine, folder, tokenizer, bench.arguments.threads, way.options if way else {})
     return serve(job, BENCH / "logs", way.environment if way else None)
 
 

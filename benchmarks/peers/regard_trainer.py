@@ -53,7 +53,7 @@ def settings(job: Job, batch_tokens: int) -> Settings:
     shape |= {"encoder_layers": job.layers, "decoder_layers": job.layers, "dropout": job.dropout}
     how: dict[str, Any] = {"batch_tokens": batch_tokens, "label_smoothing": job.label_smoothing, "seed": job.seed}
     how |= {"threads": job.threads, "device": "cpu", "precision": job.options.get("precision", "float32")}
-    endless = {"steps": 1_000_000, "evaluate_every": 1_000_000}
+    endless: dict[str, Any] = {"steps": 1_000_000, "evaluate_every": 1_000_000}
     return Settings(model=ModelSettings(**shape), training=TrainingSettings(**how, **endless))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from benchmarks.decoders import agreement, limits, measures, tuning
-from benchmarks.decoders.adapters import ENGINES, Job, Output, build, until
+from benchmarks.decoders.adapters import ENGINES, Adapter, Job, Output, build, until
 from benchmarks.decoders.engine_process import EngineProcess
 from benchmarks.decoders.engine_server import replies
 from benchmarks.decoders.limits import Shape
@@ -195,10 +195,8 @@ def test_ways_use_all_threads_but_for_one_sentence() -> None:
 # Processes
 
 
-class Parrot:
+class Parrot(Adapter):
     """An engine that says what it hears, in capitals if it has a beam."""
-
-    searched = 0.0
 
     def prepare(self) -> None:
         time.sleep(0.3)
@@ -223,7 +221,7 @@ def test_commands_are_answered_and_so_are_errors() -> None:
         {"do": "single", "texts": ["a b", "c"], "beam": 1},
         {"do": "batch", "texts": [""], "beam": 1},
     ]
-    loaded, batch, single, error = replies(Parrot(), iter(map(json.dumps, commands)))
+    loaded, batch, single, error = replies(Parrot(Job("native-float32", "", "", 1)), iter(map(json.dumps, commands)))
     assert loaded["import_seconds"] >= 0.3 > loaded["construct_seconds"]
     assert loaded["versions"] == {"parrot": "1"}
     assert loaded["loaded_mib"] > 1

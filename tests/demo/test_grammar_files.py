@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from regard.errors import DataError
 TABLES = {"nouns.txt": (Noun, 4), "adjectives.txt": (Adjective, 6), "verbs.txt": (VerbForms, 6)}
 ACTION = 'verb = "cross"\nactors = "cat"\nobjects = "street"\n'
 FRAME = 'tense = "past"\nenglish = "a"\nfrench = "b"\nreasons = "favor"\nreason_tense = "past"\ndegrees = [""]\n'
-RIGHT = {
+RIGHT: dict[Any, str] = {
     Action: ACTION,
     PossiblePlaces: 'located = "cat"\nat = []',
     Frame: FRAME,

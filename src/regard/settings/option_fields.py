@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from regard.errors import SettingsError
 
@@ -68,22 +68,26 @@ class Option:
     bounds: Bounds | None
 
 
-@cache  # translating one sentence reads them too, and takes only some milliseconds
 def options(schema: type, prefix: str = "") -> tuple[Option, ...]:
     """Returns every setting of `schema`, in order of declaration."""
+    return _options(cast("Hashable", schema), prefix)
+
+
+@cache  # translating one sentence reads them too, and takes only some milliseconds
+def _options(schema: Any, prefix: str) -> tuple[Option, ...]:
     found: list[Option] = []
     hints = _hints(schema)
     for f in fields(schema):
         hint, *notes = get_args(hints[f.name]) if get_origin(hints[f.name]) is Annotated else (hints[f.name],)
         if is_dataclass(hint):
-            found += options(hint, f"{prefix}{f.name}.")  # type: ignore[arg-type]
+            found += _options(cast("Hashable", hint), f"{prefix}{f.name}.")
         else:
             found.append(Option(prefix + f.name, hint, f.default, notes[0], notes[1] if len(notes) > 1 else None))
     return tuple(found)
 
 
 @cache
-def _hints(schema: type) -> dict[str, Any]:
+def _hints(schema: Any) -> dict[str, Any]:
     """Returns the annotated type of each setting and section of `schema`."""
     return get_type_hints(schema, include_extras=True)
 
@@ -100,7 +104,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 def build(schema: type[T], values: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> T:
     """Returns an instance of `schema` made from nested values; refuses unknown names and wrong types."""
     known = known or [option.path for option in options(schema)]
-    hints = _hints(schema)  # type: ignore[arg-type] # a type can be hashed
+    hints = _hints(cast("Hashable", schema))
     leaves = {option.path: option for option in options(schema)}
     built = {}
     for name, value in values.items():
