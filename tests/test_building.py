@@ -75,7 +75,7 @@ def test_a_wheel_carries_the_engine(source: Path, tmp_path: Path) -> None:
 def test_without_a_compiler_it_installs_all_the_same(source: Path, tmp_path: Path, compiler: str) -> None:
     made = wheel(source, tmp_path, CC=compiler, CXX=compiler)
     assert not list(made.rglob("*.so"))
-    assert (made / NATIVE / "library.py").is_file()
+    assert (made / NATIVE / "compiled_library.py").is_file()
     assert engine(made) == ["", "it was not built: no C++17 compiler was there when Regard was installed", ""]
 
 

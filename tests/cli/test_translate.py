@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,7 @@ def test_an_interrupt_ends_it_though_a_thread_waits_for_input(model: str) -> Non
         running.stdin.write(b"a dog sees me 5.\n" * WINDOW)
         running.stdin.flush()
         assert running.stdout.readline()
+        time.sleep(0.5)  # until the lines that are out are counted
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130
         assert re.fullmatch(rb"regard: stopped after [1-9][0-9,]* lines\n", running.stderr.read())

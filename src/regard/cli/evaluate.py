@@ -211,7 +211,8 @@ def _baseline(arguments: argparse.Namespace, sources: list[str], references: lis
 
 def _require_count(path: Path, lines: list[str], references: list[str]) -> None:
     if len(lines) != len(references) or not lines:
-        raise InputError(f"{path}: has {len(lines):,} lines, and there are {len(references):,} references")
+        count = f"{len(lines):,} line{'' if len(lines) == 1 else 's'}"
+        raise InputError(f"{path}: {count}, but the test set has {len(references):,}")
 
 
 def translate(folder: str, sources: list[str], arguments: argparse.Namespace) -> list[str]:

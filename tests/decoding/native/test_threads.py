@@ -98,7 +98,7 @@ def rounds_meanwhile() -> int:
     def work() -> float:
         start = time.monotonic()
         began.set()
-        engine.search([[FIRST]] * 50, [400] * 50, GREEDY)
+        engine.search([[FIRST]] * 100, [400] * 100, GREEDY)
         return time.monotonic() - start
 
     with ThreadPoolExecutor(1) as pool:
