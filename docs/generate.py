@@ -52,9 +52,10 @@ def row(name: str, option: Option) -> str:
 
 
 def changes(tables: dict[str, Any]) -> str:
-    return ", ".join(
-        f"`{table}.{key} = {shown(value)}`" for table, keys in tables.items() for key, value in keys.items()
-    )
+    """The changed settings in the order in which the page lists them."""
+    values = {f"{table}.{key}": value for table, keys in tables.items() for key, value in keys.items()}
+    names = [option.path for option in options(Settings) if option.path in values]
+    return ", ".join(f"`{name} = {shown(values[name])}`" for name in names)
 
 
 def shown(value: Any) -> str:

@@ -151,7 +151,11 @@ def test_an_option_that_may_be_none_is_so_by_default(option: Option) -> None:
 
 
 def flatten_tables(nested: dict[str, Any]) -> dict[str, Any]:
-    return {f"{table}.{leaf}": value for table, leaves in nested.items() for leaf, value in leaves.items()}
+    return {
+        f"{table}.{leaf}": tuple(value) if isinstance(value, list) else value
+        for table, leaves in nested.items()
+        for leaf, value in leaves.items()
+    }
 
 
 def test_options_come_in_the_order_of_their_declaration() -> None:
@@ -291,9 +295,7 @@ def test_a_preset_of_another_task_is_refused() -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_tasks_load_and_set_what_they_say(task: str) -> None:
     flat, wanted = flatten(load(overrides={"task": task})), flatten_tables(TASKS[task])
-    assert {path: flat[path] for path in wanted} == {
-        path: tuple(value) if isinstance(value, list) else value for path, value in wanted.items()
-    }
+    assert {path: flat[path] for path in wanted} == wanted
 
 
 def test_a_record_is_read_without_its_preset(tmp_path: Path) -> None:

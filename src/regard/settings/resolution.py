@@ -12,7 +12,6 @@ from regard.argument_checks import require, require_path
 from regard.errors import SettingsError
 from regard.settings import Settings
 from regard.settings.option_fields import build, convert, merge, options
-from regard.settings.presets import FINE_TUNING, NAMES, PRESETS, TASKS
 
 
 def load(
@@ -66,12 +65,14 @@ def resolve(given: Mapping[str, Any], preset: str | None = None, start: Settings
     `preset` is used if the user names none, or auto. With a model to `start` from, its shape and vocabulary replace
     the preset's and cannot be changed.
     """
+    from regard.settings.presets import FINE_TUNING, NAMES, PRESETS, TASKS  # a file that a translation does not need
+
     task, named = given.get("task", start.task if start else "translate"), given.get("preset", "auto")
     chosen = preset if named == "auto" and preset is not None else named
     base = TASKS.get(task, {}) if isinstance(task, str) else {}
     if start is not None:
         require_same_shape(start, given)
-        base = merge(base, _tables_of_start(start, task))
+        base = merge(merge(base, _tables_of_start(start, task)), FINE_TUNING)
     elif isinstance(task, str) and task in PRESETS and isinstance(chosen, str) and chosen != "auto":
         if chosen not in PRESETS[task] and chosen in NAMES:
             raise SettingsError(f"there is no preset {chosen} for {task}: use {', '.join(PRESETS[task])} or auto")
@@ -88,7 +89,7 @@ def _tables_of_start(start: Settings, task: str) -> dict[str, Any]:
         data = {}
     tables = {"model": shape, "tokenizer": asdict(start.tokenizer), "data": data}
     tables |= {"decoding": asdict(start.decoding), "embedding": asdict(start.embedding)}
-    return merge(tables, FINE_TUNING)
+    return tables
 
 
 def require_same_shape(start: Settings, given: Mapping[str, Any]) -> None:
