@@ -25,7 +25,6 @@ FAULTS: dict[str, int] = {
     "evaluation": 17,
     "faithful": 72,
     "files": 255,
-    "model": 25,
     "preparation": 72,
     "regard": 17,
     "tokens": 99,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.model import attention, layers
-from regard.model.attention import attend_readably, spelt_out
+from regard.model.attention import attend_readably, bias_tensor
 from regard.model.positions import sinusoids
 from regard.model.transformer import EncoderDecoder
 from regard.tokens.tokenizer import Tokenizer
@@ -65,20 +65,20 @@ def scale_by_model_width(query: Tensor, key: Tensor, value: Tensor, bias: Any, d
     """sqrt(D) instead of sqrt(K): with H heads, scores are sqrt(H) times too small."""
     heads, width = query.shape[1], query.shape[-1]
     scaled = query @ key.mT / math.sqrt(heads * width)
-    bias = spelt_out(bias, query)
+    bias = bias_tensor(bias, query)
     return (scaled if bias is None else scaled + bias).softmax(-1) @ value
 
 
 def no_scale(query: Tensor, key: Tensor, value: Tensor, bias: Any, dropout: float = 0.0) -> Tensor:
     """Scores as they are."""
-    scores, bias = query @ key.mT, spelt_out(bias, query)
+    scores, bias = query @ key.mT, bias_tensor(bias, query)
     return (scores if bias is None else scores + bias).softmax(-1) @ value
 
 
 def mask_after_softmax(query: Tensor, key: Tensor, value: Tensor, bias: Any, dropout: float = 0.0) -> Tensor:
     """The weights of what may not be seen are cut off, and the rest is left as it is: rows sum to less than 1."""
     weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(-1)
-    bias = spelt_out(bias, query)
+    bias = bias_tensor(bias, query)
     return (weights if bias is None else weights * (bias == 0)) @ value
 
 

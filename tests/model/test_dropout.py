@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from regard.model.attention import attend
-from regard.model.dropout import Dropout, drop
+from regard.model.dropout import Dropout, drop, masks_of
 from regard.model.kernels.compute_mode import computing
-from regard.model.kernels.dropout_masks import masks_of
 from regard.model.observe import observe
 from regard.model.transformer import Embedding
 from tests.model.toys import keep_lengths, some_tokens, toy_settings, translator

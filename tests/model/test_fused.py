@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.model.attention import attend_readably, join_heads, mask_bias, split_heads
-from regard.model.dropout import drop
+from regard.model.dropout import Masks, drop, mask_tensor, masks_of, philox
 from regard.model.kernels import fused
 from regard.model.kernels.compute_mode import computing, fused_kernels
-from regard.model.kernels.dropout_masks import Masks, mask_tensor, masks_of, philox
 from regard.model.positions import RotaryPositions
 from regard.training.objectives import chunked_cross_entropy, cross_entropy
 from tests.model.toys import keep_lengths, some_tokens, toy_settings, translator

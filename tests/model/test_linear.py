@@ -9,9 +9,8 @@ import torch
 from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
-from regard.model.kernels.bfloat16 import ROWS, rounded_rows
 from regard.model.kernels.compute_mode import computing, mode
-from regard.model.linear import Linear
+from regard.model.linear import ROWS, Linear, rounded_rows
 
 
 def pair(inputs: int, outputs: int, bias: bool) -> tuple[Linear, nn.Linear]:

@@ -186,11 +186,11 @@ def test_memory_is_projected_once_per_sentence() -> None:
     model = translator(toy_settings())
     memory, cache = model.encode(some_tokens(1, 5), None), model.new_cache()
     first = model.decode(some_tokens(1, 1), memory, None, cache)
-    kept = [layer.keys for layer in cache.memory]
+    kept = [layer.keys for layer in cache.cross_attention]
     nonsense = torch.full_like(memory, torch.nan)
     model.decode(some_tokens(1, 1, 1), nonsense, None, cache)
     assert first.isfinite().all()
-    assert all(layer.keys is keys for layer, keys in zip(cache.memory, kept, strict=True))
+    assert all(layer.keys is keys for layer, keys in zip(cache.cross_attention, kept, strict=True))
 
 
 @given(settings=model_settings(), cut=chunks(), hypotheses=st.integers(2, 4), seed=seeds)
@@ -204,7 +204,7 @@ def test_hypotheses_that_share_a_memory_equal_a_repeated_memory(
     shared = [model.decode(piece, memory, keep, cache) for piece in target.split(cut, 1)]
     memory, keep = (t.repeat_interleave(hypotheses, 0) for t in (memory, keep))
     assert same(torch.cat(shared, 1), model.decode(target, memory, keep))
-    assert all(len(layer.keys) == 3 for layer in cache.memory)
+    assert all(len(layer.keys) == 3 for layer in cache.cross_attention)
 
 
 @given(settings=model_settings(), rows=st.lists(st.integers(0, 5), min_size=1, max_size=6), seed=seeds)

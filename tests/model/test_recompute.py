@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.model.dropout import masks_of
 from regard.model.kernels.compute_mode import computing
-from regard.model.kernels.dropout_masks import masks_of
 from regard.model.transformer import EncoderDecoder, Stack
 from regard.settings import ModelSettings
 

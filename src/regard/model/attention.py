@@ -1,4 +1,4 @@
-"""Attention: every position asks (query), every visible position answers (key) and gives (value)."""
+"""Attention: each position asks (query), each position that it sees answers (key) and gives (value)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from regard.model.linear import Linear
 from regard.model.observe import edited, see, watching
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
+
+Bias = Tensor | Literal["causal"] | None
+"""What is added to the scores (see `mask_bias`): nothing, a tensor that fits [B, H, T, S], or "causal" where no
+position looks ahead, which PyTorch's fused attention handles without a tensor."""
 
 
 class Attention(nn.Module):
@@ -38,32 +42,28 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, memory: Tensor, bias: Bias, cache: KeyValues | None = None) -> Tensor:
         """Positions of x [B, T, D] look at positions of memory [B, S, D] -> [B, T, D].
 
-        `bias` (see `Bias`) says who may look at whom; `cache` holds keys and values computed before.
+        `bias` says who may look at whom; `cache` holds keys and values computed before.
         """
-        if cache is None and (kernels := self.usable_kernels(x, memory, bias)):
-            return self.fused_forward(kernels, x, memory, bias)
+        if cache is None and (library := self.fused_library(x, memory, bias)):
+            return self.fused_forward(library, x, memory, bias)
+        cache = KeyValues() if cache is None else cache
         query = split_heads(self.query(x), self.heads)  # [B, H, T, K]
-        if self.rotary is not None:
-            query = self.rotary(query, cache.length if cache else 0)
-        key, value = self.keys_values(memory, cache)  # [B, G, S, K]
+        if not cache.complete:
+            key, value = split_heads(self.key(memory), self.groups), split_heads(self.value(memory), self.groups)
+            if self.rotary is not None:
+                query, key = self.rotary(query, cache.length), self.rotary(key, cache.length)
+            cache.extend(key, value)
         query = see("query", query, "batch head query key_width")
-        key = see("key", key, "batch group key key_width")
-        value = see("value", value, "batch group key value_width")
-        rows = query.shape[0]
-        if rows > key.shape[0]:  # hypotheses of one sentence share its memory: they become positions that ask
-            query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)
-        if self.groups < self.heads:
-            key, value = (t.repeat_interleave(self.heads // self.groups, 1) for t in (key, value))
-        context = attend(query, key, value, bias, current_rate(self.dropout) if self.training else 0.0)  # [B, H, T, K]
-        if rows > key.shape[0]:
-            context = context.unflatten(2, (rows // key.shape[0], -1)).transpose(1, 2).flatten(0, 1)
-        context = see("context", context, "batch head query value_width")
+        key = see("key", cache.keys, "batch group key key_width")  # [B, G, S, K]
+        value = see("value", cache.values, "batch group key value_width")
+        context = attend(query, key, value, bias, current_rate(self.dropout) if self.training else 0.0)
+        context = see("context", context, "batch head query value_width")  # [B, H, T, K]
         if watching():
             see("contributions", self.contributions(context), "batch head query width")
         return see("output", self.output(join_heads(context)), "batch query width")
 
-    def usable_kernels(self, x: Tensor, memory: Tensor, bias: Bias) -> fused.Library | None:
-        """Returns the kernels for `fused_forward`, if it can do what is asked and the run is not observed."""
+    def fused_library(self, x: Tensor, memory: Tensor, bias: Bias) -> fused.Library | None:
+        """Returns the compiled kernels if `fused_forward` can replace `forward` on these tensors."""
         short = max(x.shape[1], memory.shape[1]) <= fused.LONGEST
         plain = self.groups == self.heads and self.key.out_features == self.value.out_features and not self.dropout
         simple = bias is None or isinstance(bias, str) or bias.shape == (len(x), 1, 1, memory.shape[1])
@@ -71,22 +71,12 @@ class Attention(nn.Module):
             return None
         return fused_training_kernels(x, memory)
 
-    def fused_forward(self, kernels: fused.Library, x: Tensor, memory: Tensor, bias: Bias) -> Tensor:
+    def fused_forward(self, library: fused.Library, x: Tensor, memory: Tensor, bias: Bias) -> Tensor:
         """Computes the same as `forward`, with everything between the projections in one compiled pass."""
         query, key, value = self.query(x), self.key(memory), self.value(memory)
         angles = None if self.rotary is None else self.rotary.angles(0, max(x.shape[1], memory.shape[1]), x)
         causal, padding = isinstance(bias, str), None if bias is None or isinstance(bias, str) else bias[:, 0, 0]
-        return self.output(fused.attend(kernels, query, key, value, self.heads, padding, causal, angles))
-
-    def keys_values(self, memory: Tensor, cache: KeyValues | None) -> tuple[Tensor, Tensor]:
-        """[B, S, D] -> keys [B, G, S, K] and values, those of earlier steps included."""
-        if cache is not None and cache.complete:
-            return cache.keys, cache.values
-        key = split_heads(self.key(memory), self.groups)
-        value = split_heads(self.value(memory), self.groups)
-        if self.rotary is not None:
-            key = self.rotary(key, cache.length if cache else 0)
-        return (key, value) if cache is None else cache.extend(key, value)
+        return self.output(fused.attend(library, query, key, value, self.heads, padding, causal, angles))
 
     def contributions(self, context: Tensor) -> Tensor:
         """[B, H, T, K] -> [B, H, T, D]: what each head adds to the output; with the bias they sum to it."""
@@ -94,25 +84,43 @@ class Attention(nn.Module):
         return context @ per_head
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float = 0.0) -> Tensor:
-    """softmax(query keyᵀ / sqrt(K) + bias) value, [B, H, T, K] and [B, H, S, K] -> [B, H, T, K].
+def attend_readably(query: Tensor, key: Tensor, value: Tensor, bias: Bias) -> Tensor:
+    """softmax(query keyᵀ / sqrt(K) + bias) value: [B, H, T, K] and [B, H, S, K] -> [B, H, T, K], step by step."""
+    axes = "batch head query key"
+    bias = bias_tensor(bias, query)
+    scores = see("scores", query @ key.mT, axes)
+    scaled = see("scaled", scores / math.sqrt(query.shape[-1]), axes)
+    masked = see("masked", scaled if bias is None else scaled + bias, axes)
+    weights = see("weights", masked.softmax(-1), axes)
+    return weights @ value
 
-    The fast path; while somebody looks, the readable one runs beside it and shows its steps, and where these are
-    changed, its result is the one that counts.
+
+def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float = 0.0) -> Tensor:
+    """[B, H, T, K] and [B, G, S, K] -> [B, H, T, K]: the same as `attend_readably`, in fewer and faster steps.
+
+    Hypotheses of one sentence may share its keys and values: the batch of the queries is then a multiple of theirs.
     """
+    hypotheses, heads = len(query) // len(key), query.shape[1]
+    if hypotheses > 1:  # they become positions that ask
+        query = query.unflatten(0, (-1, hypotheses)).transpose(1, 2).flatten(2, 3)
+    if key.shape[1] < heads:
+        key, value = (each.repeat_interleave(heads // each.shape[1], 1) for each in (key, value))
     if watching():
         context = attend_readably(query, key, value, bias)
-        if edited():
-            return context
+    if not edited():  # an edit of a step changes the result; without edits, observing a run never does
+        context = _attend_fast(query, key, value, bias, dropout)
+    return context if hypotheses == 1 else context.unflatten(2, (hypotheses, -1)).transpose(1, 2).flatten(0, 1)
+
+
+def _attend_fast(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float) -> Tensor:
     long = query.shape[2] > 1 and query.shape[2] * key.shape[2] > SHORT
     if query.device.type != "cpu" or (long and not dropout):
-        if isinstance(bias, str):
-            return F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
-        return F.scaled_dot_product_attention(query, key, value, bias, dropout)
+        mask = None if isinstance(bias, str) else bias
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout, isinstance(bias, str))
     batch, heads, length, width = query.shape
-    query, key, value = (t.flatten(0, 1) for t in (query, key, value))  # [B * H, T, K]
+    query, key, value = (each.flatten(0, 1) for each in (query, key, value))  # [B * H, T, K]
     scale = 1 / math.sqrt(width)
-    bias = spelt_out(bias, query)
+    bias = bias_tensor(bias, query)
     if bias is None:
         scores = torch.bmm(query * scale, key.mT)
     else:
@@ -123,18 +131,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float
 
 
 SHORT = 0 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 64 * 64
-"""Up to so many scores in a head, two batched products beat PyTorch's fused attention, which depends on the CPU."""
-
-
-def attend_readably(query: Tensor, key: Tensor, value: Tensor, bias: Bias) -> Tensor:
-    """The same step by step: the reference that the fast path is tested against."""
-    axes = "batch head query key"
-    bias = spelt_out(bias, query)
-    scores = see("scores", query @ key.mT, axes)
-    scaled = see("scaled", scores / math.sqrt(query.shape[-1]), axes)
-    masked = see("masked", scaled if bias is None else scaled + bias, axes)
-    weights = see("weights", masked.softmax(-1), axes)
-    return weights @ value
+"""Up to this number of scores in a head, two batched products beat PyTorch's fused attention on this CPU."""
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -148,26 +145,21 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def causal_mask(length: int, start: int = 0, device: torch.device | None = None) -> Tensor:
-    """[T, S] true where position start + i may look: at positions 0 ... start + i."""
+    """[T, S] -> true where position start + i may look: at positions 0 ... start + i."""
     return torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)
 
 
 def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores before the softmax: 0 where `mask` is true, minus infinity elsewhere.
+    """Returns what is added to the scores before the softmax: 0 where `mask` is true, minus infinity elsewhere.
 
-    A row that may look nowhere would become 0 / 0; it is left unmasked, so that its result is finite.
+    A row that may look nowhere would become 0 / 0; it is left unmasked, which keeps its result finite.
     """
     bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -torch.inf)
     return bias.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
 
-Bias = Tensor | Literal["causal"] | None
-"""What is added to the scores (see `mask_bias`): nothing, a tensor that fits [B, H, T, S], or that of T positions
-none of which looks ahead, which PyTorch's fused attention needs not be told number by number."""
-
-
-def spelt_out(bias: Bias, query: Tensor) -> Tensor | None:
-    """A bias as numbers; query [..., T, K]."""
+def bias_tensor(bias: Bias, query: Tensor) -> Tensor | None:
+    """Returns a bias for queries [..., T, K] as numbers."""
     if not isinstance(bias, str):
         return bias
     return mask_bias(causal_mask(query.shape[-2], 0, query.device)[None, None], query.dtype)
@@ -188,33 +180,33 @@ class KeyValues:
     def complete(self) -> bool:
         return self.fixed and self.length > 0
 
-    def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Appends along S; returns all keys and values so far."""
+    def extend(self, keys: Tensor, values: Tensor) -> None:
+        """Appends keys and values along S."""
         if self.length:
             keys, values = torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2)
         self.keys, self.values = keys, values
-        return keys, values
 
     def select(self, rows: Tensor) -> None:
+        """Keeps these rows in this order."""
         if self.length:
             self.keys, self.values = self.keys[rows], self.values[rows]
 
 
 class Cache:
-    """What a decoder remembers between steps, so that a step costs one position, not all."""
+    """The keys and values of a decoder's earlier steps, by layer: a step costs one position instead of all."""
 
     def __init__(self, layers: int) -> None:
-        self.own = [KeyValues() for _ in range(layers)]
-        self.memory = [KeyValues(fixed=True) for _ in range(layers)]
+        self.self_attention = [KeyValues() for _ in range(layers)]
+        self.cross_attention = [KeyValues(fixed=True) for _ in range(layers)]
 
     @property
     def length(self) -> int:
-        return self.own[0].length
+        return self.self_attention[0].length
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Keeps these hypotheses in this order, and of the memory these sentences (none: all)."""
-        for layer in self.own:
+        """Keeps these hypotheses in this order, and the memory of these sentences (None: all)."""
+        for layer in self.self_attention:
             layer.select(rows)
         if sentences is not None:
-            for layer in self.memory:
+            for layer in self.cross_attention:
                 layer.select(sentences)

@@ -22,7 +22,7 @@ from regard.settings import ModelSettings
 
 
 class Layer(nn.Module):
-    """Self-attention, cross-attention if there is a memory to look at, feed-forward; each in a residual sum.
+    """Self-attention, cross-attention to the memory of an encoder, and feed-forward, each in a residual sum.
 
     Without `cross` it is a layer of the encoder, of BERT and, with a causal bias, of GPT.
     """
@@ -42,19 +42,19 @@ class Layer(nn.Module):
         bias: Bias,
         memory: Tensor | None = None,
         memory_bias: Tensor | None = None,
-        own: KeyValues | None = None,
-        theirs: KeyValues | None = None,
+        self_cache: KeyValues | None = None,
+        cross_cache: KeyValues | None = None,
     ) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
-        x = self.self_residual(x, lambda y: self.self_attention(y, y, bias, own))
+        x = self.self_residual(x, lambda y: self.self_attention(y, y, bias, self_cache))
         if self.cross_attention is not None and self.cross_residual is not None:
             cross = self.cross_attention
-            x = self.cross_residual(x, lambda y: cross(y, memory, memory_bias, theirs))
+            x = self.cross_residual(x, lambda y: cross(y, memory, memory_bias, cross_cache))
         return self.feed_forward_residual(x, self.feed_forward)
 
 
-def run_twice(layer: nn.Module, *inputs: Any) -> Tensor:
-    """Runs a layer and keeps nothing but its inputs: the backward pass runs it again (Chen et al., 2016)."""
+def recompute(layer: nn.Module, *inputs: Any) -> Tensor:
+    """Runs a layer and stores only its inputs: the backward pass runs it again (Chen et al., 2016)."""
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         now = mode()  # the second run, perhaps in another thread, draws the masks of the first
@@ -111,7 +111,7 @@ class FeedForward(nn.Module):
 
 
 def gated(gate: Tensor, rise: Tensor) -> Tensor:
-    """silu(gate) * rise."""
+    """Returns silu(gate) * rise."""
     if kernels := fused_training_kernels(gate, rise):
         return fused.gate(kernels, gate, rise)
     return F.silu(gate) * rise
@@ -127,13 +127,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def build_norm(settings: ModelSettings) -> nn.Module:
-    """LayerNorm (Ba et al., 2016), or RMSNorm, which leaves out the mean (Zhang & Sennrich, 2019)."""
+    """Returns LayerNorm (Ba et al., 2016), or RMSNorm, which leaves out the mean (Zhang & Sennrich, 2019)."""
     kind = nn.LayerNorm if settings.norm_kind == "layer" else RMSNorm
     return kind(settings.width, eps=settings.norm_epsilon)
 
 
 class RMSNorm(nn.RMSNorm):
-    """x / sqrt(mean of x²), times a factor for each number."""
+    """Root mean square normalization: x / sqrt(mean of x²), times a factor for each number."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]"""
@@ -147,7 +147,7 @@ TABLES = ("tokens.weight", "segments.weight", "positions.table", "logits.weight"
 
 
 def initialize(model: nn.Module, settings: ModelSettings) -> None:
-    """Random weights to start from.
+    """Fills a model with random weights to start from.
 
     Linear maps: Glorot & Bengio (2010), uniform; biases: 0; norms: 1 and 0. Token embeddings: normal with
     standard deviation width^-0.5, so that scaled by sqrt(width) they have the size of the positions and,

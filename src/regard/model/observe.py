@@ -1,11 +1,11 @@
-"""Looks into a run: every intermediate by name, with named axes, while the result stays the same.
+"""Records every intermediate value of a run by name, with named axes, without changing the result.
 
     with regard.observe(translator.model) as trace:
         translator("A dog runs.")
     trace["decoder.layers.0.cross_attention.weights"].axes   # ("batch", "head", "query:target", "key:source")
 
-The model calls `see` wherever it has computed something worth a look; outside `observe` that costs
-the reading of a variable. What is seen can be changed too, and the run goes on with the change:
+The model calls `see` on each value worth recording; outside `observe` that costs one read of a variable. Values can
+also be replaced, and the run goes on with the replacement:
 
     with regard.observe(model, {"decoder.layers.0.cross_attention.context": silence_head_3}) as trace:
 """
@@ -33,12 +33,12 @@ class Seen(NamedTuple):
 
 
 Edit = Callable[[Tensor], Tensor]
-"""What a value of a run is replaced with: a tensor of the same shape."""
+"""Computes the replacement of a value of a run: a tensor of the same shape."""
 
 
 @dataclass(eq=False, repr=False)
 class Trace(dict[str, Seen]):
-    """What was seen in one run, by the dotted name of the module and of the value in it."""
+    """The values of one run, by the dotted name of the module and of the value in it."""
 
     edits: Mapping[str, Edit] = field(default_factory=dict)
     places: list[str] = field(default_factory=list)  # the modules that are running, innermost last
@@ -50,13 +50,13 @@ class Trace(dict[str, Seen]):
         return f"<Trace of {len(self)} tensors: {names or 'nothing has run'}>"
 
     def record(self, name: str, tensor: Tensor, axes: tuple[str, ...], caller: FrameType | None = None) -> None:
-        """Keeps a value, and the line of the code that calls this."""
+        """Stores a value, and the line of code that computed it."""
         caller = caller or sys._getframe(1)
         self.lines[name] = caller.f_code.co_filename, caller.f_lineno
         self[name] = Seen(tensor.detach(), axes)
 
     def full_axes(self, place: str, axes: str) -> tuple[str, ...]:
-        """Says of which text a position is: `key` in a cross-attention is `key:source`."""
+        """Returns the axes with the text that they belong to: `key` in a cross-attention is `key:source`."""
         here = "text" if not self.two_texts else "source" if place.startswith(("encoder", "source")) else "target"
         there = "source" if "cross_attention" in place else here
         texts = {"query": here, "position": here, "key": there}
@@ -64,12 +64,12 @@ class Trace(dict[str, Seen]):
 
 
 def watching() -> bool:
-    """Returns whether a run is observed, so that values that only an observer needs are worth computing."""
+    """Reports whether the run is observed, which makes values worth computing that only an observer needs."""
     return mode().trace is not None
 
 
 def edited() -> bool:
-    """Returns whether the observer also changes what it observes."""
+    """Reports whether the observer also replaces values."""
     trace = mode().trace
     return trace is not None and bool(trace.edits)
 
@@ -96,8 +96,8 @@ def observe(model: nn.Module, edits: Mapping[str, Edit] | None = None) -> Iterat
         >>> trace["decoder.layers.0.cross_attention.weights"].axes
         ('batch', 'head', 'query:target', 'key:source')
 
-    While a translator or a writer writes, each token is a run: the trace has the last one. `edits` maps names of values
-    to functions that compute what takes their place in the run.
+    While a translator or a writer generates, each token is a run, and the trace has the last one. `edits` maps names
+    of values to functions that compute their replacements.
     """
     require(model, nn.Module, "observe", "a model in PyTorch, such as translator.model")
     require(edits, (Mapping, type(None)), "edits", "functions by the names of tensors")

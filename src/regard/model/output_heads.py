@@ -1,4 +1,4 @@
-"""What stands on top of an encoder (BERT; Devlin et al., 2019)."""
+"""Heads of an encoder, which predict hidden tokens or classify the text (BERT; Devlin et al., 2019)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.settings import ModelSettings
 
 
 class FillHead(nn.Module):
-    """Guesses the token at each position: a dense layer, its nonlinearity and norm, then the logits."""
+    """Predicts the token at each position: a dense layer, its nonlinearity and norm, then the logits."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class FillHead(nn.Module):
 
 
 class Pooler(nn.Module):
-    """A dense layer over the first position, on which a whole text is judged."""
+    """A dense layer over the first position, whose result represents the whole text."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()

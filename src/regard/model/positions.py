@@ -1,4 +1,4 @@
-"""Order for a model that has none: attention alone treats a sentence as a bag of words."""
+"""Position encodings: attention alone treats a sentence as a bag of words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regard.settings import ModelSettings
 
 
 def build_positions(settings: ModelSettings) -> nn.Module | None:
-    """What gives the vectors that are added to the token embeddings; nothing for rotary and none."""
+    """Returns the module whose vectors are added to the token embeddings; None for rotary positions and for none."""
     if settings.positions == "learned":
         return LearnedPositions(settings)
     return SinusoidalPositions(settings) if settings.positions.startswith("sinusoidal") else None
@@ -27,7 +27,7 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoids(settings.max_length, settings.width, self.halves), persistent=False)
 
     def forward(self, start: int, length: int) -> Tensor:
-        """Positions start ... start + length - 1 -> [T, D]; the table grows when it is too short."""
+        """Positions start ... start + length - 1 -> [T, D]; a table that is too short grows."""
         if start + length > len(self.table):
             longer = sinusoids(2 * (start + length), self.table.shape[1], self.halves)
             self.table = longer.to(self.table)
@@ -42,7 +42,7 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.empty(settings.max_length, settings.width))
 
     def forward(self, start: int, length: int) -> Tensor:
-        """Positions start ... start + length - 1 -> [T, D]; past the table's end is an error."""
+        """Positions start ... start + length - 1 -> [T, D]; refuses positions past the end of the table."""
         if start + length > len(self.table):
             raise InputError(
                 f"a sequence of {start + length} tokens is longer than the {len(self.table)} positions "
@@ -52,9 +52,9 @@ class LearnedPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    """Turns pairs of numbers in queries and keys by an angle that grows with the position (Su et al., 2021).
+    """Rotates pairs of numbers in queries and keys by an angle that grows with the position (Su et al., 2021).
 
-    Number i is paired with number i + K / 2, so that q·k depends on the distance of the positions alone.
+    Number i is paired with number i + K / 2; q·k then depends only on the distance of the positions.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -68,14 +68,14 @@ class RotaryPositions(nn.Module):
         return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
     def angles(self, start: int, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """[T, K / 2], twice: cosines and sines of the angles at positions start ... start + length - 1."""
+        """Positions start ... start + length - 1 -> [T, K / 2] cosines of their angles, and [T, K / 2] sines."""
         speeds = self.base ** (-torch.arange(0, self.width, 2, device=like.device).float() / self.width)
         angles = torch.arange(start, start + length, device=like.device)[:, None] * speeds
         return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
 def sinusoids(length: int, width: int, halves: bool = False) -> Tensor:
-    """[T, D]: PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i+1] = cos(the same); or sines, then cosines."""
+    """Positions p -> [T, D]: [p, 2i] = sin(p / 10000^(2i/D)), [p, 2i+1] = cos(the same); or sines, then cosines."""
     exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
     angles = torch.arange(length, dtype=torch.float64)[:, None] / 10_000**exponents  # [T, D / 2]
     waves = torch.cat([angles.sin(), angles.cos()], -1) if halves else torch.stack([angles.sin(), angles.cos()], -1)

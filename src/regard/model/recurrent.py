@@ -1,4 +1,4 @@
-"""The sequence-to-sequence model before the Transformer: LSTM or GRU, with attention or without, to compare with.
+"""Recurrent translators to compare the Transformer with: LSTM or GRU, with or without attention.
 
 The shapes have the letters of `transformer.py`; P is the number of vectors in the state of a layer: an LSTM has a state
 and a cell, a GRU a state alone.
@@ -23,16 +23,16 @@ from regard.settings import ModelSettings
 
 
 class Recurrent(nn.Module):
-    """Reads a source text token by token, in both directions, and writes a target text (Sutskever et al., 2014).
+    """A network that reads a source token by token, in both directions, and writes a target (Sutskever et al., 2014).
 
-    The states in which the encoder ends become those in which the decoder begins. A decoder that attends looks at
-    all states of the encoder besides (Bahdanau et al., 2015), from its own last one (Luong et al., 2015).
+    The last states of the encoder become the first states of the decoder. With attention, the decoder also looks at
+    all states of the encoder (Bahdanau et al., 2015), starting from its own last state (Luong et al., 2015).
     """
 
     def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.settings = settings
-        width, ordered = settings.width, replace(settings, positions="none")  # who reads in order needs no positions
+        width, ordered = settings.width, replace(settings, positions="none")  # reading in order needs no positions
         self.source_embedding = Embedding(ordered, source_vocabulary)
         self.target_embedding = Embedding(ordered, target_vocabulary)
         self.encoder = Chain(settings, settings.encoder_layers, both_ways=True)
@@ -43,7 +43,7 @@ class Recurrent(nn.Module):
         self.logits = Linear(width, target_vocabulary, settings.output_bias)
         tie_tables(settings, self.source_embedding, self.target_embedding, self.logits)
         initialize(self, settings)
-        remember(self)
+        open_forget_gates(self)
 
     def forward(self, source: Tensor, target: Tensor, keep: Tensor | None) -> Tensor:
         """[B, S] and [B, T] tokens -> [B, T, V] logits of the token that follows each of the target."""
@@ -54,7 +54,7 @@ class Recurrent(nn.Module):
         return self.decode(target, self.encode(source, keep), keep)
 
     def encode(self, source: Tensor, keep: Tensor | None) -> Tensor:
-        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be none where nothing is padding."""
+        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be None if nothing is padding."""
         memory, _ = self.encoder(self.source_embedding(source), keep=keep)
         return memory
 
@@ -71,9 +71,9 @@ class Recurrent(nn.Module):
         return see("states", x, "batch position width")
 
     def first_states(self, memory: Tensor, keep: Tensor | None) -> list[Tensor]:
-        """[B, S, D] memory -> [P, B, D] for each layer of the decoder, from where the two directions have ended."""
+        """[B, S, D] memory -> [P, B, D] for each layer of the decoder, from the last states of both directions."""
         rows = torch.arange(len(memory), device=memory.device)
-        last = torch.full_like(rows, memory.shape[1] - 1) if keep is None else lengths_of(keep) - 1
+        last = torch.full_like(rows, memory.shape[1] - 1) if keep is None else _lengths(keep) - 1
         forward, backward = memory.chunk(2, -1)
         ends = torch.cat([forward[rows, last], backward[:, 0]], -1)
         states = self.bridge(ends).tanh().unflatten(-1, (len(self.decoder.layers), self.decoder.parts, -1))
@@ -84,18 +84,18 @@ class Recurrent(nn.Module):
 
 
 SequenceToSequence = EncoderDecoder | Recurrent
-"""What reads one text and writes another."""
+"""A model that reads one text and writes another."""
 
 
 class RecurrentCache:
-    """What the decoder remembers between steps: the states [P, B, D] of its layers, keys and values of the memory."""
+    """The states [P, B, D] of the decoder's layers after a step, and the keys and values of the memory."""
 
     def __init__(self) -> None:
         self.states: list[Tensor] = []
         self.memory = KeyValues(fixed=True)
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Keeps these hypotheses in this order, and of the memory these sentences (none: all)."""
+        """Keeps these hypotheses in this order, and of the memory these sentences (None: all)."""
         self.states = [state[:, rows] for state in self.states]
         if sentences is not None:
             self.memory.select(sentences)
@@ -115,20 +115,20 @@ class Chain(nn.Module):
     def forward(
         self, x: Tensor, before: Sequence[Tensor] | None = None, keep: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """[B, T, D], and the states [P, B, D] of each layer before it (none: 0) -> [B, T, D], and those after it."""
+        """[B, T, D], and states [P, B, D] of each layer before it (None: 0) -> [B, T, D], and the states after it."""
         after = []
         for i, layer in enumerate(self.layers):
-            y, state = run(layer, x, before[i] if before else None, keep)
+            y, state = _run(layer, x, before[i] if before else None, keep)
             x = self.dropout(y) if i == 0 else x + self.dropout(y)
             after.append(state)
         return x, after
 
 
-def run(layer: nn.Module, x: Tensor, state: Tensor | None, keep: Tensor | None) -> tuple[Tensor, Tensor]:
-    """One layer over [B, T, D], of which it reads no padding -> [B, T, D], and its last state [P, B, D]."""
+def _run(layer: nn.Module, x: Tensor, state: Tensor | None, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    """[B, T, D], without its padding, through one layer -> [B, T, D], and the last state [P, B, D]."""
     packed: Tensor | PackedSequence = x
     if keep is not None:
-        packed = pack_padded_sequence(x, lengths_of(keep).cpu(), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(x, _lengths(keep).cpu(), batch_first=True, enforce_sorted=False)
     if isinstance(layer, nn.LSTM):
         y, parts = layer(packed, None if state is None else state.split(1))
         last = torch.cat(parts)
@@ -137,15 +137,15 @@ def run(layer: nn.Module, x: Tensor, state: Tensor | None, keep: Tensor | None) 
     return (y if keep is None else pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0]), last
 
 
-def lengths_of(keep: Tensor) -> Tensor:
-    """keep [B, S] -> [B], the tokens of each row; one that has none counts as one token."""
+def _lengths(keep: Tensor) -> Tensor:
+    """keep [B, S] -> [B], the tokens of each row; a row without tokens counts as one token."""
     return keep.sum(1).clamp(min=1)
 
 
-def remember(model: nn.Module) -> None:
-    """Opens the forget gates of new LSTMs: they begin by keeping what they have read (Jozefowicz et al., 2015)."""
+def open_forget_gates(model: nn.Module) -> None:
+    """Opens the forget gates of new LSTMs, which at first keep what they have read (Jozefowicz et al., 2015)."""
     for module in model.modules():
         if isinstance(module, nn.LSTM):
             for name, parameter in module.named_parameters():
-                if name.startswith("bias_ih"):  # the gates lie one after the other: input, forget, cell, output
+                if name.startswith("bias_ih"):  # in the order of the gates: input, forget, cell, output
                     nn.init.ones_(parameter.detach().chunk(4)[1])

@@ -1,4 +1,4 @@
-"""The Transformer, and its two halves on their own.
+"""The Transformer, and its two halves as models: `EncoderDecoder`, `Encoder` (BERT) and `Decoder` (GPT).
 
 Shapes are letters in brackets, the same in all of `model/`:
     B batch   T positions that attend   S positions attended to   D width of the residual stream
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.model.attention import Bias, Cache, causal_mask, mask_bias
 from regard.model.dropout import Dropout
-from regard.model.layers import Layer, build_norm, initialize, run_twice
+from regard.model.layers import Layer, build_norm, initialize, recompute
 from regard.model.linear import Linear
 from regard.model.observe import see
 from regard.model.output_heads import FillHead, Pooler, mean_state
@@ -24,7 +24,7 @@ from regard.settings import ModelSettings
 
 
 class EncoderDecoder(nn.Module):
-    """Reads a source text, writes a target text (Vaswani et al., 2017)."""
+    """A Transformer that reads a source text and writes a target text (Vaswani et al., 2017)."""
 
     def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class EncoderDecoder(nn.Module):
         return self.decode(target, self.encode(source, keep), keep)
 
     def encode(self, source: Tensor, keep: Tensor | None) -> Tensor:
-        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be none where nothing is padding."""
+        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be None if nothing is padding."""
         x = self.source_embedding(source)
         return self.encoder(x, padding_bias(keep, x))
 
@@ -61,9 +61,9 @@ class EncoderDecoder(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Sees the whole text at once (BERT; Devlin et al., 2019); its heads fill gaps or judge.
+    """A Transformer that sees the whole text at once, to fill gaps or to classify (BERT; Devlin et al., 2019).
 
-    `fills` asks for a head that guesses hidden tokens, `labels` for one that tells so many classes apart.
+    `fills` adds a head that predicts hidden tokens, `labels` one that distinguishes this number of classes.
     """
 
     def __init__(self, settings: ModelSettings, vocabulary: int, *, fills: bool = False, labels: int = 0) -> None:
@@ -85,14 +85,14 @@ class Encoder(nn.Module):
         return self.encoder(x, padding_bias(keep, x))
 
     def judge(self, states: Tensor, keep: Tensor | None) -> Tensor:
-        """[B, T, D] states -> [B, D], what is known of the whole text."""
+        """[B, T, D] states -> [B, D], one vector for the whole text."""
         if self.settings.pooler == "mean":
             return mean_state(states, keep)
         return states[:, 0] if self.pooler is None else self.pooler(states[:, 0])
 
 
 class Decoder(nn.Module):
-    """Continues a text from left to right (GPT; Radford et al., 2018)."""
+    """A Transformer that continues a text from left to right (GPT; Radford et al., 2018)."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
@@ -111,8 +111,8 @@ class Decoder(nn.Module):
     def states(self, tokens: Tensor, cache: Cache | None = None, documents: Tensor | None = None) -> Tensor:
         """[B, T] tokens -> [B, T, D], the last states, before the logits.
 
-        With a cache, `tokens` are what follows the cached ones. Where several documents are packed into a row,
-        `documents` [B, T] has the number of each token's, and nobody looks into another one.
+        With a cache, `tokens` follow the cached ones. If several documents are packed into a row, `documents` [B, T]
+        numbers the document of each token, and no token sees another document.
         """
         start = cache.length if cache else 0
         x = self.embedding(tokens, start)
@@ -124,14 +124,14 @@ class Decoder(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers in sequence; with pre-norm, one last norm."""
+    """Layers in sequence, and with pre-norm a last norm."""
 
     def __init__(self, settings: ModelSettings, layers: int, *, cross: bool = False) -> None:
         super().__init__()
         rotary = RotaryPositions(settings) if settings.positions == "rotary" else None
         self.layers = nn.ModuleList(Layer(settings, cross=cross, rotary=rotary) for _ in range(layers))
         self.norm = build_norm(settings) if settings.norm == "pre" else nn.Identity()
-        self.recomputes = False  # whether the backward pass runs the layers again instead of keeping what is in them
+        self.recomputes = False  # the backward pass runs the layers again instead of storing their activations
 
     def forward(
         self,
@@ -143,16 +143,17 @@ class Stack(nn.Module):
     ) -> Tensor:
         """[B, T, D] -> [B, T, D]"""
         for i, layer in enumerate(self.layers):
-            own, theirs = (cache.own[i], cache.memory[i]) if cache else (None, None)
             if self.recomputes and self.training:
-                x = run_twice(layer, x, bias, memory, memory_bias)
+                x = recompute(layer, x, bias, memory, memory_bias)
+            elif cache is None:
+                x = layer(x, bias, memory, memory_bias)
             else:
-                x = layer(x, bias, memory, memory_bias, own, theirs)
+                x = layer(x, bias, memory, memory_bias, cache.self_attention[i], cache.cross_attention[i])
         return see("states", self.norm(x), "batch position width")
 
 
 class Embedding(nn.Module):
-    """Tokens to vectors: table row, times sqrt(D), plus position, plus segment."""
+    """A table of token vectors: a row, times sqrt(D), plus the position, plus the segment."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
@@ -177,7 +178,7 @@ class Embedding(nn.Module):
 
 
 def tie_tables(settings: ModelSettings, source: Embedding, target: Embedding, output: nn.Linear) -> None:
-    """Makes one of the tables of tokens that the settings want to be one."""
+    """Shares the tables of tokens that the settings tie together."""
     if settings.tie in ("all", "inputs"):
         assert source.tokens.weight.shape == target.tokens.weight.shape, "one table needs one vocabulary"
         target.tokens = source.tokens
@@ -186,12 +187,12 @@ def tie_tables(settings: ModelSettings, source: Embedding, target: Embedding, ou
 
 
 def padding_bias(keep: Tensor | None, x: Tensor) -> Tensor | None:
-    """keep [B, S] -> [B, 1, 1, S]: nobody looks at padding."""
+    """keep [B, S] -> [B, 1, 1, S]: no position sees padding."""
     return None if keep is None else mask_bias(keep[:, None, None, :], x.dtype)
 
 
 def causal_bias(x: Tensor, start: int) -> Bias:
-    """[1, 1, T, S]: nobody looks ahead; none where the one new position may look at everything."""
+    """x [B, T, D] -> [1, 1, T, S]: no position looks ahead; None if there is one position, which sees all before it."""
     length = x.shape[1]
     if length == 1:
         return None
@@ -199,6 +200,6 @@ def causal_bias(x: Tensor, start: int) -> Bias:
 
 
 def document_bias(documents: Tensor, x: Tensor) -> Tensor:
-    """[B, T] numbers of documents -> [B, 1, T, T]: nobody looks ahead or into another document."""
+    """[B, T] numbers of documents -> [B, 1, T, T]: no position looks ahead or into another document."""
     same = documents[:, :, None] == documents[:, None, :]
     return mask_bias((same & causal_mask(x.shape[1], 0, x.device))[:, None], x.dtype)

@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.decoding.writer import perplexity
 from regard.errors import ModelError
-from regard.model.kernels.dropout_masks import masks_of
+from regard.model.dropout import masks_of
 from regard.model_folder import LOG
 from regard.training import event_log as log
 from regard.training.distributed import whole

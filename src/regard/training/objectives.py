@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.model.kernels.bfloat16 import rounded_rows
 from regard.model.kernels.compute_mode import fused_kernels, mode
+from regard.model.linear import rounded_rows
 from regard.model.recurrent import SequenceToSequence
 from regard.training.batches import IGNORE, PairBatch
 from regard.training.tasks.task import Loss

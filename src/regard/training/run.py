@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.model.dropout import Masks
 from regard.model.kernels.compute_mode import computing
-from regard.model.kernels.dropout_masks import Masks
 from regard.model.transformer import Encoder, Stack
 from regard.model_folder import TOKENIZER, TRAINING, WEIGHTS, read_settings
 from regard.settings import Settings

@@ -20,13 +20,13 @@ from torch import Tensor
 from regard.model.kernels import fused
 
 if TYPE_CHECKING:
-    from regard.model.kernels.dropout_masks import Masks
+    from regard.model.dropout import Masks
     from regard.model.observe import Trace
 
 
 @dataclass(frozen=True)
 class Mode:
-    """How the current thread computes."""
+    """The way in which the current thread computes."""
 
     fused: bool = True  # use the compiled kernels where they can be used
     bfloat16: bool = False  # multiply the operands of linear maps in bfloat16, on a CPU
