@@ -1,15 +1,17 @@
-"""Makes the pictures in docs/look.md: every view of the explorer in light and dark.
+"""Makes the pictures in docs/look.md: every view of the explorer in light and dark, and the journey as a moving picture.
 
 python docs/screenshots.py [MODEL] [-o FOLDER]     (make screenshots; those in docs/images are of the glass model)
 """
 
 import argparse
+import io
 import threading
 from pathlib import Path
 from urllib.parse import urlencode
 
 import uvicorn
-from playwright.sync_api import sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
 
 from regard.cli.look import listen, open_model
 from regard.explorer.http_api import create_app
@@ -30,6 +32,7 @@ VIEWS: dict[str, dict[str, object]] = {
     "time": {"t": 12},
     "weights": {},
 }
+CARDS = 26
 TEXT = "The animal didn't cross the street because it was too tired."
 
 
@@ -58,7 +61,26 @@ def main() -> None:
                 page.wait_for_load_state("networkidle")
                 page.screenshot(path=arguments.output / f"{view}-{theme}.jpg", type="jpeg", quality=50)
             context.close()
+        record_journey(browser, address, arguments.output / "journey.webp")
         browser.close()
+
+
+def record_journey(browser: Browser, address: str, output: Path) -> None:
+    """Writes an animation of the cards of the journey, a second each."""
+    page = browser.new_page(viewport={"width": 1100, "height": 1200})
+    frames = []
+    for card in range(CARDS):
+        page.goto("about:blank")
+        page.goto(
+            f"{address}#{urlencode({'view': 'journey', 'text': TEXT, 'card': card, 'layer': 1, 'q': 9, 't': 13})}"
+        )
+        page.wait_for_selector("body[data-drawn]:not([aria-busy])")
+        page.wait_for_load_state("networkidle")
+        box = page.locator(".journey").bounding_box()
+        assert box
+        picture = page.screenshot(clip={"x": box["x"] - 8, "y": box["y"], "width": box["width"] + 16, "height": 600})
+        frames.append(Image.open(io.BytesIO(picture)).convert("RGB"))
+    frames[0].save(output, save_all=True, append_images=frames[1:], duration=1000, loop=0, quality=55, method=6)
 
 
 def serve(explorer: Explorer) -> str:
