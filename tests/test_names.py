@@ -27,7 +27,6 @@ FAULTS: dict[str, int] = {
     "files": 255,
     "preparation": 72,
     "regard": 17,
-    "tokens": 99,
     "training": 106,
 }
 SHARED_NAMES: dict[str, int] = {

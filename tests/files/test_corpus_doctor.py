@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ def test_the_report_reads_well() -> None:
 
 def test_the_report_survives_json() -> None:
     _, report = cleaned(pair(""), pair("a\0"), pair("good"))
-    restored = Report.from_dict(json.loads(json.dumps(report.to_dict())))
+    restored = Report(**json.loads(json.dumps(asdict(report))))
     assert restored == report
     assert restored.lines() == report.lines()
 

@@ -160,7 +160,7 @@ def test_a_batch_is_the_same_as_one_by_one(kind: Kind, texts: list[str]) -> None
     tokenizer = TOKENIZERS[kind]
     rows = tokenizer.encode_batch(texts)
     assert rows == [tokenizer.encode(text).ids for text in texts]
-    assert tokenizer.decode_batch(rows) == texts
+    assert list(map(tokenizer.decode, rows)) == texts
 
 
 @both

@@ -70,7 +70,7 @@ class SyntheticState:
         if not (folder / STATE).exists():
             return None
         values = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        return cls(values["texts"], values["done"], Report.from_dict(values["report"]))
+        return cls(values["texts"], values["done"], Report(**values["report"]))
 
 
 @dataclass(frozen=True)

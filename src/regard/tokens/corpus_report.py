@@ -1,11 +1,10 @@
-"""Counts the pairs of a corpus that are read, kept and left out."""
+"""Counts the pairs of a corpus that are read, kept and dropped."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from regard.errors import DataError
 from regard.tokens.text_pairs import Location
@@ -23,54 +22,45 @@ REASONS = {
 
 @dataclass
 class Report:
-    """How many pairs were read, how many are kept, and why the others are not."""
+    """The numbers of pairs that were read and kept, and the reasons why the others were dropped."""
 
-    read: int = 0  # as a file has them: a message with all forms of its plural is one
-    further: int = 0  # pairs that plurals and texts of several lines make beside
+    read: int = 0  # entries of a file: a message with all its plural forms is one
+    further: int = 0  # additional pairs, from plural forms and texts of several lines
     kept: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
     unit: str = "pairs"
-    notes: list[str] = field(default_factory=list)  # how files were taken that do not say it themselves
+    notes: list[str] = field(default_factory=list)  # how files were read whose content leaves a choice
 
     @property
     def pairs(self) -> int:
-        """All that were made of what was read."""
+        """The number of all pairs that the entries contain."""
         return self.read + self.further
 
     def drop(self, kind: str, where: Location) -> None:
-        """Count a pair that is left out, and remember the first places."""
+        """Counts a pair that is dropped, and records the first places."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         places = self.examples.setdefault(kind, [])
         if len(places) < EXAMPLES:
             places.append(str(where))
 
     def note(self, line: str) -> None:
-        """Remember how a file was taken."""
+        """Records how a file was read."""
         if line not in self.notes:
             self.notes.append(line)
 
     def lines(self) -> list[str]:
-        """The report for people, a line for each kind of fault."""
+        """Returns the report for people, with a line for each kind of fault."""
         more = f" ({self.pairs:,} with the forms of plurals and the lines of texts)" if self.further else ""
-        told = [f"{self.read:,} {self.unit} read{more}, {self.kept:,} kept"]
+        lines = [f"{self.read:,} {self.unit} read{more}, {self.kept:,} kept"]
         for kind, count in self.counts.items():
             places = ", ".join(self.examples[kind]) + (", ..." if count > len(self.examples[kind]) else "")
-            told.append(f"{count:,} left out: {REASONS.get(kind, kind)} ({places})")
-        return [*told, *self.notes]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Report:
-        """The report that `to_dict` gave."""
-        return cls(**values)
+            lines.append(f"{count:,} left out: {REASONS.get(kind, kind)} ({places})")
+        return [*lines, *self.notes]
 
 
 def require_kept(report: Report, files: Sequence[Path]) -> None:
-    """Refuse a corpus of which nothing is left."""
+    """Refuses a corpus without usable pairs."""
     if not report.kept:
         reasons = "; ".join(report.lines()[1:]) if report.read else "there is no line in it"
         raise DataError(f"no usable {report.unit} in {' and '.join(map(str, files))}: {reasons}")

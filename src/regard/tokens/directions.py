@@ -1,6 +1,6 @@
-"""Directions: from which language a model translates into which.
+"""Directions of translation, such as en-de.
 
-A model of several directions reads the language to translate into as a tag before the source (Johnson et al., 2017).
+A model of several directions reads the target language as a tag before the source (Johnson et al., 2017).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from regard.settings import DataSettings
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """From one language into another."""
+    """A source language and a target language."""
 
     source: str
     target: str
@@ -24,37 +24,37 @@ class Direction:
 
 
 def directions_of(data: DataSettings) -> tuple[Direction, ...]:
-    """What a model was trained on: the directions that it names, or else the one from its source to its target."""
-    named = [Direction(*name.split("-")) for name in data.directions]
-    return tuple(named) or (Direction(data.source, data.target),)
+    """Returns the directions that a model was trained on."""
+    several = [Direction(*name.split("-")) for name in data.directions]
+    return tuple(several) or (Direction(data.source, data.target),)
 
 
 def languages_of(directions: Iterable[Direction]) -> list[str]:
-    """Every language once, in the order in which they come."""
+    """Returns the languages of directions, each once, in order of appearance."""
     return list(dict.fromkeys(name for each in directions for name in (each.source, each.target)))
 
 
 def targets_of(data: DataSettings) -> tuple[str, ...]:
-    """The languages that are told by a tag: those that a model of several directions translates into."""
+    """Returns the languages that a tag marks: the target languages of a model of several directions."""
     return tuple(dict.fromkeys(each.target for each in directions_of(data))) if data.directions else ()
 
 
 def language(name: str) -> str:
-    """A language as directions name it: pt-BR is pt_BR."""
+    """Returns the name of a language in directions: pt_BR for pt-BR."""
     return name.replace("-", "_")
 
 
 def format_directions(data: DataSettings, arrow: str = "→") -> str:
-    """The directions for people: en → de, de → en."""
+    """Returns the directions for people: en → de, de → en."""
     return ", ".join(f"{each.source} {arrow} {each.target}" for each in directions_of(data))
 
 
 def choose_direction(
     data: DataSettings, source: str | None = None, target: str | None = None, *, zero_shot: bool = False
 ) -> Direction:
-    """The direction that is meant by what is said of it; an empty source where it is not said and several are known.
+    """Returns the model's direction with this source and target; its source is empty if several directions fit.
 
-    One that was not trained on is refused unless `zero_shot`, and always if no tag tells its target.
+    Refuses a direction that the model was not trained on unless `zero_shot`, and always if its target has no tag.
     """
     known = directions_of(data)
     source, target = (None if name is None else language(name) for name in (source, target))

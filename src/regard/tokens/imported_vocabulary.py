@@ -1,4 +1,4 @@
-"""A vocabulary from elsewhere (BERT, GPT-2, Marian, Llama ...): its own cutting and joining, its own special ids."""
+"""Vocabularies of imported models (BERT, GPT-2, Marian, Llama ...), which segment text in their own way."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from regard.errors import ModelError
 from regard.tokens.tokenizer import Encoding, Specials, Tokenizer, refuse_surrogates
 
 HIDDEN = "\U000f0000"
-"""Stands before a piece that no text is cut into, such as one of the other language of a translator."""
+"""Prefix of a piece that no text contains, such as a piece of the other language of a translator."""
 
 
 class ImportedTokenizer(Tokenizer):
-    """Cuts and joins text as the tokenizer did that a foreign model was trained with.
+    """Segments and joins text as the tokenizer does that the imported model was trained with.
 
-    `size` is the number of ids that the model knows: an id beyond it becomes the unknown one.
+    `size` is the number of ids that the model knows; an id beyond it becomes the unknown one.
     """
 
     def __init__(self, model: tokenizers.Tokenizer, specials: Specials, size: int) -> None:
@@ -30,7 +30,7 @@ class ImportedTokenizer(Tokenizer):
 
     @classmethod
     def restore(cls, content: dict[str, Any], path: Path) -> ImportedTokenizer:
-        """The tokenizer that `to_json` wrote."""
+        """Returns the tokenizer of the content of a file that `to_json` wrote."""
         try:
             model = tokenizers.Tokenizer.from_str(json.dumps(content["tokenizer"]))
             specials, size = Specials(**content["specials"]), int(content["size"])
@@ -39,27 +39,29 @@ class ImportedTokenizer(Tokenizer):
         return cls(model, specials, size)
 
     def to_json(self) -> str:
+        """Returns the JSON from which `restore` makes the tokenizer."""
         specials = {name: value for name, value in asdict(self.specials).items() if name != "tags"}
         about = f'{{"specials": {json.dumps(specials)}, "size": {self.size}, '
         return f'{about}"tokenizer": {self.model.to_str()}}}'
 
     def encode(self, text: str) -> Encoding:
-        """The subwords of `text`, without begin and end."""
+        """Returns the subwords of a text, without begin and end."""
         refuse_surrogates([text])
-        found = self.model.encode(text, add_special_tokens=False)
-        return Encoding(self._known(found.ids), self.pieces(found.ids), found.offsets)
+        encoding = self.model.encode(text, add_special_tokens=False)
+        return Encoding(self._known(encoding.ids), self.pieces(encoding.ids), encoding.offsets)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without begin and end."""
+        """Returns the ids of each text, without begin and end."""
         refuse_surrogates(texts)
-        return [self._known(found.ids) for found in self.model.encode_batch_fast(list(texts), add_special_tokens=False)]
+        encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [self._known(encoding.ids) for encoding in encodings]
 
     def encode_continuation(self, text: str) -> list[int]:
-        """The ids of a text that goes on after other ids."""
+        """Returns the ids of a text that continues other ids."""
         return self.encode_batch([text])[0]
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word of a text."""
+        """Returns the ids of each word of a text."""
         return self.encode_batch([f" {word}" for word in words] if self._spells_bytes else words)
 
     def _known(self, ids: list[int]) -> list[int]:
@@ -69,13 +71,13 @@ class ImportedTokenizer(Tokenizer):
         return [token if token < self.size else unknown for token in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; special tokens are left out."""
+        """Returns the text of ids; special tokens are left out."""
         left_out = {*self.specials.never_generated, self.specials.end}
         known = [token for token in ids if token not in left_out]
         return str(self.model.decode(known, skip_special_tokens=True))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Each id for people to look at: ▁ is a space, ⟨E4⟩ a byte that is no character alone."""
+        """Returns each id in readable form: ▁ is a space, ⟨E4⟩ a byte that is only a part of a character."""
         return [self._piece(self.model.id_to_token(token)) for token in ids]
 
     def _piece(self, piece: str | None) -> str:
@@ -90,19 +92,19 @@ class ImportedTokenizer(Tokenizer):
             return "".join(f"⟨{byte:02X}⟩" for byte in spelt)
 
     def continues(self) -> list[bool]:
-        """For each id, whether it goes on with the word that the id before it began."""
+        """Reports for each id whether it continues a word that the id before it began."""
         shown = self.pieces(range(self.size))
         if any(piece.startswith("##") for piece in shown):
             return [piece.startswith("##") for piece in shown]
         return [piece[:1].isalpha() or piece.startswith("⟨") for piece in shown]
 
     def can_continue(self) -> list[bool]:
-        """For each id, whether the next one can go on with its word."""
+        """Reports for each id whether the next one can continue its word."""
         return [piece[-1:].isalnum() or piece.endswith("⟩") for piece in self.pieces(range(self.size))]
 
 
 def _bytes_of_characters() -> dict[str, int]:
-    """The characters with which byte-level vocabularies (GPT-2) write bytes: printable ones stand for themselves."""
+    """Returns the byte of each character by which byte-level vocabularies (GPT-2) write bytes."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}

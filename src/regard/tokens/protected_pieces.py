@@ -1,6 +1,6 @@
-"""The pieces of a text that are no words and must survive its translation: placeholders, tags, addresses.
+"""Finds the pieces of a text that a translation must keep unchanged: placeholders, tags, addresses.
 
-Every pattern stops at what could begin another piece or is bounded, so that the time grows with the text and no faster.
+Each pattern is bounded, or stops where another piece could begin: the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class ProtectedPiece:
-    """A part of a text that has to stand in its translation as it is."""
+    """A part of a text that its translation must contain unchanged."""
 
     start: int
     end: int
     text: str
-    kind: str  # a name in PATTERNS, "icu", or "mark" for one that was given
+    kind: str  # a name in PATTERNS, "icu", or "mark" for one of the given marks
 
 
 def find(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> list[ProtectedPiece]:
-    """The protected pieces of a text in their order, none in another: of two that overlap, the one that starts first.
+    """Returns the protected pieces of a text in order; of two that overlap, the one that starts first.
 
-    `marks` are literal strings that count as well; with `numbers`, numbers with a unit do too.
+    `marks` are literal strings to protect too; with `numbers`, numbers with a unit are protected as well.
     """
     if not marks and not numbers and not SIGN.search(text):
         return []
@@ -33,34 +33,31 @@ def find(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> list
 
 
 def counts(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> Counter[str]:
-    """How often each protected piece stands in a text: what must be the same in its translation."""
+    """Counts each protected piece of a text; its translation must have the same counts."""
     return Counter(piece.text for piece in find(text, marks, numbers=numbers))
 
 
 def arguments(piece: str) -> list[str]:
-    """What a piece takes from a list of arguments without saying which, in order: of `%5.2f` it is f, of `%1$s` none.
+    """Returns the conversions of a piece that take the next argument of a list: f for `%5.2f`, none for `%1$s`.
 
-    Where a program fills in one argument after the other, these must stay in their order.
+    A translation must keep their order.
     """
     if piece[:2] in ("{}", "{:", "{!"):
         return ["{}"]
-    found = []
-    for match in ARGUMENT.finditer(piece):
-        found += [*("*" * match[1].count("*")), match[2]]
-    return found
+    return [each for match in ARGUMENT.finditer(piece) for each in (*("*" * match[1].count("*")), match[2])]
 
 
 SIGN = re.compile(r"[%{&<$@]|://|www\.|\[X")
-"""What every piece has in it, but for marks and numbers."""
+"""Matches a sign that each piece contains, except marks and numbers."""
 
 CONVERSION = r"""
-    %(?:\d{1,3}\$|\([^()%\s]{0,100}\))?             # of an argument by its number or its name
+    %(?:\d{1,3}\$|\([^()%\s]{0,100}\))?             # an argument by its number or its name
     [-+\#0'I]{0,5}                                  # no space among the flags: "100% sure" is not % s
     (?:\*(?:\d{1,3}\$)?|\d{1,5})?(?:\.(?:\*(?:\d{1,3}\$)?|\d{0,5}))?
     (?:(?:hh|h|ll|l|L|q|j|z|t)?[A-Za-z@]|<PRI\w{1,20}>)
 """
 PROSE = r"(?!(?<=\d)%-?ig|(?<=\d)%-[a-z]{2}|%'(?:t|s|ll)\b)"  # 100%ig, 50%-off, and GCC's "doesn%'t"
-TAIL = r"[^\s<>\"“”„«»‘’|\\^`]+"  # of an address; what ends a sentence is taken off again
+TAIL = r"[^\s<>\"“”„«»‘’|\\^`]+"  # of an address; the end of the sentence is cut off later
 UNITS = (
     "%|‰|°[CF]?|[kMGTP]i?[Bb](?:it|yte)?s?|[kcmµnd]?m|km/h|mph|[kmµ]?g|[mc]?l|[kMG]?Hz|[mk]?W|[mk]?V|m?A|Wh|kWh|"
     "[mµn]?s|min|h|px|pt|dpi|fps|bit|[Bb]ytes?|B|€|\\$|£|¥"
@@ -68,7 +65,7 @@ UNITS = (
 PATTERNS = {
     "url": rf"\b(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.)(?=[\w/\[$%{{]){TAIL}",
     "email": r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
-    "brace": r"[$\#%]?\{",  # and all up to its match, if that is a placeholder
+    "brace": r"[$\#%]?\{",  # extends to its match if that is a placeholder
     "nesting": r"\$t\([^()]*\)",  # i18next
     "variable": r"\$[A-Za-z_]\w*|(?<!\d)%[A-Z]{3}[A-Z0-9_]{0,60}%?",  # $HOME, %PATH%, LibreOffice's %PRODUCTNAME
     "printf": rf"%L\d{{1,2}}|{PROSE}(?:{CONVERSION})|%%|%\d{{1,2}}(?!\d)|%<(?=[^<>]*%>)|%>",  # Qt's %1; GCC's %< and %>
@@ -80,7 +77,7 @@ PATTERNS = {
 }
 NUMBER = rf"(?<![\w.,])\d{{1,30}}(?:[.,]\d{{1,30}}){{0,20}}[ \u00a0\u202f]?(?:{UNITS})(?!\w)"
 SIMPLE = re.compile(r"\S*|[^\s,:!]*\s?(?:![rsa])?\s?[:,].*", re.DOTALL)  # {}, {name}, {0,number,#.##}, {name!r:>10}
-BLOCK = re.compile(r"\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")  # ICU: a name, and what it chooses
+BLOCK = re.compile(r"\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")  # ICU: a name and the kind of choice
 ARGUMENT = re.compile(
     r"(?<!%)%([-+#0'I]{0,5}[\d.*]{0,12})(?:hh|h|ll|l|L|q|j|z|t)?([A-Za-z@](?![A-Z]{2})|<PRI\w{1,20}>)"
 )
@@ -88,7 +85,7 @@ ARGUMENT = re.compile(
 
 @lru_cache(maxsize=256)
 def _pattern(marks: tuple[str, ...], numbers: bool) -> re.Pattern[str]:
-    """All kinds of pieces as one pattern; longer marks come before shorter ones."""
+    """Returns one pattern for all kinds of pieces; longer marks come before shorter ones."""
     kinds = {**PATTERNS, "number": NUMBER} if numbers else PATTERNS
     named = [f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()]
     given = sorted({mark for mark in marks if mark}, key=lambda mark: (-len(mark), mark))
@@ -115,22 +112,22 @@ def _scan(text: str, pattern: re.Pattern[str]) -> Iterator[ProtectedPiece]:
 
 
 def _blocks(text: str) -> dict[int, tuple[int, bool]]:
-    """For each brace that is closed, where its block ends, and whether no other is in it."""
-    found: dict[int, tuple[int, bool]] = {}
+    """Returns for each closed brace the end of its block, and whether the block contains no other."""
+    blocks: dict[int, tuple[int, bool]] = {}
     still_open: list[int] = []
-    last = -1  # where the last block that was closed begins
+    last = -1  # start of the block that was closed last
     for match in re.finditer(r"[{}]", text):
         if match[0] == "{":
             still_open.append(match.start())
         elif still_open:
             start = still_open.pop()
-            found[start] = match.end(), last < start
+            blocks[start] = match.end(), last < start
             last = start
-    return found
+    return blocks
 
 
 def _placeholder(text: str, start: int, blocks: dict[int, tuple[int, bool]]) -> tuple[str, int]:
-    """The kind and the end of the placeholder that begins with the brace at `start`; the end is 0 if it is none."""
+    """Returns the kind and the end of the placeholder with the brace at `start`; the end is 0 if it is not one."""
     end, leaf = blocks.get(start, (0, False))
     if leaf:
         inside = text[start + 1 : end - 1].strip()
@@ -143,7 +140,7 @@ def _placeholder(text: str, start: int, blocks: dict[int, tuple[int, bool]]) -> 
 
 
 def _without_punctuation(url: str) -> str:
-    """An address without what belongs to the sentence around it: a bracket stays if it was opened inside."""
+    """Returns an address without the punctuation of the sentence; a bracket stays if it was opened inside."""
     surplus = {right: url.count(right) - url.count(left) for left, right in ("()", "[]", "{}")}
     end = len(url)
     while url[end - 1] in ".,;:!?'*_~…" or surplus.get(url[end - 1], 0) > 0:

@@ -1,4 +1,4 @@
-"""Slots: tokens that stand for the protected pieces of a text, which a model moves about without spelling them."""
+"""Slot tokens, which replace the protected pieces of a text: a model moves them without spelling the pieces."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from random import Random
 from regard.tokens.protected_pieces import ProtectedPiece, find
 
 SLOTS = tuple(f"slot:{number}" for number in range(1, 17))
-"""The names of the tokens, in `TokenizerSettings.tags`; a text with more pieces spells the rest."""
+"""The names of the tokens in `TokenizerSettings.tags`; a text with more pieces spells the others."""
 
 ANY = 0.25
-"""The share of training pairs whose slots are any, so that those with high numbers are learnt too."""
+"""The share of training pairs with random slots, from which the model learns slots with high numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slotted:
-    """A text with slots in it: the first text, the first slot, the second text ..."""
+    """A text with slots: the first text, the first slot, the second text ..."""
 
     texts: tuple[str, ...]
-    numbers: tuple[int, ...]  # of the slots, from 1; one fewer than texts
+    numbers: tuple[int, ...]  # of the slots, from 1; one less than texts
 
     def fill(self, pieces: Mapping[int, str]) -> str:
-        """The text with the pieces of these numbers in it; a slot without one is left out."""
+        """Returns the text with pieces by the numbers of their slots; a slot without a piece is dropped."""
         filled = [pieces.get(number, "") + text for number, text in zip(self.numbers, self.texts[1:], strict=True)]
         return "".join([self.texts[0], *filled])
 
@@ -38,7 +38,7 @@ class CutText:
 
     @classmethod
     def at(cls, text: str, pieces: Sequence[ProtectedPiece]) -> CutText:
-        """The text without these pieces of it, which are in order."""
+        """Cuts a text at these pieces of it, which are in order."""
         starts, ends = [piece.start for piece in pieces], [piece.end for piece in pieces]
         texts = [text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)]
         return cls(tuple(texts), tuple(piece.text for piece in pieces))
@@ -48,7 +48,7 @@ class CutText:
         return self.slotted(range(1, len(self.pieces) + 1)).fill(dict(enumerate(self.pieces, 1)))
 
     def slotted(self, numbers: Sequence[int | None]) -> Slotted:
-        """The text with these slots in the place of its pieces; a piece without one is spelt."""
+        """Returns the text with these slots instead of its pieces; a piece without a slot is spelt."""
         texts, used = [self.texts[0]], []
         for number, piece, text in zip(numbers, self.pieces, self.texts[1:], strict=True):
             if number is None:
@@ -60,16 +60,16 @@ class CutText:
 
 
 def slot_text(cut: CutText) -> tuple[Slotted, dict[int, str]]:
-    """A text that is to be translated with its slots in order, and what stands in each."""
+    """Returns a text to translate with slots in order, and the piece of each slot."""
     numbers = [number if number <= len(SLOTS) else None for number in range(1, len(cut.pieces) + 1)]
     return cut.slotted(numbers), dict(enumerate(cut.pieces[: len(SLOTS)], 1))
 
 
 def slot_pair(source: str, target: str, dice: Random | None = None) -> tuple[Slotted, Slotted]:
-    """Both sides of a pair with a slot for each piece that they have in common, numbered in the order of the source.
+    """Returns both sides of a pair with a slot for each piece that they share, numbered in the order of the source.
 
-    Of equal pieces, the first of the one side is the first of the other. With `dice`, the numbers are sometimes any.
-    A mnemonic such as & in E&xit is left out where both have it: which letter it marks is not to be learnt.
+    Equal pieces are matched in their order. With `dice`, the numbers are sometimes random. A mnemonic such as & in
+    E&xit is removed if both sides have one, because the model should not learn which letter it marks.
     """
     sides = [_without_mnemonics(source), _without_mnemonics(target)]
     if sides[0][1] != sides[1][1]:
@@ -86,16 +86,16 @@ def slot_pair(source: str, target: str, dice: Random | None = None) -> tuple[Slo
 
 
 def _occurrences(cut: CutText) -> list[tuple[str, int]]:
-    """Each piece with how many equal ones are before it."""
+    """Returns each piece with the number of equal pieces before it."""
     seen: Counter[str] = Counter()
-    found = []
+    occurrences = []
     for piece in cut.pieces:
-        found.append((piece, seen[piece]))
+        occurrences.append((piece, seen[piece]))
         seen[piece] += 1
-    return found
+    return occurrences
 
 
 def _without_mnemonics(text: str) -> tuple[str, int]:
-    """The text without the marks of its mnemonics, and how many there were."""
-    found = [piece for piece in find(text) if piece.kind == "mnemonic"] if "&" in text else []
-    return "".join(CutText.at(text, found).texts), len(found)
+    """Returns the text without the marks of its mnemonics, and their number."""
+    mnemonics = [piece for piece in find(text) if piece.kind == "mnemonic"] if "&" in text else []
+    return "".join(CutText.at(text, mnemonics).texts), len(mnemonics)

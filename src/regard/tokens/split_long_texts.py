@@ -1,4 +1,4 @@
-"""Cuts a text into lines, and lines that are too long for a model into pieces; never a word is left out."""
+"""Cuts a text into lines, and lines that are too long for a model into pieces, without losing a word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BREAKS = (
 
 
 def split_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Lines, tidied, each with the line ends that stand before it."""
+    """Yields the line ends before each line, and the line, normalized."""
     gap = ""
     for piece in re.split(r"(\r?\n)", text):
         if piece in ("\n", "\r\n"):
@@ -29,7 +29,7 @@ def split_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def split_text(text: str, fits: Callable[[str], bool], level: int = 0) -> list[str]:
-    """The text in pieces that fit: cut between sentences, else between clauses, else between words."""
+    """Cuts a text into pieces that fit: between sentences, else between clauses, else between words."""
     if fits(text):
         return [text]
     if level == len(BREAKS):

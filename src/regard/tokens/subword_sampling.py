@@ -1,8 +1,7 @@
-"""Subword regularisation: the same text in other pieces every epoch, so that a model learns what words are made of.
+"""Subword regularisation: segments the same text differently in each epoch, which teaches a model the parts of words.
 
-Pieces never cross the cuts between words, so everything happens to words, and a corpus has few different
-ones: `WordTable` is a corpus as numbers of words, and `Sampler` cuts each word a few times an epoch, at random.
-All chance comes from the generator that is handed over, so the same seed gives the same tokens.
+Pieces never cross the cuts between words, and a corpus has few different words. `WordTable` stores a corpus as numbers
+of words, and `Sampler` segments each word a few times an epoch, at random. The same seed gives the same tokens.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from regard.tokens.slot_tokens import Slotted
 from regard.tokens.tokenizer import Tokenizer, refuse_surrogates
 from regard.tokens.vocabulary_learning import RESERVED, SPECIALS
 
-BLOCK = 10_000  # texts that are put together at a time, so that memory stays small
-UNKNOWN_PENALTY = 10.0  # how far tokenizers puts a character without a piece below the rarest piece
+BLOCK = 10_000  # texts that are assembled together, to limit memory
+UNKNOWN_PENALTY = 10.0  # score of the rarest piece minus that of an unknown character, in tokenizers
 
 
 class Sampler:
-    """Cuts words into pieces at random; at a rate of 0, into those that the tokenizer would choose.
+    """Segments words at random; at a rate of 0, as the tokenizer does.
 
     BPE-dropout (Provilkov et al., 2020) for BPE: `rate` is the probability that a possible merge is skipped.
-    Sampling (Kudo, 2018) for unigram: a cutting comes with a probability proportional to P(cutting)^alpha, where
-    alpha = 0.2 * sqrt(0.1 / rate), so that the same rate makes texts about as long with both: 1.3 to 1.4 times the
-    tokens at 0.1 (1.1 to 1.2 times at 0.05, 1.6 to 1.8 times at 0.2; Multi30k in 6,000 pieces).
+    Sampling (Kudo, 2018) for unigram: a segmentation has a probability proportional to P(segmentation)^alpha, where
+    alpha = 0.2 * sqrt(0.1 / rate). With it, the same rate lengthens texts by about the same factor in both: 1.1 to 1.2
+    at 0.05, 1.3 to 1.4 at 0.1, 1.6 to 1.8 at 0.2 (Multi30k in 6,000 pieces).
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: float) -> None:
@@ -46,17 +45,13 @@ class Sampler:
         self._cutter: _Merges | _Lattice = _Merges(model, rate) if model["type"] == "BPE" else _Lattice(model, rate)
         self._slots = {_slot_word(tokenizer, token): token for token in tokenizer.slots}
 
-    def segment(self, word: str, random: np.random.Generator) -> list[int]:
-        """The ids of one random cutting of a word; a word is what `WordTable` holds."""
-        return self._cutter.draw(word, 1, random)[0]
-
     def epoch(
         self, table: WordTable, random: np.random.Generator, variants: int = 64
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """All texts newly cut: their tokens end to end, and where each text starts, the end of the last included.
+        """Segments all texts; returns their tokens end to end, and the start of each text and the end of the last.
 
-        A word is cut as often as it occurs, but at most `variants` times, and each occurrence takes one of
-        these cuttings at random: the cost is that of the different words.
+        A word is segmented once for each occurrence, but at most `variants` times, and each occurrence takes one of
+        these segmentations at random: the cost grows with the number of different words.
         """
         times = np.minimum(table.counts, variants if self.rate else 1)
         times[[number for number, word in enumerate(table.words) if word in self._slots]] = 1
@@ -67,7 +62,7 @@ class Sampler:
                 pieces.extend(ids)
                 ends.append(len(pieces))
         drawn, bounds = np.array(pieces, np.int32), np.array(ends, np.int64)
-        first = np.cumsum(times) - times  # of the cuttings of each word
+        first = np.cumsum(times) - times  # of the segmentations of each word
         tokens, starts = [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
         for start in range(0, len(table), BLOCK):
             edges = table.starts[start : start + BLOCK + 1]
@@ -82,19 +77,19 @@ class Sampler:
 
 @dataclass(frozen=True, eq=False)
 class WordTable:
-    """Texts as sequences of numbers of words; a word is what pieces are looked for in, mostly with its space."""
+    """Texts as sequences of numbers of words; a word includes the space before it."""
 
     words: list[str]
-    counts: NDArray[np.int64]  # how often each word occurs
+    counts: NDArray[np.int64]  # occurrences of each word
     rows: NDArray[np.int32]  # the words of all texts end to end
-    starts: NDArray[np.int64]  # where in `rows` each text starts, and the end of the last
+    starts: NDArray[np.int64]  # the start of each text in `rows`, and the end of the last
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     @classmethod
     def build(cls, texts: Iterable[str | Slotted], tokenizer: Tokenizer) -> WordTable:
-        """The words that `tokenizer` would look for pieces in; a slot is a word that no text can spell."""
+        """Cuts texts into words as the tokenizer does; a slot is a word that no text can spell."""
         _model(tokenizer)
         normalize = tokenizer.model.normalizer.normalize_str
         cut = tokenizer.model.pre_tokenizer.pre_tokenize_str
@@ -117,9 +112,8 @@ class WordTable:
 class _Merges:
     """Byte-pair merges, some of which are skipped.
 
-    In the paper each possible merge is skipped with probability p, and the first of the others is done, until
-    all are skipped. In their order, the number that is skipped before the first that is not is geometric, so
-    one random number a step is enough.
+    In the paper each possible merge is skipped with probability p, and the first of the others is done, until all are
+    skipped. The number of skipped merges before it has a geometric distribution: one random number a step is enough.
     """
 
     def __init__(self, model: Any, rate: float) -> None:
@@ -131,7 +125,7 @@ class _Merges:
         self.never = len(self.merged)  # the rank of a pair that is not merged
 
     def draw(self, word: str, times: int, random: np.random.Generator) -> list[list[int]]:
-        """Some cuttings of a word."""
+        """Draws segmentations of a word."""
         symbols = _spell(word, self.ids)
         if len(symbols) == 1:
             return [symbols] * times
@@ -142,7 +136,7 @@ class _Merges:
         return [self._merge(symbols, ranks, skip) if any(skip[:steps]) else usual for skip in skips.tolist()]
 
     def _merge(self, symbols: list[int], ranks: list[int], skips: list[int]) -> list[int]:
-        """What becomes of `symbols` when step after step that many possible merges are skipped."""
+        """Merges symbols, where each step skips the given number of possible merges."""
         symbols, ranks = symbols.copy(), ranks.copy()
         rank_of, never = self.ranks.get, self.never
         for skip in skips:
@@ -166,7 +160,7 @@ class _Merges:
 
 
 class _Lattice:
-    """All ways to cut a word into pieces, of which one is drawn from the end to the start."""
+    """All segmentations of a word, of which one is drawn from the end to the start."""
 
     def __init__(self, model: Any, rate: float) -> None:
         self.alpha = 0.2 * math.sqrt(0.1 / rate) if rate else math.inf
@@ -177,26 +171,26 @@ class _Lattice:
         self.unknown = min(score for _, score in model["vocab"]) - UNKNOWN_PENALTY
 
     def draw(self, word: str, times: int, random: np.random.Generator) -> list[list[int]]:
-        """Some cuttings of a word."""
+        """Draws segmentations of a word."""
         nodes = self._nodes(word)
         return [self._walk(nodes, chances) for chances in random.random((times, len(word))).tolist()]
 
     def _nodes(self, word: str) -> list[_Node]:
-        """For each place in a word, the pieces that end there and how likely each is, given all before it."""
+        """Returns for each place in a word the pieces that end there, with their probabilities given what precedes."""
         nodes: list[_Node] = [([], [])]
-        before = [0.0]  # log-probability of all ways to get to each place, raised to alpha, then to 1 / alpha
+        before = [0.0]  # log-probability of all segmentations up to each place, raised to alpha, then to 1 / alpha
         for end in range(1, len(word) + 1):
             ways: list[tuple[int, list[int]]] = []
             scores: list[float] = []
             for start in range(max(0, end - self.longest), end):
-                if found := self.pieces.get(word[start:end]):
-                    ways.append((start, found[0]))
-                    scores.append(before[start] + found[1])
+                if piece := self.pieces.get(word[start:end]):
+                    ways.append((start, piece[0]))
+                    scores.append(before[start] + piece[1])
                 elif start == end - 1:
                     ways.append((start, _spell(word[start], self.ids)))
                     scores.append(before[start] + self.unknown)
             best = max(scores)
-            if self.alpha == math.inf:  # of equals, tokenizers takes the longest
+            if self.alpha == math.inf:  # among equal scores, tokenizers takes the longest piece
                 nodes.append(([ways[scores.index(best)]], [1.0]))
                 before.append(best)
                 continue
@@ -206,15 +200,15 @@ class _Lattice:
         return nodes
 
     def _walk(self, nodes: list[_Node], chances: list[float]) -> list[int]:
-        """The cutting that these chances, between 0 and 1, lead to."""
-        place, found = len(nodes) - 1, []
+        """Returns the segmentation that these random numbers between 0 and 1 select."""
+        place, pieces = len(nodes) - 1, []
         for chance in chances:
             ways, sums = nodes[place]
             place, ids = ways[bisect(sums, chance * sums[-1], 0, len(sums) - 1)]
-            found.append(ids)
+            pieces.append(ids)
             if not place:
                 break
-        return [token for ids in reversed(found) for token in ids]
+        return [token for ids in reversed(pieces) for token in ids]
 
 
 _Node = tuple[list[tuple[int, list[int]]], list[float]]
@@ -222,12 +216,12 @@ _Node = tuple[list[tuple[int, list[int]]], list[float]]
 
 
 def _slot_word(tokenizer: Tokenizer, token: int) -> str:
-    """A slot as a word of a table."""
+    """Returns a slot as a word of a table."""
     return str(tokenizer.model.id_to_token(token))
 
 
 def _spell(word: str, ids: dict[str, list[int]]) -> list[int]:
-    """The characters of a word, each as its id or as bytes."""
+    """Returns the ids of a word's characters; a character without an id is spelt as bytes."""
     spelt: list[int] = []
     for character in word:
         spelt += ids.get(character) or [len(SPECIALS) + byte for byte in character.encode()]
@@ -235,7 +229,7 @@ def _spell(word: str, ids: dict[str, list[int]]) -> list[int]:
 
 
 def _model(tokenizer: Tokenizer) -> Any:
-    """The JSON of a BPE or unigram model that was learnt here; any other is refused."""
+    """Returns the JSON of a BPE or unigram model that Regard has learned; refuses any other."""
     if not isinstance(tokenizer, ImportedTokenizer):
         model = json.loads(tokenizer.to_json())["model"]
         reserved = tuple(tokenizer.model.id_to_token(token) for token in range(len(RESERVED)))

@@ -1,4 +1,4 @@
-"""Pairs: a text, its translation and where they stand in a file."""
+"""Pairs of a text and its translation, with their place in a file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A sentence, its translation, and where they stand."""
+    """A sentence, its translation, and their place in a file."""
 
     source: str
     target: str
     where: Location
-    tags: tuple[str, ...] = ()  # what the model is told beside the source (`TokenizerSettings.tags`)
-    direction: str = ""  # of a model that has several, such as en-de
+    tags: tuple[str, ...] = ()  # put before the source (`TokenizerSettings.tags`)
+    direction: str = ""  # such as en-de, if the model has several
     family: str = ""  # the same for all pairs of one line in several languages; they are held out together

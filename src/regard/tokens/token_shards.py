@@ -1,10 +1,10 @@
-"""Tokenised pairs on disk, in shards that are memory-mapped: memory does not grow with the corpus.
+"""Stores tokenised pairs in shards that are memory-mapped: memory does not grow with the corpus.
 
-about.json   the type of the tokens, and for each shard its file, pairs, tokens and checksum
-00000.bin    where each source and each target ends ([N, 2], uint32), then all tokens end to end; little-endian
-00000.json   beside a shard while others are being made: its line of about.json, and the key of what it was made of
+about.json   type of the tokens; file, pairs, tokens and checksum of each shard
+00000.bin    ends of each source and each target ([N, 2], uint32), then all tokens end to end; little-endian
+00000.json   present while other shards are written: the shard's entry in about.json, and the key of its input
 
-A folder of an earlier version has all pairs in tokens.bin and lengths.npy, and is read too.
+Folders of an earlier version, with all pairs in tokens.bin and lengths.npy, can be read too.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shard:
-    """What the index says of a file."""
+    """The entry of a file in the index."""
 
     file: str
     pairs: int
     tokens: int
     checksum: int  # CRC-32 of the whole file
-    left_out: int = 0  # pairs that had too many tokens
+    left_out: int = 0  # pairs with too many tokens
 
 
 class Shards:
-    """The pairs of a folder by their numbers."""
+    """The pairs of a folder, by number."""
 
     def __init__(self, folder: Path) -> None:
         try:
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
             self.dtype = np.dtype(about["dtype"]).newbyteorder("<")
-            self.earlier = "shards" not in about  # all in one piece
+            self.earlier = "shards" not in about  # written by an earlier version
             self._parts = (
                 [_earlier(folder, self.dtype)]
                 if self.earlier
@@ -67,20 +67,20 @@ class Shards:
         return self._firsts[-1]
 
     def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The source and target tokens of one pair."""
+        """Returns the source and target tokens of one pair."""
         tokens, start, middle, end = self._span(row)
         return tokens[start:middle], tokens[middle:end]
 
     def _span(self, row: int) -> tuple[NDArray[np.integer], int, int, int]:
-        """Where a pair stands: the tokens of its shard, where it starts, where its source ends, and where it ends."""
+        """Returns the tokens of a pair's shard, and in them its start, the end of its source, and its end."""
         number = bisect_right(self._firsts, row) - 1
         places, tokens = self._parts[number]
         last = 2 * (row - self._firsts[number]) + 1
         return tokens, int(places[last - 2]) if last > 1 else 0, int(places[last - 1]), int(places[last])
 
     def between(self, start: int, stop: int) -> Lengths:
-        """[N, 2]: the lengths of the source and the target of some pairs that follow each other."""
-        found = [np.empty((0, 2), np.int32)]
+        """Pairs start ... stop - 1 -> [N, 2] lengths of their sources and targets."""
+        lengths = [np.empty((0, 2), np.int32)]
         first = bisect_right(self._firsts, start) - 1
         for number in range(first, len(self._parts)):
             before = self._firsts[number]
@@ -90,16 +90,16 @@ class Shards:
             low, high = 2 * max(0, start - before), 2 * min(self._firsts[number + 1] - before, stop - before)
             start_of = int(places[low - 1]) if low else 0
             ends = places[low:high].astype(np.int64)
-            found.append(np.diff(ends, prepend=start_of).astype(np.int32).reshape(-1, 2))
-        return np.concatenate(found)
+            lengths.append(np.diff(ends, prepend=start_of).astype(np.int32).reshape(-1, 2))
+        return np.concatenate(lengths)
 
     @cached_property
     def lengths(self) -> Lengths:
-        """[N, 2]: those of all pairs; for corpora of which this fits into memory."""
+        """Lengths [N, 2] of all pairs, for corpora whose lengths fit into memory."""
         return self.between(0, len(self))
 
     def of(self, rows: Rows | Sequence[int]) -> Lengths:
-        """[N, 2]: those of any pairs."""
+        """[N] numbers of pairs -> [N, 2] lengths of their sources and targets."""
         if len(self) <= WHOLE:
             return self.lengths[rows]
         spans = (self._span(int(row))[1:] for row in rows)
@@ -107,15 +107,15 @@ class Shards:
 
 
 WHOLE = 1 << 20
-"""Pairs whose lengths are held in memory and planned together."""
+"""Number of pairs whose lengths are held in memory and batched together."""
 
 
 def _mapped(folder: Path, shard: Shard, dtype: np.dtype[Any]) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """A shard without reading it into memory, when it is whole."""
+    """Maps a shard into memory after checking it; returns the ends of its texts and its tokens."""
     path = folder / shard.file
     data = open_whole(path, shard, dtype)
     if data is None:
-        raise damaged(path, "it is not what was written")
+        raise damaged(path, "its size or checksum is wrong")
     cut = 2 * shard.pairs * PLACES.itemsize
     places = np.frombuffer(data, PLACES, 2 * shard.pairs) if shard.pairs else np.empty(0, PLACES)
     tokens = np.frombuffer(data, dtype, shard.tokens, cut) if shard.tokens else np.empty(0, dtype)
@@ -123,21 +123,21 @@ def _mapped(folder: Path, shard: Shard, dtype: np.dtype[Any]) -> tuple[NDArray[n
 
 
 def open_whole(path: Path, shard: Shard, dtype: np.dtype[Any]) -> bytes | mmap.mmap | None:
-    """What is in the file of a shard; nothing if it is not there, or has been damaged."""
+    """Maps the file of a shard into memory; returns None if it is missing or damaged."""
     if not path.is_file() or path.stat().st_size != 2 * shard.pairs * PLACES.itemsize + shard.tokens * dtype.itemsize:
         return None
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-    return data if checksum(path) == shard.checksum else None  # not of the map, whose pages would count as ours
+    return data if checksum(path) == shard.checksum else None  # reading the map would count as memory of this process
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of a file."""
-    found = 0
+    """Returns the CRC-32 of a file."""
+    result = 0
     with path.open("rb") as file:
         while part := file.read(1 << 22):
-            found = zlib.crc32(part, found)
-    return found
+            result = zlib.crc32(part, result)
+    return result
 
 
 def _earlier(folder: Path, dtype: np.dtype[Any]) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
@@ -149,16 +149,17 @@ def _earlier(folder: Path, dtype: np.dtype[Any]) -> tuple[NDArray[np.integer], N
 
 
 def damaged(path: Path, why: str) -> ModelError:
+    """Returns the error for damaged training data."""
     return ModelError(f"{path}: damaged training data ({why}): train again with --overwrite")
 
 
 def token_type(vocabulary: int) -> np.dtype[Any]:
-    """The smallest type that has room for every token."""
+    """Returns the smallest type that can hold each token of a vocabulary."""
     return np.dtype("<u2" if vocabulary <= 2**16 else "<u4")
 
 
 def write_shard(path: Path, pairs: Iterable[tuple[Ids, Ids]], dtype: np.dtype[Any]) -> Shard:
-    """Writes one shard, whole or not at all."""
+    """Writes one shard atomically."""
     data, count, tokens = pack_shard(pairs, dtype)
     write_atomically(path, lambda temporary: temporary.write_bytes(data))
     return Shard(path.name, count, tokens, zlib.crc32(data))
@@ -176,7 +177,7 @@ def pack_shard(pairs: Iterable[tuple[Ids, Ids]], dtype: np.dtype[Any]) -> tuple[
 
 
 def write_index(folder: Path, shards: Sequence[Shard], dtype: np.dtype[Any]) -> None:
-    """Says what belongs to the corpus, and removes what does not."""
+    """Writes the index of a corpus, and removes other files."""
     about = {"dtype": dtype.name, "pairs": sum(each.pairs for each in shards), "shards": [asdict(s) for s in shards]}
     write_text(folder / ABOUT, json.dumps(about))
     wanted = {ABOUT, *(shard.file for shard in shards)}
@@ -186,4 +187,5 @@ def write_index(folder: Path, shards: Sequence[Shard], dtype: np.dtype[Any]) -> 
 
 
 def name_of(number: int) -> str:
+    """Returns the file name of a shard."""
     return f"{number:05d}.bin"

@@ -1,7 +1,4 @@
-"""Running text as tokens on disk, and windows over it.
-
-The tokens of all documents lie end to end in a memory-mapped file, so memory does not grow with the corpus.
-"""
+"""Stores the tokens of documents end to end in a memory-mapped file: memory does not grow with the corpus."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from regard.tokens.token_shards import Rows, checksum, damaged, token_type
 
 
 class Stream:
-    """Tokenised documents in a folder: `tokens.bin` has them end to end, `documents.npy` says where each begins."""
+    """Tokenised documents in a folder: end to end in `tokens.bin`, with the start of each in `documents.npy`."""
 
     def __init__(self, folder: Path, check: bool = True) -> None:
         try:
@@ -30,47 +27,47 @@ class Stream:
             raise damaged(folder, "tokens are missing")
         for name, right in about.get("checksums", {}).items() if check else ():
             if checksum(folder / name) != right:
-                raise damaged(folder / name, "its checksum is not that of its content")
+                raise damaged(folder / name, "its checksum is wrong")
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def take(self, starts: Rows, length: int) -> Rows:
-        """[N, length]: the tokens from each start on."""
+        """[N] starts -> [N, length] tokens from each start on."""
         taken: Rows = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)
         return taken
 
     def document_numbers(self, starts: Rows, length: int) -> Rows:
-        """[N, length]: for each of those tokens, the number of its document."""
+        """[N] starts -> [N, length] number of the document of each token."""
         places = (starts[:, None] + np.arange(length)).ravel()
         return np.searchsorted(self.documents, places, side="right").reshape(-1, length)
 
     def windows(self, length: int, random: np.random.Generator | None) -> Rows:
-        """Starts of windows that lie end to end and overlap by one token; with `random`, the first lies anywhere."""
+        """Returns starts of windows end to end, overlapping by one token; with `random`, the first start is random."""
         last = len(self) - 1 - length
         offset = 0 if random is None else int(random.integers(0, min(length, last + 1)))
         return np.arange(offset, last + 1, length)
 
     def pieces(self, length: int, random: np.random.Generator | None) -> Rows:
-        """[N, 2], start and length of pieces of documents, none longer than `length`, that cover all of them.
+        """Returns starts and lengths [N, 2] of pieces of documents, at most `length` long, that cover all documents.
 
-        With `random`, long documents are cut at other places each time.
+        With `random`, long documents are cut at different places each time.
         """
         ends = np.append(self.documents[1:], len(self))
         sizes = ends - self.documents
         short = np.stack([self.documents, sizes], 1)[(sizes > 0) & (sizes <= length)]
-        found = [short]
+        pieces = [short]
         for start, end in zip(self.documents[sizes > length], ends[sizes > length], strict=True):
             first = start + (0 if random is None else int(random.integers(0, length)))
             cuts = np.unique(np.concatenate([[start], np.arange(first, end, length), [end]]))
-            found.append(np.stack([cuts[:-1], np.diff(cuts)], 1))
-        return np.concatenate(found)
+            pieces.append(np.stack([cuts[:-1], np.diff(cuts)], 1))
+        return np.concatenate(pieces)
 
 
 def write_stream(folder: Path, documents: Iterable[tuple[list[int], bool, int]], vocabulary: int) -> int:
-    """Writes a stream as `Stream` reads it, from parts: ids, whether a document begins, and characters.
+    """Writes a folder that `Stream` reads; returns the number of tokens.
 
-    Returns the number of tokens.
+    Each item of `documents` has ids, whether a document begins with them, and the number of characters.
     """
     folder.mkdir(parents=True, exist_ok=True)
     dtype = token_type(vocabulary)

@@ -1,8 +1,8 @@
-"""Subwords: text to ids and back without loss, in one JSON file.
+"""Turns text into subword ids and back without loss.
 
-A piece is plain text with its real spaces (" the"), so that joining pieces gives the text back. Text is
-first cut into words, runs of scripts written without spaces, digits and punctuation; pieces never cross a
-cut, which is also why no text can spell a special token. Characters without a piece are spelt as bytes.
+A piece is plain text with its real spaces (" the"), and joining pieces gives the text back. Text is first cut into
+words, runs of scripts written without spaces, digits and punctuation; pieces never cross a cut, and therefore no text
+can spell a special token. Characters without a piece are spelt as bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from regard.tokens.slot_tokens import SLOTS, Slotted
 from regard.tokens.text_pairs import Pair
 from regard.tokens.vocabulary_learning import BOS, EOS, LETTER, MASK, PAD, RESERVED, SPECIALS, TAG, UNK, learn
 
-MOST_CHARACTERS = 60_000_000  # of the corpus, held in memory while a vocabulary is learnt
+MOST_CHARACTERS = 60_000_000
+"""Characters of the corpus that are held in memory while a vocabulary is learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +40,25 @@ class Encoding:
 
 @dataclass(frozen=True, kw_only=True)
 class Specials:
-    """The ids that are not text; a vocabulary from elsewhere may have other ones, or may lack some."""
+    """The special ids; an imported vocabulary may have other ones, or may lack some."""
 
     pad: int = PAD
-    begin: int = BOS  # before a text that is to be written or classified (BERT: [CLS])
+    begin: int = BOS  # before a text to write or to classify (BERT: [CLS])
     end: int = EOS  # after a text, and between two (BERT: [SEP])
     unknown: int | None = UNK
     mask: int | None = MASK
-    prompt: bool = True  # whether a text that is to be continued starts with `begin`
-    between: int = 1  # how many ends stand between two texts (RoBERTa: 2)
-    tags: tuple[int, ...] = ()  # what a model is told beside a text
+    prompt: bool = True  # a text to continue starts with `begin`
+    between: int = 1  # number of ends between two texts (RoBERTa: 2)
+    tags: tuple[int, ...] = ()  # ids that mark a source, such as the language to translate it into
 
     @property
     def never_generated(self) -> list[int]:
-        """The ids that are never written, since they are part of no text."""
+        """The ids that no output contains, because they are not part of a text."""
         others = (self.pad, self.begin, self.unknown, self.mask, *self.tags)
         return sorted({i for i in others if i is not None} - {self.end})
 
     def join(self, first: Sequence[int], second: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-        """One text or two as an encoder reads them, and the segment, 0 or 1, of every token."""
+        """Returns one text or two as an encoder reads them, and the segment of each token, 0 or 1."""
         ids, segments = [self.begin, *first, self.end], [0] * (len(first) + 2)
         if second:
             gap = self.between - 1
@@ -73,7 +74,7 @@ class Tokenizer:
 
     def __init__(self, model: tokenizers.Tokenizer) -> None:
         self.model = model
-        self._inner: tokenizers.Tokenizer | None = None  # the same, but that nothing is put before a text
+        self._inner: tokenizers.Tokenizer | None = None  # the same, without the space before a text
         self.size = model.get_vocab_size()
         learnt = [model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
         tags = {found[1]: i for i, piece in enumerate(learnt, len(RESERVED)) if (found := TAG.fullmatch(piece))}
@@ -81,46 +82,38 @@ class Tokenizer:
         self.slots = {token: number for number, name in enumerate(SLOTS, 1) if (token := tags.get(name)) is not None}
         if self.tags:
             self.specials = Specials(tags=tuple(self.tags.values()))
-        texts = learnt[: len(learnt) - len(tags)]  # tags come last, and are part of no text
-        self._bytes = [b""] * len(SPECIALS) + [bytes([byte]) for byte in range(256)] + [p.encode() for p in texts]
-        self._bytes += [b""] * len(tags)
-        self._shown = [
-            *SPECIALS,
-            *(f"⟨{byte:02X}⟩" for byte in range(256)),
-            *(p.replace(" ", "▁") for p in texts),
-            *(f"<{tag}>" for tag in tags),
-        ]
+        texts, spelt = learnt[: len(learnt) - len(tags)], range(256)  # tags come last
+        no_text = [b""] * len(SPECIALS), [b""] * len(tags)
+        self._bytes = [*no_text[0], *(bytes([byte]) for byte in spelt), *(p.encode() for p in texts), *no_text[1]]
+        self._shown = [*SPECIALS, *(f"⟨{byte:02X}⟩" for byte in spelt), *(p.replace(" ", "▁") for p in texts)]
+        self._shown += [f"<{tag}>" for tag in tags]
 
     @classmethod
     def train(cls, texts: Iterable[str], settings: TokenizerSettings) -> Tokenizer:
-        """The vocabulary that suits `texts`; the same texts always give the same."""
+        """Learns a vocabulary from texts; the same texts always give the same vocabulary."""
         return cls(learn(list(texts), settings))
 
     def encode(self, text: str) -> Encoding:
-        """The subwords of `text`, without begin and end."""
+        """Returns the subwords of a text, without begin and end."""
         ids = self.encode_batch([text])[0]
         return Encoding(ids, self.pieces(ids), self._offsets(ids, text))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without begin and end."""
+        """Returns the ids of each text, without begin and end."""
         try:
             encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
-        except TypeError:  # what tokenizers says of a surrogate
+        except TypeError:  # how tokenizers refuses a surrogate
             refuse_surrogates(texts)
             raise
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; special tokens are left out, bytes that are not UTF-8 become U+FFFD."""
+        """Returns the text of ids; special tokens are left out, and bytes that are not UTF-8 become U+FFFD."""
         spelt = b"".join([self._bytes[token] for token in ids])
         return spelt.decode("utf-8", "replace").removeprefix(" ")
 
-    def decode_batch(self, rows: Iterable[Iterable[int]]) -> list[str]:
-        """The text of each row of ids."""
-        return [self.decode(row) for row in rows]
-
     def encode_slotted(self, text: Slotted) -> list[int]:
-        """The ids of a text with slots in it; a vocabulary without them has no such text."""
+        """Returns the ids of a text with slots, for a vocabulary that has slots."""
         tokens = {number: token for token, number in self.slots.items()}
         ids = self.encode_batch([text.texts[0]])[0] if text.texts[0] else []
         for number, rest in zip(text.numbers, text.texts[1:], strict=True):
@@ -128,7 +121,7 @@ class Tokenizer:
         return ids
 
     def decode_slotted(self, ids: Iterable[int]) -> Slotted:
-        """The text of `ids` with its slots."""
+        """Returns the text of ids with its slots."""
         texts, numbers = [b""], []
         for token in ids:
             if token in self.slots:
@@ -140,11 +133,11 @@ class Tokenizer:
         return Slotted((first.removeprefix(" "), *others), tuple(numbers))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Each id for people to look at: ▁ is a space, ⟨E4⟩ a byte."""
+        """Returns each id in readable form: ▁ is a space, ⟨E4⟩ a byte."""
         return [self._shown[token] for token in ids]
 
     def encode_continuation(self, text: str) -> list[int]:
-        """The ids of a text that goes on after other ids: nothing is put before it."""
+        """Returns the ids of a text that continues other ids, without a space before it."""
         refuse_surrogates([text])
         if self._inner is None:
             self._inner = tokenizers.Tokenizer.from_str(self.model.to_str())
@@ -152,37 +145,37 @@ class Tokenizer:
         return list(self._inner.encode(text, add_special_tokens=False).ids)
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word of a text."""
+        """Returns the ids of each word of a text."""
         return self.encode_batch(words)
 
     def continues(self) -> list[bool]:
-        """For each id, whether it goes on with the word that the id before it began."""
+        """Reports for each id whether it continues a word that the id before it began."""
         first_letter = normalizers.Replace(Regex(rf"\A{LETTER}"), "")
         learnt = [self.model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
         inside = [first_letter.normalize_str(piece) != piece for piece in learnt]
         return [False] * len(SPECIALS) + [0x80 <= byte < 0xC0 for byte in range(256)] + inside
 
     def can_continue(self) -> list[bool]:
-        """For each id, whether the next one can go on with its word: it ends in a letter, or in a byte of one."""
+        """Reports for each id whether the next one can continue its word: it ends in a letter, or in a byte of one."""
         ends = [piece.decode("utf-8", "replace")[-1:] for piece in self._bytes]
         return [end.isalpha() or end == "\N{REPLACEMENT CHARACTER}" for end in ends]
 
     def to_json(self) -> str:
-        """All that `Vocabularies.load` needs to restore it."""
+        """Returns the JSON from which `Vocabularies.load` restores the tokenizer."""
         return self.model.to_str()
 
     def _offsets(self, ids: list[int], text: str) -> list[tuple[int, int]]:
-        """The characters of `text` under each id; all bytes of a character point to the whole of it."""
+        """Returns the characters of `text` for each id; each byte of a character points to the whole character."""
         ends = list(accumulate(len(self._bytes[token]) for token in ids))
         owner = [number for number, character in enumerate(text) for _ in character.encode()]
         if ends and ends[-1] > len(owner):
-            owner.insert(0, -1)  # the space that encoding puts in front
+            owner.insert(0, -1)  # the space that encoding adds before the text
         return [(max(0, owner[start]), owner[end - 1] + 1) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The tokenizers of the two languages; one and the same object when they share a vocabulary."""
+    """The tokenizers of the source and the target, which are one object if they share a vocabulary."""
 
     source: Tokenizer
     target: Tokenizer
@@ -194,7 +187,7 @@ class Vocabularies:
         settings: TokenizerSettings,
         progress: Callable[[int], None] | None = None,
     ) -> Vocabularies:
-        """Learnt from an even sample of `pairs`; `progress` is told how many pairs were read so far."""
+        """Learns vocabularies from an even sample of pairs; `progress` is called with the number of pairs read."""
         sources, targets = _sample(pairs(), settings.sample, progress)
         if settings.joint:
             shared = Tokenizer.train(sources + targets, settings)
@@ -202,14 +195,14 @@ class Vocabularies:
         return cls(Tokenizer.train(sources, settings), Tokenizer.train(targets, settings))
 
     def to_json(self) -> str:
-        """A plain tokenizer file when shared, else an object that holds two of them."""
+        """Returns the JSON of the shared tokenizer, or an object with both."""
         if self.source is self.target:
             return self.source.to_json()
         return f'{{"source": {self.source.to_json()}, "target": {self.target.to_json()}}}'
 
     @classmethod
     def load(cls, path: Path) -> Vocabularies:
-        """Read a file with what `to_json` gives."""
+        """Reads a file that holds the result of `to_json`."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -223,10 +216,7 @@ class Vocabularies:
 
 
 def _sample(pairs: Iterable[Pair], limit: int, progress: Callable[[int], None] | None) -> tuple[list[str], list[str]]:
-    """Both sides of every n-th pair of each direction.
-
-    n doubles when more than `limit` pairs, or too much text, is held.
-    """
+    """Returns both sides of every n-th pair of each direction; n doubles until the pairs fit the limits."""
     sources: defaultdict[str, list[str]] = defaultdict(list)
     targets: defaultdict[str, list[str]] = defaultdict(list)
     seen: Counter[str] = Counter()
@@ -248,7 +238,7 @@ def _sample(pairs: Iterable[Pair], limit: int, progress: Callable[[int], None] |
 
 
 def _restore(content: Any, path: Path) -> Tokenizer:
-    """The tokenizer of its JSON, refusing a damaged or foreign one."""
+    """Returns the tokenizer of a JSON object; refuses a damaged one, or one of another program."""
     if isinstance(content, dict) and content.keys() == {"specials", "size", "tokenizer"}:
         from regard.tokens.imported_vocabulary import ImportedTokenizer
 
@@ -261,11 +251,12 @@ def _restore(content: Any, path: Path) -> Tokenizer:
     size = model.get_vocab_size()
     gap = any(model.id_to_token(token) is None for token in range(size))
     if pieces != RESERVED or gap or not content["model"].get("byte_fallback") or content.get("added_tokens"):
-        raise ModelError(f"{path}: a tokenizer that Regard did not write; it cannot be used here")
+        raise ModelError(f"{path}: written by another program: copy tokenizer.json from the original model folder")
     return Tokenizer(model)
 
 
 def refuse_surrogates(texts: Iterable[str]) -> None:
+    """Refuses a text with half a surrogate pair, which is not valid Unicode."""
     for text in texts:
         if found := SURROGATE.search(text):
             code, position = ord(found[0]), found.start() + 1

@@ -1,4 +1,4 @@
-"""Learning a vocabulary: which pieces a corpus is best cut into."""
+"""Learns vocabularies of subword pieces from a corpus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from regard.settings import TokenizerSettings
 
-PAD, BOS, EOS, UNK, MASK = range(5)  # of vocabularies that were learnt here
+PAD, BOS, EOS, UNK, MASK = range(5)  # of vocabularies that Regard has learned
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 RESERVED = (*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256)))
 
@@ -27,7 +27,7 @@ CUTS = "|".join(
         r" ?&#?[A-Za-z0-9]{1,10};",  # an entity such as &apos; or &#39;, which means one character
         rf" ?{LETTER}[{LETTER}\x{{200C}}\x{{200D}}]*",  # a word with the space before it; joiners stay inside
         rf"{SYLLABLE}[{SYLLABLE}\p{{M}}]*",  # a run of a script that is written without spaces
-        r" ?\p{N}",  # each digit alone, so that numbers are copied and not learnt by heart
+        r" ?\p{N}",  # each digit alone, so that numbers are copied instead of memorized
         r" ?[^\s\p{L}\p{M}\p{N}][^\s\p{L}\p{N}]*",  # punctuation and symbols, with the marks upon them
         r"\s+(?!\S)",  # white space but for the last space, which belongs to the next word
         r"\s+",
@@ -35,21 +35,21 @@ CUTS = "|".join(
 )
 TAG = re.compile("<tag:(.+)>")
 LONGEST_PIECE = 20  # characters
-COVERAGE = 0.9995  # share of the characters of the corpus that have pieces of their own
+COVERAGE = 0.9995  # share of the characters of the corpus that are pieces themselves
 
 
 def learn(texts: list[str], settings: TokenizerSettings) -> tokenizers.Tokenizer:
-    """The vocabulary that suits `texts`; the same texts always give the same."""
+    """Learns a vocabulary from texts; the same texts always give the same vocabulary."""
     room = settings.vocabulary - len(RESERVED) - len(settings.tags)
     alphabet = _alphabet(texts, room)
     rare = re.compile(f"[^{re.escape(''.join(alphabet))}]+")
     common = [rare.sub("\n", text) for text in texts]
-    found = (_learn_bpe if settings.kind == "bpe" else _learn_unigram)(common, alphabet, room)
-    return _tagged(_around(found), settings.tags)
+    model = (_learn_bpe if settings.kind == "bpe" else _learn_unigram)(common, alphabet, room)
+    return _with_tags(_with_steps(model), settings.tags)
 
 
 def _alphabet(texts: Iterable[str], room: int) -> list[str]:
-    """The characters that deserve pieces: those that cover the corpus, at most half of `room`."""
+    """Returns the characters that become pieces: those that cover the corpus, at most half of `room`."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
@@ -57,12 +57,12 @@ def _alphabet(texts: Iterable[str], room: int) -> list[str]:
     covered = accumulate(counts[character] for character in ranked)
     enough = COVERAGE * (counts.total() - counts[" "])
     needed = sum(1 for before in covered if before < enough) + 1
-    # A small alphabet is kept whole: its rare capitals begin words that are not rare.
+    # A small alphabet is kept completely: its rare capitals begin words that are not rare.
     return sorted([" ", *ranked[: min(max(needed, room // 32), room // 2)]])
 
 
 def _learn_bpe(texts: list[str], alphabet: list[str], room: int) -> models.BPE:
-    """Merges learnt from `texts` (Sennrich et al., 2016)."""
+    """Learns byte-pair merges (Sennrich et al., 2016)."""
     learnt = _byte_pairs(texts, alphabet, room)
     pieces = [*RESERVED, *sorted(learnt["vocab"], key=learnt["vocab"].__getitem__)]
     return models.BPE(
@@ -74,26 +74,26 @@ def _learn_bpe(texts: list[str], alphabet: list[str], room: int) -> models.BPE:
 
 
 def _learn_unigram(texts: list[str], alphabet: list[str], room: int) -> models.Unigram:
-    """Pieces and their log-probabilities (Kudo, 2018): of many candidates, those that would be missed most.
+    """Learns pieces and their log-probabilities (Kudo, 2018): the candidates whose loss would cost most.
 
-    The candidates are byte-pair merges, and counts are those of the best cutting, where Kudo takes all
-    substrings and expected counts. The trainer of tokenizers follows Kudo, but its results vary from run
-    to run, and after our cuts it does not even consider whole words.
+    The candidates are byte-pair merges, and counts are those of the best segmentation, whereas Kudo takes all
+    substrings and expected counts. The trainer of tokenizers follows Kudo, but its results vary from run to run, and
+    it does not consider whole words after our cuts.
     """
     words = _words(texts)
     scores = dict.fromkeys(_byte_pairs(texts, alphabet, 4 * room)["vocab"], -1.0)
     scores, counts = _estimate(scores, words)
     while len(scores) > room:
-        missed = {p: counts[p] * (scores[p] - _respell(p, scores)) for p in scores if len(p) > 1}
+        losses = {p: counts[p] * (scores[p] - _respell(p, scores)) for p in scores if len(p) > 1}
         size = max(room, len(scores) * 3 // 4) - len(alphabet)
-        kept = [*alphabet, *sorted(missed, key=lambda piece: (-missed[piece], piece))[:size]]
+        kept = [*alphabet, *sorted(losses, key=lambda piece: (-losses[piece], piece))[:size]]
         scores, counts = _estimate({piece: scores[piece] for piece in kept}, words)
     used = {piece: score for piece, score in scores.items() if counts[piece] or len(piece) == 1}
     return _unigram(dict(sorted(used.items(), key=lambda item: (-item[1], item[0]))))
 
 
 def _estimate(scores: dict[str, float], words: dict[str, int]) -> tuple[dict[str, float], Counter[str]]:
-    """Log-probabilities that fit how `words` are best cut, and how often each piece is used in that."""
+    """Returns log-probabilities that fit the best segmentation of words, and the counts of pieces in it."""
     for _ in range(2):
         counts = _count(_unigram(scores), words)
         total = counts.total() + len(scores)
@@ -102,7 +102,7 @@ def _estimate(scores: dict[str, float], words: dict[str, int]) -> tuple[dict[str
 
 
 def _count(model: models.Unigram, words: dict[str, int]) -> Counter[str]:
-    """How often each piece is used when `words` are cut."""
+    """Counts each piece in the segmentation of words."""
     tokenizer = tokenizers.Tokenizer(model)
     counts: Counter[int] = Counter()
     texts = list(words)
@@ -115,7 +115,7 @@ def _count(model: models.Unigram, words: dict[str, int]) -> Counter[str]:
 
 
 def _respell(piece: str, scores: dict[str, float]) -> float:
-    """The best log-probability of `piece` when it has to be spelt with shorter ones."""
+    """Returns the best log-probability of a piece that is spelt with shorter ones."""
     best = [0.0]
     for end in range(1, len(piece) + 1):
         starts = range(end == len(piece), end)
@@ -130,7 +130,7 @@ def _unigram(scores: dict[str, float]) -> models.Unigram:
 
 
 def _byte_pairs(texts: list[str], alphabet: list[str], size: int) -> Any:
-    """The JSON of byte-pair merges: at most `size` pieces, `alphabet` included."""
+    """Learns byte-pair merges and returns their JSON: at most `size` pieces, with the alphabet."""
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
@@ -139,14 +139,14 @@ def _byte_pairs(texts: list[str], alphabet: list[str], size: int) -> Any:
         max_token_length=LONGEST_PIECE,
         show_progress=False,
     )
-    tokenizer = _around(models.BPE())
+    tokenizer = _with_steps(models.BPE())
     tokenizer.train_from_iterator(texts, trainer)
     return json.loads(tokenizer.to_str())["model"]
 
 
 def _words(texts: list[str]) -> dict[str, int]:
-    """What `texts` are cut into before pieces are looked for, with counts."""
-    tokenizer = _around(models.BPE())
+    """Counts the words into which texts are cut before they are segmented into pieces."""
+    tokenizer = _with_steps(models.BPE())
     words: Counter[str] = Counter()
     for text in texts:
         normal = tokenizer.normalizer.normalize_str(text)
@@ -154,10 +154,10 @@ def _words(texts: list[str]) -> dict[str, int]:
     return words
 
 
-def _around(model: models.Model) -> tokenizers.Tokenizer:
-    """`model` with the steps before and after it, which are the same for every vocabulary."""
+def _with_steps(model: models.Model) -> tokenizers.Tokenizer:
+    """Returns a tokenizer of this model with the steps before and after it, the same for every vocabulary."""
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizers.Sequence(  # "the" and " the" are the same word
+    tokenizer.normalizer = normalizers.Sequence(  # which makes "the" and " the" the same word
         [normalizers.Prepend(" "), normalizers.Replace(Regex(rf"\A (?={SYLLABLE})"), "")]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(CUTS), "isolated")
@@ -165,8 +165,8 @@ def _around(model: models.Model) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-def _tagged(tokenizer: tokenizers.Tokenizer, tags: Sequence[str]) -> tokenizers.Tokenizer:
-    """The tokenizer with a token for each tag at the end; no text is cut into pieces like these."""
+def _with_tags(tokenizer: tokenizers.Tokenizer, tags: Sequence[str]) -> tokenizers.Tokenizer:
+    """Returns the tokenizer with a token for each tag at the end; no text contains such a piece."""
     content = json.loads(tokenizer.to_str())
     vocabulary = content["model"]["vocab"]
     for tag in tags:
