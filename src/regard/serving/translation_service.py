@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from regard.errors import DataError, InputError
-from regard.faithful.document_translation import Made, fill
-from regard.faithful.faithful_translation import Faithful, Job, Result
-from regard.files.formats import Unit, format_by_suffix as files
+from regard.faithful.document_translation import wanted
+from regard.faithful.faithful_translation import Faithful, Job
+from regard.files.formats import format_by_suffix as files
 from regard.serving import html_text, language_codes
-from regard.tokens import protected_pieces as protect
+from regard.tokens import protected_pieces
 from regard.tokens.directions import Direction
 
 if TYPE_CHECKING:
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
     from regard.serving.served_models import Models
     from regard.serving.task_queues import TranslatorQueue
 
-T = TypeVar("T")
-
 THREADS = 64
-"""Texts with protected pieces, and documents, that are worked on at once; their threads wait most of the time."""
+"""Requests with protected pieces that are worked on at once; their threads wait most of the time."""
+LAST_STEP_OPTIONS = ("alternatives", "alignment", "glossary")
+"""Options without effect on the way to the pivot language."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class TranslationCall:
 
     client: str = ""
     deadline: float | None = None
-    options: tuple[tuple[str, Any], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,24 +44,22 @@ class Answer:
 
     text: str
     alternatives: tuple[str, ...] = ()
-    translation: Translation | None = None  # what the model thought of it, if it was asked
-    flags: tuple[str, ...] = ()  # what a person has to look at
+    translation: Translation | None = None  # with scores; none of a text that the model did not translate
+    flags: tuple[str, ...] = ()  # notes for a reviewer
 
 
 class TranslationService:
-    """Translates with the served models, through a pivot language if that is allowed."""
+    """Translates with the served models, through a pivot language if one is set."""
 
     def __init__(self, models: Models, pivot: str | None = None) -> None:
         self.models = models
         self.pivot = None if pivot is None else language_codes.find(pivot, self.languages)
         if pivot is not None and self.pivot is None:
-            raise InputError(f"no model knows the language {pivot}, through which to translate")
+            raise InputError(f"--pivot {pivot}: no model knows this language")
         self.threads = ThreadPoolExecutor(THREADS, "regard-texts")
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)
-
-    # Which way
 
     @property
     def sources(self) -> list[str]:
@@ -75,137 +72,105 @@ class TranslationService:
 
     def targets(self, source: str) -> list[str]:
         """Returns the languages that one can be translated into."""
-        return [each for each in self.languages if each != source and self.way(source, each)]
+        return [each for each in self.languages if each != source and self.steps(source, each)]
 
-    def way(self, source: str, target: str) -> list[Direction]:
-        """Returns the steps from one language to another; an empty list if there is no way."""
-        known = self.models.directions
-        for steps in ([(source, target)], [(source, self.pivot), (self.pivot, target)] if self.pivot else []):
-            found = [each for step in steps for each in known if (each.source, each.target) == step]
-            if steps and len(found) >= len(steps):
-                return list(dict.fromkeys(found))
-        return []
+    def steps(self, source: str, target: str) -> list[Direction]:
+        """Returns the direction between two languages, or two through the pivot; an empty list if there are none."""
+        steps = [Direction(source, target)]
+        if steps[0] not in self.models.directions and self.pivot:
+            steps = [Direction(source, self.pivot), Direction(self.pivot, target)]
+        return steps if set(steps) <= set(self.models.directions) else []
 
-    # What is translated
+    async def texts(self, texts: Sequence[str], steps: Sequence[Direction], call: TranslationCall) -> list[Answer]:
+        """Translates plain texts; the alternatives are those of the last step."""
+        return await self._translate([Job(text) for text in texts], steps, call)
 
-    async def texts(self, texts: Sequence[str], way: Sequence[Direction], call: TranslationCall) -> list[Answer]:
-        """Translates plain texts; of several steps, the alternatives are those of the last one."""
-        return await self._jobs([Job(text) for text in texts], way, call)
-
-    async def pages(self, pages: Sequence[str], way: Sequence[Direction], call: TranslationCall) -> list[Answer]:
+    async def pages(self, pages: Sequence[str], steps: Sequence[Direction], call: TranslationCall) -> list[Answer]:
         """Translates HTML, and keeps all of its markup."""
         cut = [html_text.cut(page) for page in pages]
         jobs = [Job(run.text, run.marks) for runs in cut for run in runs if run.words]
-        made = iter(await self._jobs(jobs, way, call))
+        translated = iter(await self._translate(jobs, steps, call))
         answers = []
         for runs in cut:
-            found = [(run, next(made) if run.words else None) for run in runs]
-            text = "".join(
-                run.text if answer is None else html_text.safe(answer.text, run.marks) for run, answer in found
-            )
-            flags = dict.fromkeys(flag for _, answer in found if answer for flag in answer.flags)
+            text, flags = "", dict[str, None]()
+            for run in runs:
+                answer = next(translated) if run.words else Answer(run.text)
+                text += html_text.safe(answer.text, run.marks) if run.words else run.text
+                flags |= dict.fromkeys(answer.flags)
             answers.append(Answer(text, flags=tuple(flags)))
         return answers
 
-    async def document(self, path: Path, way: Sequence[Direction], call: TranslationCall) -> bytes:
+    async def document(self, path: Path, steps: Sequence[Direction], call: TranslationCall) -> bytes:
         """Returns a file with translations of all its units that have no finished ones."""
-        bridges = [self._bridge(step, call) for step in way]
+        document = await asyncio.to_thread(files.open_document, path, steps[0].source, steps[-1].target)
+        if len(document.units) == 0:
+            raise DataError("has no text to translate", path)
+        numbers = wanted(document)
+        jobs = [Job(document.units[number].source, document.units[number].marks) for number in numbers]
+        distinct = list(dict.fromkeys(jobs))
+        answers = dict(zip(distinct, await self._translate(distinct, steps, call, keep_all=True), strict=True))
+        targets = {number: answers[job].text for number, job in zip(numbers, jobs, strict=True)}
+        return await asyncio.to_thread(document.render, targets, steps[-1].target)
 
-        def work() -> bytes:
-            document = files.open_document(path, way[0].source, way[-1].target)
-            if len(document.units) == 0:
-                raise DataError("nothing to translate is in it", path)
-            targets = {}
-            with closing(fill(document, lambda units: _made(units, bridges))) as outcomes:
-                for outcome in outcomes:
-                    targets[outcome.number] = outcome.made.text
-            return document.render(targets, way[-1].target)
-
-        return await self._in_thread(bridges, work)
-
-    async def _jobs(self, jobs: Sequence[Job], way: Sequence[Direction], call: TranslationCall) -> list[Answer]:
-        """Translates each job through each step."""
+    async def _translate(
+        self, jobs: Sequence[Job], steps: Sequence[Direction], call: TranslationCall, *, keep_all: bool = False
+    ) -> list[Answer]:
+        """Translates each job through each step; with `keep_all`, checks texts without protected pieces as well."""
         answers = [Answer(job.text) for job in jobs]
-        for step in way:
-            now = call if step is way[-1] else replace(call, options=_for_the_way(call.options))
+        for step in steps:
+            options = {n: v for n, v in call.options.items() if step is steps[-1] or n not in LAST_STEP_OPTIONS}
+            queue = self.models.queue(step)
+            bridge = Bridge(queue, replace(call, options={**options, "source": step.source, "target": step.target}))
             todo = [Job(answer.text, job.marks) for job, answer in zip(jobs, answers, strict=True)]
-            found = await self._step(todo, step, now)
+            guarded = [keep_all or bool(protected_pieces.find(job.text, job.marks)) for job in todo]
+            kept, plain = await asyncio.gather(
+                self._keep([job for job, guard in zip(todo, guarded, strict=True) if guard], bridge),
+                translate_plain([job.text for job, guard in zip(todo, guarded, strict=True) if not guard], bridge),
+            )
+            translated = {True: iter(kept), False: iter(plain)}
             answers = [
-                replace(each, flags=tuple(dict.fromkeys([*before.flags, *each.flags])))
-                for each, before in zip(found, answers, strict=True)
+                replace(answer, flags=tuple(dict.fromkeys([*before.flags, *answer.flags])))
+                for before, answer in ((before, next(translated[g])) for before, g in zip(answers, guarded, strict=True))
             ]
         return answers
 
-    async def _step(self, jobs: Sequence[Job], step: Direction, call: TranslationCall) -> list[Answer]:
-        """Translates jobs with protected pieces in a thread that can translate again, and plain texts at once."""
-        guarded = [bool(protect.find(job.text, job.marks)) for job in jobs]
-        if not any(guarded):
-            return await self._plain([job.text for job in jobs], step, call)
-        kept, plain = await asyncio.gather(
-            self._kept([job for job, has in zip(jobs, guarded, strict=True) if has], step, call),
-            self._plain([job.text for job, has in zip(jobs, guarded, strict=True) if not has], step, call),
-        )
-        sides = {True: iter(kept), False: iter(plain)}
-        return [next(sides[has]) for has in guarded]
-
-    async def _plain(self, texts: Sequence[str], step: Direction, call: TranslationCall) -> list[Answer]:
-        """Translates texts without protected pieces; keeps white space around them, and texts without words."""
-        worth = [text for text in texts if any(map(str.isalpha, text))]
-        bridge = self._bridge(step, call)
-        made = iter(await bridge.wait_for(worth, **bridge.options) if worth else [])
-        return [_answer(text, next(made)) if any(map(str.isalpha, text)) else Answer(text) for text in texts]
-
-    async def _kept(self, jobs: Sequence[Job], step: Direction, call: TranslationCall) -> list[Answer]:
-        """Translates texts and keeps exactly the protected pieces of their sources."""
-        bridge = self._bridge(step, call)
-        results = await self._in_thread([bridge], lambda: bridge.keep(jobs))
+    async def _keep(self, jobs: Sequence[Job], bridge: Bridge) -> list[Answer]:
+        """Translates texts and keeps exactly their protected pieces, in a thread that can translate several times."""
+        if not jobs:
+            return []
+        try:
+            work = lambda: list(Faithful(bridge).translate(jobs, **bridge.call.options))  # noqa: E731
+            results = await asyncio.get_running_loop().run_in_executor(self.threads, work)
+        finally:
+            bridge.close()
         answers = []
         for job, result in zip(jobs, results, strict=True):
-            wanted = protect.counts(job.text, job.marks)
+            counts = protected_pieces.counts(job.text, job.marks)
             others = result.translation.alternatives if result.translation else ()
-            fitting = [each.text for each in others if protect.counts(each.text, job.marks) == wanted]
-            answers.append(Answer(result.text, _distinct(fitting, result.text), result.translation, result.flags))
+            texts = [each.text for each in others if protected_pieces.counts(each.text, job.marks) == counts]
+            answers.append(Answer(result.text, _distinct(texts, result.text), result.translation, result.flags))
         return answers
-
-    def _bridge(self, step: Direction, call: TranslationCall) -> Bridge:
-        return Bridge(self.models.queue(step), step, call)
-
-    async def _in_thread(self, bridges: Sequence[Bridge], work: Callable[[], T]) -> T:
-        """Runs work in a thread that translates over these bridges; closes them when nobody waits any longer."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self.threads, work)
-        finally:
-            for bridge in bridges:
-                bridge.close()
 
 
 class Bridge:
-    """Gives threads a translator whose texts wait in the queue with those of all clients."""
+    """Lets a thread translate texts, which wait in the queue with those of all clients."""
 
-    def __init__(self, queue: TranslatorQueue, step: Direction, call: TranslationCall) -> None:
-        self.queue, self.step, self.call = queue, step, call
+    def __init__(self, queue: TranslatorQueue, call: TranslationCall) -> None:
+        self.queue, self.call = queue, call
         self.loop = asyncio.get_running_loop()
         self.waiting: Future[list[Translation]] | None = None
         self.closed, self.lock = False, threading.Lock()
         self.target = queue.translator.target
         self.direction, self.decoding = queue.translator.direction, queue.translator.decoding
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {**dict(self.call.options), "source": self.step.source, "target": self.step.target}
-
     async def wait_for(self, texts: Sequence[Any], **options: Any) -> list[Translation]:
         """Translates texts when it is their turn."""
         return await self.queue.translate(texts, client=self.call.client, deadline=self.call.deadline, **options)
 
-    def keep(self, jobs: Sequence[Job]) -> list[Result]:
-        """Translates with exactly the protected pieces of the sources; runs in a thread."""
-        return list(Faithful(self).translate(jobs, **self.options))
-
     def translate(self, texts: Iterable[Any], **options: Any) -> list[Translation]:
         """Translates; runs in a thread. Refuses a second, constrained search, which takes longer than clients wait."""
         if options.get("constrain") is not None:
-            raise InputError("a server has no time for a second search")
+            raise InputError("the server makes no second search")
         with self.lock:
             if self.closed:
                 raise CancelledError
@@ -213,34 +178,27 @@ class Bridge:
         return self.waiting.result()
 
     def close(self) -> None:
-        """Cancels what is awaited, and ends the thread when it asks again."""
+        """Cancels what is awaited, and ends the thread when it translates again."""
         with self.lock:
             self.closed = True
             if self.waiting is not None:
                 self.waiting.cancel()
 
 
-def _made(units: Sequence[Unit], bridges: Sequence[Bridge]) -> list[Made]:
-    """Translates units through each step; runs in a thread."""
-    made = [Made(unit.source) for unit in units]
-    for bridge in bridges:
-        jobs = [Job(each.text, unit.marks) for each, unit in zip(made, units, strict=True)]
-        made = [Made(result.text, flags=result.flags) for result in bridge.keep(jobs)]
-    return made
+async def translate_plain(texts: Sequence[str], bridge: Bridge) -> list[Answer]:
+    """Translates texts without protected pieces; keeps the white space around them, and texts without letters."""
+    lettered = [text for text in texts if any(map(str.isalpha, text))]
+    translations = iter(await bridge.wait_for(lettered, **bridge.call.options) if lettered else [])
+    return [_answer(text, next(translations)) if any(map(str.isalpha, text)) else Answer(text) for text in texts]
 
 
-def _answer(source: str, made: Translation) -> Answer:
+def _answer(source: str, translation: Translation) -> Answer:
     """Returns a translation with the white space around its source."""
     before, after = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
-    text = before + made.text.strip() + after
-    return Answer(text, _distinct((before + each.text.strip() + after for each in made.alternatives), text), made)
+    text, *others = (before + each.text.strip() + after for each in (translation, *translation.alternatives))
+    return Answer(text, _distinct(others, text), translation)
 
 
 def _distinct(texts: Iterable[str], best: str) -> tuple[str, ...]:
     """Returns each text once, without the best and without empty ones."""
     return tuple(text for text in dict.fromkeys(texts) if text.strip() and text != best)
-
-
-def _for_the_way(options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
-    """Returns the options of a step that is not the last."""
-    return tuple(option for option in options if option[0] not in ("alternatives", "alignment", "glossary"))
