@@ -148,9 +148,9 @@ def test_clients_that_are_too_fast_are_told_when_to_come_again(tmp_path: Path) -
 
 def test_memory_of_clients_is_bounded() -> None:
     rates = Rates()
-    for number in range(Rates.MOST + 100):
+    for number in range(Rates.CLIENTS + 100):
         rates.take(str(number), 1)
-    assert len(rates._buckets) == Rates.MOST
+    assert len(rates._buckets) == Rates.CLIENTS
 
 
 def test_a_network_counts_as_one_client() -> None:

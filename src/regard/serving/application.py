@@ -20,20 +20,20 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
-from regard.serving import translation_page as page
+from regard.serving import translation_page
 from regard.serving.chat import Chat
 from regard.serving.client_limits import Admission, KeyFile, ServingLimits
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.metrics import Metrics
-from regard.serving.middleware import CLOSED, GuardMiddleware, LogRequest
+from regard.serving.middleware import CLIENT_CLOSED, GuardMiddleware, LogRequest
 from regard.serving.openai import OpenAI
-from regard.serving.refusals import RefusedError, refusal_of, response_of
+from regard.serving.refusals import RefusedError, error_response, refusal_for
 from regard.serving.request_bodies import bearer
 from regard.serving.served_models import Models
 from regard.serving.translation_service import TranslationService
 
-SWEEP = 30.0
-"""Seconds between two looks at the files that are to be deleted."""
+SWEEP_EVERY = 30.0
+"""Seconds between two searches for files to delete."""
 
 
 def create_app(
@@ -55,13 +55,15 @@ def create_app(
     Servers that share a folder for `files` serve each other's translated files.
     """
     limits = limits or ServingLimits()
-    translating = TranslationService(models, pivot)
-    admission = Admission(limits, keys)
+    translating, admission = TranslationService(models, pivot), Admission(limits, keys)
     libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files)
+    openai = OpenAI(models, limits, admission)
+    routes: list[BaseRoute] = [*libre.routes(), *openai.routes(), *Chat(openai, translating, limits).routes()]
+    counted = Metrics(route.path for route in routes if isinstance(route, Route))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(sweep(libre)), asyncio.create_task(models.watch())]
+        tasks = [asyncio.create_task(sweep()), asyncio.create_task(models.watch())]
         yield
         for task in tasks:
             task.cancel()
@@ -70,60 +72,56 @@ def create_app(
         translating.close()
         libre.shelf.close()
 
-    openai = OpenAI(models, limits, admission)
-    chat = Chat(openai, translating, limits)
-    routes: list[BaseRoute] = [*libre.routes(), *openai.routes(), *chat.routes()]
-    handlers: dict[Any, Any] = {
-        RefusedError: on_refusal,
-        RegardError: on_refusal,
-        HTTPException: on_nothing,
-        ClientDisconnect: on_leaving,
-        Exception: on_fault,
-    }
-    counted = Metrics(route.path for route in routes if isinstance(route, Route))
+    async def sweep() -> None:
+        while True:
+            await asyncio.sleep(SWEEP_EVERY)
+            libre.shelf.sweep()
 
     async def show_metrics(request: Request) -> Response:
         admission.admit(request.state.client, bearer(request))
         return Response(counted.text(models.queues), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    routes += [*page.routes(), *([Route("/metrics", show_metrics)] if metrics else [])]
-
-    def noted(record: dict[str, Any]) -> None:
+    def count_and_note(record: dict[str, Any]) -> None:
         counted.note(record)
         if note is not None:
             note(record)
 
-    guard = Middleware(GuardMiddleware, limits=limits, hosts=hosts, origin=origin, note=noted)
-    return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers, lifespan=lifespan)
+    routes += [*translation_page.routes(), *([Route("/metrics", show_metrics)] if metrics else [])]
+    guard = Middleware(GuardMiddleware, limits=limits, hosts=hosts, origin=origin, note=count_and_note)
+    return Starlette(routes=routes, middleware=[guard], exception_handlers=dict(HANDLERS), lifespan=lifespan)
 
 
-async def sweep(libre: LibreTranslate) -> None:
-    """Deletes files that were not fetched in time, until it is cancelled."""
-    while True:
-        await asyncio.sleep(SWEEP)
-        libre.shelf.sweep()
-
-
-async def on_refusal(request: Request, error: Exception) -> Response:
+async def answer_refusal(request: Request, error: Exception) -> Response:
     """Returns an error in the form of the interface that was used."""
     assert isinstance(error, RefusedError | RegardError)
-    return response_of(refusal_of(error), request.url.path)
+    return error_response(refusal_for(error), request.url.path)
 
 
-async def on_nothing(request: Request, error: HTTPException) -> Response:
+async def answer_http_error(request: Request, error: Exception) -> Response:
     """Returns an error for an unknown address, as LibreTranslate does."""
+    assert isinstance(error, HTTPException)
     if request.url.path.startswith("/v1/"):
-        return await on_refusal(request, RefusedError(error.status_code, f"{request.url.path[:100]} {error.detail}"))
+        refusal = RefusedError(error.status_code, f"{request.url.path[:100]} {error.detail}")
+        return error_response(refusal, request.url.path)
     title = f"{error.status_code} {escape(str(error.detail))}"
     page = f"<!doctype html><html lang=en><title>{title}</title><h1>{title}</h1>"
     return HTMLResponse(page, error.status_code, dict(error.headers or {}))
 
 
-async def on_leaving(_request: Request, _error: ClientDisconnect) -> Response:
-    """Ends a request whose client has left; nobody reads the answer."""
-    return Response(status_code=CLOSED)
+async def answer_nobody(_request: Request, _error: Exception) -> Response:
+    """Ends a request whose client has left."""
+    return Response(status_code=CLIENT_CLOSED)
 
 
-async def on_fault(request: Request, _error: Exception) -> Response:
+async def answer_fault(request: Request, _error: Exception) -> Response:
     """Returns the answer to a request that met a bug in the server; the log has the traceback."""
-    return await on_refusal(request, RefusedError(500, "The server made a mistake"))
+    return error_response(RefusedError(500, "The server made a mistake"), request.url.path)
+
+
+HANDLERS: dict[Any, Any] = {
+    RefusedError: answer_refusal,
+    RegardError: answer_refusal,
+    HTTPException: answer_http_error,
+    ClientDisconnect: answer_nobody,
+    Exception: answer_fault,
+}

@@ -8,7 +8,7 @@ import ipaddress
 import re
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,10 +56,10 @@ class KeyFile:
         self.all()
 
     def find(self, key: str) -> ApiKey | None:
-        """Returns the key that a client gives, or None, in constant time."""
+        """Returns the key that a client sends, or None, in constant time."""
         digest = digest_of(key)
-        found = [each for each in self.all() if hmac.compare_digest(each.digest, digest)]
-        return found[0] if found else None
+        matches = [each for each in self.all() if hmac.compare_digest(each.digest, digest)]
+        return matches[0] if matches else None
 
     def all(self) -> tuple[ApiKey, ...]:
         """Returns the keys in the file as it is now; a deleted key is invalid at once."""
@@ -76,40 +76,35 @@ class KeyFile:
 def read_keys(path: Path) -> Iterator[ApiKey]:
     """Yields the keys in a file; lines that begin with # are comments."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        digest, *rest = line.split() or [""]
+        digest, *fields = line.split() or [""]
         if not digest or digest.startswith("#"):
             continue
-        if not re.fullmatch("[0-9a-f]{64}", digest) or len(rest) not in (1, 2):
+        if not re.fullmatch("[0-9a-f]{64}", digest) or len(fields) not in (1, 2):
             raise DataError("is not a key: write a SHA-256, a name and, optionally, requests per minute", path, number)
-        if len(rest) == 2 and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", rest[1]):
-            raise DataError(f"{rest[1]} is not a number of requests per minute", path, number)
-        yield ApiKey(digest, rest[0], float(rest[1]) if len(rest) == 2 else None)
+        if len(fields) == 2 and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", fields[1]):
+            raise DataError(f"{fields[1]} is not a number of requests per minute", path, number)
+        yield ApiKey(digest, fields[0], float(fields[1]) if len(fields) == 2 else None)
 
 
 def make_key(path: Path, name: str = "key") -> str:
     """Creates a key, appends its digest to the file, and returns the key, which is not stored."""
     if not re.fullmatch(r"[\w.@-]{1,100}", name) or name.startswith("#"):
         raise InputError(f"{name!r} is not a name for a key: use letters, digits and . @ _ -")
-    key = secrets.token_urlsafe(32)
-    try:
-        separator = _separator(path)
-        path.touch(mode=0o600)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{separator}{digest_of(key)} {name}\n")
-    except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror})", path) from None
-    return key
-
-
-def _separator(path: Path) -> str:
-    """Returns the line end that the last line of a file of keys may lack; refuses a file that holds anything else."""
     try:
         data = path.read_bytes() if path.exists() else b""
         if data:
             list(read_keys(path))
     except (DataError, UnicodeDecodeError):
         raise DataError("is not a file of keys: name another file, or a new one", path) from None
-    return "\n" if data and not data.endswith(b"\n") else ""
+    key = secrets.token_urlsafe(32)
+    try:
+        path.touch(mode=0o600)
+        with path.open("a", encoding="utf-8") as file:
+            line_end = "\n" if data and not data.endswith(b"\n") else ""
+            file.write(f"{line_end}{digest_of(key)} {name}\n")
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror})", path) from None
+    return key
 
 
 def digest_of(key: str) -> str:
@@ -119,24 +114,29 @@ def digest_of(key: str) -> str:
 class Rates:
     """Limits the rate of each client with a token bucket that holds one minute's requests."""
 
-    MOST = 20_000  # clients that are remembered
+    CLIENTS = 20_000
+    """Maximum number of buckets; beyond it, the one that was used least recently is forgotten."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
 
     def take(self, client: str, rate: float) -> None:
-        """Counts a request; one too many is refused."""
+        """Counts a request; refuses it if the bucket of the client is empty."""
         if rate <= 0:
             return
-        most, now = max(1.0, rate), self.clock()
-        left, since = self._buckets.pop(client, (most, now))
-        left = min(most, left + (now - since) * rate / 60)
-        self._buckets[client] = (max(0.0, left - 1) if left >= 1 else left, now)
-        if len(self._buckets) > self.MOST:
+        size, now = max(1.0, rate), self.clock()
+        tokens, counted = self._buckets.pop(client, (size, now))
+        tokens = min(size, tokens + (now - counted) * rate / 60)
+        self._buckets[client] = (tokens - 1 if tokens >= 1 else tokens, now)
+        if len(self._buckets) > self.CLIENTS:
             self._buckets.popitem(last=False)
-        if left < 1:
-            raise RefusedError(429, f"Slowdown: {rate:g} per 1 minute", (1 - left) * 60 / rate)
+        if tokens < 1:
+            raise RefusedError(429, f"Slowdown: {rate:g} per 1 minute", (1 - tokens) * 60 / rate)
+
+
+WRONG_KEYS = 60.0
+"""Wrong keys that an address may send per minute."""
 
 
 class Admission:
@@ -145,55 +145,49 @@ class Admission:
     def __init__(self, limits: ServingLimits, keys: KeyFile | None = None) -> None:
         self.limits, self.keys, self.rates = limits, keys, Rates()
 
-    def admit(self, address: str, given: object) -> str:
-        """Returns who the client is: the name of its key, or its address."""
+    def admit(self, address: str, key: object) -> str:
+        """Returns the name of the client: that of its key, or its address."""
         if self.keys is None:
             self.rates.take(address, self.limits.rate)
             return address
-        if not given:
+        if not key:
             raise RefusedError(400, "Please contact the server operator to get an API key")
-        found = self.keys.find(given) if isinstance(given, str) else None
-        if found is None:
+        known = self.keys.find(key) if isinstance(key, str) else None
+        if known is None:
             self.rates.take(f"wrong keys from {address}", WRONG_KEYS)
             raise RefusedError(403, "Invalid API key")
-        self.rates.take(f"key {found.name}", self.limits.rate if found.rate is None else found.rate)
-        return found.name
-
-
-WRONG_KEYS = 60.0  # a minute from one address
+        self.rates.take(f"key {known.name}", self.limits.rate if known.rate is None else known.rate)
+        return known.name
 
 
 class Places:
-    """Limits how many requests are answered at once, in all and for each client."""
+    """Limits how many requests are in progress at once, in all and for each client."""
 
     def __init__(self, most: int, most_each: int) -> None:
         self.most, self.most_each = most, most_each
-        self.taken = 0
-        self.each: dict[str, int] = {}
+        self.clients: Counter[str] = Counter()
 
     @contextmanager
     def take(self, client: str) -> Iterator[None]:
-        """Holds a place for one request, or refuses it if there is none."""
-        if self.taken >= self.most or self.each.get(client, 0) >= self.most_each:
+        """Holds a place for one request, or refuses it if all places are taken."""
+        if self.clients.total() >= self.most or self.clients[client] >= self.most_each:
             raise RefusedError(429, "Slowdown: too many requests at the same time", 1.0)
-        self.taken += 1
-        self.each[client] = self.each.get(client, 0) + 1
+        self.clients[client] += 1
         try:
             yield
         finally:
-            self.taken -= 1
-            self.each[client] -= 1
-            if not self.each[client]:
-                del self.each[client]
+            self.clients[client] -= 1
+            if not self.clients[client]:
+                del self.clients[client]
 
 
 @lru_cache(1000)
 def client_of(address: str) -> str:
     """Returns the client for an address; an IPv6 network counts as one client."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv6Address) and not found.ipv4_mapped:
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+    if isinstance(parsed, ipaddress.IPv6Address) and not parsed.ipv4_mapped:
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return str(parsed)

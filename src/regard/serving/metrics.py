@@ -6,12 +6,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from itertools import accumulate
 from typing import Any
 
 from regard.serving.scheduler import Counts, Scheduler
 
 BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
-"""Seconds within which requests are counted together."""
+"""Upper bounds of the histogram of request times, in seconds."""
+GAUGES = {"waiting": "texts that wait", "running": "texts and sentences in batches"}
 
 
 class Metrics:
@@ -21,7 +23,7 @@ class Metrics:
         """Counts each of `paths`; all others count as one, since clients can make up any number of them."""
         self.paths = set(paths)
         self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.within: dict[str, list[int]] = {}
+        self.buckets: dict[str, list[int]] = {}
         self.seconds: Counter[str] = Counter()
         self.characters = 0
 
@@ -29,14 +31,14 @@ class Metrics:
         """Counts a request by its record in the log."""
         path = record["path"] if record["path"] in self.paths else "other"
         self.requests[path, record["method"] if record["method"] in ("GET", "POST") else "other", record["status"]] += 1
-        buckets = self.within.setdefault(path, [0] * (len(BOUNDS) + 1))
+        buckets = self.buckets.setdefault(path, [0] * (len(BOUNDS) + 1))
         buckets[bisect_left(BOUNDS, record["seconds"])] += 1
         self.seconds[path] += record["seconds"]
         self.characters += record.get("characters", 0)
 
     def text(self, queues: Mapping[str, Scheduler]) -> str:
         """Returns all metrics; the queues have the names of their models."""
-        return "\n".join([*self._requests(), *self._times(), *self._queues(queues)]) + "\n"
+        return "\n".join([*self._requests(), *_queues(queues)]) + "\n"
 
     def _requests(self) -> Iterator[str]:
         yield "# TYPE regard_requests_total counter"
@@ -44,25 +46,22 @@ class Metrics:
             yield f'regard_requests_total{{path="{path}",method="{method}",status="{status}"}} {count}'
         yield "# TYPE regard_characters_total counter"
         yield f"regard_characters_total {self.characters}"
-
-    def _times(self) -> Iterator[str]:
         yield "# TYPE regard_request_seconds histogram"
-        for path, buckets in sorted(self.within.items()):
-            total = 0
-            for bound, count in zip([*map(str, BOUNDS), "+Inf"], buckets, strict=True):
-                total += count
-                yield f'regard_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}'
+        for path, buckets in sorted(self.buckets.items()):
+            for bound, count in zip([*map(str, BOUNDS), "+Inf"], accumulate(buckets), strict=True):
+                yield f'regard_request_seconds_bucket{{path="{path}",le="{bound}"}} {count}'
             yield f'regard_request_seconds_sum{{path="{path}"}} {self.seconds[path]:.6f}'
-            yield f'regard_request_seconds_count{{path="{path}"}} {total}'
+            yield f'regard_request_seconds_count{{path="{path}"}} {sum(buckets)}'
 
-    def _queues(self, queues: Mapping[str, Scheduler]) -> Iterator[str]:
-        """Yields for each model what waits, what runs, and what was done."""
-        for name, value in (("waiting", "texts that wait"), ("running", "texts and sentences in batches")):
-            yield f"# HELP regard_{name} {value}"
-            yield f"# TYPE regard_{name} gauge"
-            for label, queue in queues.items():
-                yield f'regard_{name}{{model="{label}"}} {getattr(queue, name)}'
-        for kind in asdict(Counts()):
-            yield f"# TYPE regard_scheduler_{kind}_total counter"
-            for label, queue in queues.items():
-                yield f'regard_scheduler_{kind}_total{{model="{label}"}} {getattr(queue.counts, kind)}'
+
+def _queues(queues: Mapping[str, Scheduler]) -> Iterator[str]:
+    """Yields for each model the texts that wait and run, and the counts of its queue."""
+    for name, help_text in GAUGES.items():
+        yield f"# HELP regard_{name} {help_text}"
+        yield f"# TYPE regard_{name} gauge"
+        for label, queue in queues.items():
+            yield f'regard_{name}{{model="{label}"}} {getattr(queue, name)}'
+    for name in asdict(Counts()):
+        yield f"# TYPE regard_scheduler_{name}_total counter"
+        for label, queue in queues.items():
+            yield f'regard_scheduler_{name}_total{{model="{label}"}} {getattr(queue.counts, name)}'

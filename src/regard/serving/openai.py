@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Route
 from regard.errors import RegardError
 from regard.serving.client_limits import Admission, ServingLimits
 from regard.serving.completions import Completion, Likeliest, StreamedPiece, complete, logprobs, stream
-from regard.serving.refusals import RefusedError, openai_error, refusal_of
+from regard.serving.refusals import RefusedError, openai_error, refusal_for
 from regard.serving.request_bodies import bearer, read_object
 from regard.serving.request_schema import CompletionRequest, EmbeddingRequest
 from regard.serving.served_models import Models
@@ -233,7 +233,7 @@ def event_stream(chunks: AsyncIterator[dict[str, Any]], *, usage: bool) -> Respo
             async for chunk in chunks:
                 yield event({"usage": None, **chunk} if usage else chunk)
         except (RefusedError, RegardError) as error:
-            yield event(openai_error(refusal_of(error)))
+            yield event(openai_error(refusal_for(error)))
             return
         yield "data: [DONE]\n\n"
 

@@ -1,4 +1,4 @@
-"""Requests that are refused: why, with which status, and how each interface says it."""
+"""Requests that are refused: why, with which status, and the form of the error in each interface."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.status, self.message, self.retry_after = status, message, retry_after
+        self.status, self.message, self.retry_after = status, message, retry_after  # seconds
 
 
 class BusyError(RegardError):
@@ -30,7 +30,7 @@ class LateError(RegardError):
     """The answer was not ready before its deadline."""
 
 
-def refusal_of(error: RefusedError | RegardError) -> RefusedError:
+def refusal_for(error: RefusedError | RegardError) -> RefusedError:
     """Returns the refusal for a mistake of the client, a full queue or a missed deadline."""
     match error:
         case RefusedError():
@@ -43,18 +43,23 @@ def refusal_of(error: RefusedError | RegardError) -> RefusedError:
             return RefusedError(400, f"Invalid request: {error}")
 
 
-def response_of(error: RefusedError, path: str = "") -> Response:
-    """Returns the error in the form of the interface at this path, with the time to come back."""
+def error_response(error: RefusedError, path: str = "") -> Response:
+    """Returns the error in the form of the interface at this path, with the seconds after which to try again."""
     headers = {} if error.retry_after is None else {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
-    plain = {"error": " ".join(error.message.split())}
-    return JSONResponse(openai_error(error) if path.startswith("/v1/") else plain, error.status, headers)
+    body = openai_error(error) if path.startswith("/v1/") else {"error": " ".join(error.message.split())}
+    return JSONResponse(body, error.status, headers)
 
 
 def openai_error(error: RefusedError) -> dict[str, Any]:
-    """Returns an error in OpenAI's form."""
-    kinds = {401: "authentication_error", 429: "rate_limit_error"}
-    kind = kinds.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
-    name, _, rest = error.message.partition(": ")
-    param = name if rest and name.isidentifier() else None
-    code = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}.get(error.status)
-    return {"error": {"message": error.message, "type": kind, "param": param, "code": code}}
+    """Returns an error in OpenAI's form; messages that begin with the name of a parameter name it."""
+    types = {401: "authentication_error", 429: "rate_limit_error"}
+    codes = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
+    parameter, colon, _ = error.message.partition(": ")
+    return {
+        "error": {
+            "message": error.message,
+            "type": types.get(error.status, "invalid_request_error" if error.status < 500 else "server_error"),
+            "param": parameter if colon and parameter.isidentifier() else None,
+            "code": codes.get(error.status),
+        }
+    }

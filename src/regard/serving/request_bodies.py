@@ -43,7 +43,7 @@ def bearer(request: Request) -> str:
 
 async def read_values(request: Request, limits: ServingLimits) -> dict[str, Any]:
     """Returns JSON, a form, or the query string; of several values with one name the first, but all texts."""
-    query = dict(reversed(request.query_params.multi_items()))
+    query: dict[str, Any] = dict(reversed(request.query_params.multi_items()))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         body = parse_object(await request.body())

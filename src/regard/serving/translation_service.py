@@ -127,11 +127,11 @@ class TranslationService:
                 self._keep([job for job, guard in zip(todo, guarded, strict=True) if guard], bridge),
                 translate_plain([job.text for job, guard in zip(todo, guarded, strict=True) if not guard], bridge),
             )
-            translated = {True: iter(kept), False: iter(plain)}
-            answers = [
-                replace(answer, flags=tuple(dict.fromkeys([*before.flags, *answer.flags])))
-                for before, answer in ((before, next(translated[g])) for before, g in zip(answers, guarded, strict=True))
-            ]
+            results = {True: iter(kept), False: iter(plain)}
+            for number, guard in enumerate(guarded):
+                answer = next(results[guard])
+                flags = dict.fromkeys([*answers[number].flags, *answer.flags])
+                answers[number] = replace(answer, flags=tuple(flags))
         return answers
 
     async def _keep(self, jobs: Sequence[Job], bridge: Bridge) -> list[Answer]:
