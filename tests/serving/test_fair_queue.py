@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from regard.serving.fair_queue import FairQueue
+from regard.serving.scheduler import FairQueue
 
 
 def always(_item: str) -> bool:

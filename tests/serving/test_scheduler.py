@@ -227,7 +227,7 @@ def test_too_much_is_refused_with_a_time_to_come_back() -> None:
         assert len(await scheduler.translate(["text"] * 200)) == 200, "alone, even more than the queue holds"
         assert scheduler.counts.busy == 1
 
-    run(translator, work, most_waiting=100)
+    run(translator, work, max_waiting=100)
 
 
 def test_the_time_to_come_back_is_when_half_of_the_queue_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

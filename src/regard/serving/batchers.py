@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 from regard.decoding.native.continuous_search import Follow, LiveSearch
 from regard.decoding.native.native_search import NativeSearch
 from regard.settings import DecodingSettings
 
-BATCH = 16
-"""Items in a small batch: whoever comes next waits for no more than these."""
+BATCH_SIZE = 16
+"""Maximum number of items in a small batch; the next item waits for one batch at most."""
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class Item:
     shape: Hashable = None  # small batches contain items of one shape
     request: Any = None  # the QueuedRequest that it belongs to
     place: int = 0  # among the items of the request
-    batcher: Batcher | None = None  # in which it runs; None: it waits, or is done
+    batcher: Batcher | None = None  # in which it runs; None while it waits, and when it is done
     number: int = -1  # in its batcher
 
 
@@ -48,26 +48,6 @@ class Kind:
     continuous: bool = False  # items join a running search
 
 
-class Batcher(Protocol):
-    """Runs items of one kind."""
-
-    room: int  # maximum number of items in it, including those that wait in it
-    running: int  # items in it, counted by the scheduler
-    used: float  # when the last item left
-
-    def submit(self, items: Sequence[Item]) -> None:
-        """Starts items."""
-        ...
-
-    def cancel(self, item: Item) -> None:
-        """Stops an item if that is still possible; a result that is reported all the same must be ignored."""
-        ...
-
-    def close(self) -> None:
-        """Stops everything; unfinished items are not reported."""
-        ...
-
-
 class ContinuousBatcher:
     """Runs a search of the native engine that items join between two steps."""
 
@@ -75,8 +55,8 @@ class ContinuousBatcher:
         self, engine: NativeSearch, settings: DecodingSettings, report: ReportResults, *, followed: bool = False
     ) -> None:
         self.live = LiveSearch(engine, settings, report, followed=followed)  # type: ignore[arg-type]  # its keys are items
-        self.room = self.live.at_once * 3 // 2  # so that somebody waits when one leaves, but nobody waits long
-        self.running, self.used = 0, time.monotonic()
+        self.room = self.live.at_once * 3 // 2  # a few wait in the search, so that it is never short of items
+        self.running, self.used = 0, time.monotonic()  # counted by the scheduler
 
     def submit(self, items: Sequence[Item]) -> None:
         for settings, group in groupby(items, lambda item: item.settings):
@@ -106,11 +86,12 @@ class SmallBatcher:
         report: ReportResults,
         slots: threading.Semaphore,
         *,
-        size: int = BATCH,
+        size: int = BATCH_SIZE,
         threads: int = 1,
     ) -> None:
         self.run, self.report, self.slots, self.size = run, report, slots, size
-        self.room, self.running, self.used = (threads + 1) * size, 0, time.monotonic()
+        self.room = (threads + 1) * size
+        self.running, self.used = 0, time.monotonic()  # counted by the scheduler
         self._waiting: deque[Item] = deque()
         self._change, self._open = threading.Condition(), True
         for _ in range(threads):
@@ -122,18 +103,20 @@ class SmallBatcher:
             self._change.notify_all()
 
     def cancel(self, item: Item) -> None:
+        """Removes an item that has not started; the result of one that has must be ignored."""
         with self._change:
             if item in self._waiting:
                 self._waiting.remove(item)
 
     def close(self) -> None:
+        """Drops the items that have not started."""
         with self._change:
             self._open = False
             self._waiting.clear()
             self._change.notify_all()
 
     def _work(self) -> None:
-        while True:
+        while self._open:
             with self._change:
                 self._change.wait_for(lambda: self._waiting or not self._open)
             with self.slots:
@@ -141,8 +124,6 @@ class SmallBatcher:
                 results = self._results(batch) if batch else ()
             if batch:
                 self.report(list(zip(batch, results, strict=True)))
-            if not self._open:
-                return
 
     def _take(self) -> list[Item]:
         """Removes and returns the first items of one shape, as many as a batch holds."""
@@ -158,4 +139,7 @@ class SmallBatcher:
         except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
             if len(batch) == 1:
                 return [error]
-        return [result for item in batch for result in self._results([item])]  # finds the item at fault
+        return [result for item in batch for result in self._results([item])]  # only the item at fault fails
+
+
+Batcher = ContinuousBatcher | SmallBatcher

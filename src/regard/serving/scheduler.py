@@ -7,20 +7,19 @@ import contextlib
 import math
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from regard.errors import ModelError
 from regard.serving.batchers import Batcher, Item, Kind
-from regard.serving.fair_queue import FairQueue
 from regard.serving.refusals import BusyError, LateError
 
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """Texts that may wait: minutes of work for a small machine."""
-MOST_BATCHERS = 4
+MAX_BATCHERS = 4
 """Batchers that run side by side, of those that items join and of the others."""
 IDLE = 60.0
 """Seconds after which an unused batcher is closed, which frees its memory."""
@@ -53,9 +52,9 @@ def until(deadline: float | None) -> asyncio.Timeout:
 class Scheduler:
     """Shares one model among the requests of all clients, in one event loop."""
 
-    def __init__(self, *, most_waiting: int = MOST_WAITING, parallel: int = 1) -> None:
+    def __init__(self, *, max_waiting: int = MAX_WAITING, parallel: int = 1) -> None:
         """Runs at most `parallel` small batches at once."""
-        self.most_waiting = most_waiting
+        self.max_waiting = max_waiting
         self.counts, self.quiet_since = Counts(), time.monotonic()
         self.slots = threading.Semaphore(parallel)
         self._queue: FairQueue[Item] = FairQueue()
@@ -64,7 +63,7 @@ class Scheduler:
         self._threads = ThreadPoolExecutor(2, "regard-prepare")
         self._recent: deque[float] = deque(maxlen=RECENT)  # when items were finished
         self._closing = self._closed = False
-        self._change = asyncio.Event()
+        self._all_answered = asyncio.Event()
 
     @property
     def waiting(self) -> int:
@@ -82,20 +81,21 @@ class Scheduler:
         return len(self._requests)
 
     @contextlib.asynccontextmanager
-    async def admit(self, texts: int, client: str = "") -> AsyncIterator[QueuedRequest]:
-        """Accepts a request and yields its request; whatever is unfinished at the end is cancelled.
+    async def admit(self, texts: int, client: str, deadline: float | None = None) -> AsyncIterator[QueuedRequest]:
+        """Accepts and yields a request; whatever is unfinished at the end is cancelled.
 
-        Raises BusyError if the queue is full, and LateError for a TimeoutError.
+        Raises BusyError if the queue is full, and LateError at the deadline.
         """
         self.check_room(texts, count=True)
         request = QueuedRequest(self, client, texts)
         self._requests.add(request)
         self.counts.requests += 1
         try:
-            yield request
+            async with until(deadline):
+                yield request
         except TimeoutError:
             self.counts.late += 1
-            raise LateError("the answer was not ready in time: ask for less at once, or later") from None
+            raise LateError("the answer was not ready in time: send less at once, or try again later") from None
         except (asyncio.CancelledError, GeneratorExit):
             self.counts.cancelled += 1
             raise
@@ -107,29 +107,21 @@ class Scheduler:
         self.counts.texts += texts
 
     def check_room(self, texts: int, *, count: bool = False) -> None:
-        """Raises BusyError if these texts are too many; more than the queue holds are accepted when nobody waits."""
+        """Raises BusyError if these texts are too many; an empty queue accepts any number."""
         if self._closing:
-            error = BusyError("the server is stopping: ask again in a moment", 5.0)
-        elif self.waiting and self.waiting + texts > self.most_waiting:
-            error = BusyError(f"too many texts are waiting ({self.waiting:,}): ask again later", self._retry_after())
+            error = BusyError("the server is stopping: try again in a moment", 5.0)
+        elif self.waiting and self.waiting + texts > self.max_waiting:
+            error = BusyError(f"too many texts are waiting ({self.waiting:,}): try again later", self._retry_after())
         else:
             return
         self.counts.busy += count
         raise error
 
-    async def close(self, grace: float = 30.0) -> None:
-        """Accepts nothing more, and waits up to `grace` seconds for what was accepted."""
-        self._closing = True
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._all_answered(), grace)
-        self._closed = True
-        for request in list(self._requests):
-            request.fail(BusyError("the server is stopping: ask again in a moment", 5.0))
-        batchers = list(self._batchers.values())
-        self._batchers.clear()
-        for batcher in batchers:
-            await asyncio.to_thread(batcher.close)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    def enqueue(self, request: QueuedRequest, items: Sequence[Item]) -> None:
+        """Lets items of a request wait for their turn."""
+        if request in self._requests:
+            self._queue.add(request.client, request, items)
+            self._start_items()
 
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         """Returns the result of some work on texts, such as tokenization."""
@@ -139,22 +131,24 @@ class Scheduler:
         """Returns the number of tokens in a result, for the counts."""
         return 0
 
-    async def _all_answered(self) -> None:
-        while self._requests:
-            self._change.clear()
-            await self._change.wait()
+    async def close(self, grace: float = 30.0) -> None:
+        """Accepts nothing more, and waits up to `grace` seconds for what was accepted."""
+        self._closing = True
+        if self._requests:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_answered.wait(), grace)
+        self._closed = True
+        for request in list(self._requests):
+            request.fail(BusyError("the server is stopping: try again in a moment", 5.0))
+        for kind, batcher in list(self._batchers.items()):
+            del self._batchers[kind]
+            await asyncio.to_thread(batcher.close)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _retry_after(self) -> float:
         """Returns the seconds until half of what waits should be done, at the recent speed."""
-        now = time.monotonic()
-        seconds = now - self._recent[0] if self._recent else 1.0
+        seconds = time.monotonic() - self._recent[0] if self._recent else 1.0
         return float(min(60, max(1, math.ceil(self.waiting / 2 * seconds / max(1, len(self._recent))))))
-
-    def enqueue(self, request: QueuedRequest, items: Sequence[Item]) -> None:
-        """Lets items of a request wait for their turn."""
-        if request in self._requests:
-            self._queue.add(request.client, request, items)
-            self._start()
 
     def _leave(self, request: QueuedRequest) -> None:
         self._requests.discard(request)
@@ -162,17 +156,18 @@ class Scheduler:
         for item in list(request.running):
             if item.batcher is not None:
                 item.batcher.cancel(item)
-                self._free(item)
+                self._free_place(item)
         self.quiet_since = time.monotonic()
-        self._change.set()
-        self._start()
+        if self._closing and not self._requests:
+            self._all_answered.set()
+        self._start_items()
 
     # Items
 
-    def _start(self) -> None:
-        """Starts items as long as there is room for any."""
+    def _start_items(self) -> None:
+        """Starts items as long as a batcher has room for any."""
         joining: defaultdict[Batcher, list[Item]] = defaultdict(list)
-        while not self._closed and (item := self._queue.take(self._fits)) is not None:
+        while not self._closed and (item := self._queue.take(self._has_room)) is not None:
             try:
                 batcher = self._batcher(item.kind)
             except ModelError as error:  # too many threads, or no memory
@@ -186,58 +181,54 @@ class Scheduler:
             try:
                 batcher.submit(items)
             except ModelError as error:  # the search has failed
-                self._settle([(item, error) for item in items])
+                self._finish_items([(item, error) for item in items])
 
-    def _fits(self, item: Item) -> bool:
+    def _has_room(self, item: Item) -> bool:
         """Returns whether the item's batcher has room, or can be opened."""
-        if item.kind in self._batchers:
-            batcher = self._batchers[item.kind]
+        if batcher := self._batchers.get(item.kind):
             return batcher.running < batcher.room
         alike = self._alike(item.kind)
-        return len(alike) < MOST_BATCHERS or any(not batcher.running for batcher in alike.values())
+        return len(alike) < MAX_BATCHERS or not all(batcher.running for batcher in alike.values())
 
     def _batcher(self, kind: Kind) -> Batcher:
         """Returns the batcher of this kind; a new one may take the place of one that is unused."""
-        if kind not in self._batchers:
-            alike = self._alike(kind)
-            if len(alike) >= MOST_BATCHERS:
-                self._retire(*next((other, batcher) for other, batcher in alike.items() if not batcher.running))
-            self._batchers[kind] = self._open(kind)
-            self._close_when_idle(kind, self._batchers[kind])
-        return self._batchers[kind]
+        if kind in self._batchers:
+            return self._batchers[kind]
+        loop, alike = asyncio.get_running_loop(), self._alike(kind)
+        if len(alike) >= MAX_BATCHERS:
+            self._close_batcher(*next((other, each) for other, each in alike.items() if not each.running))
+
+        def report(results: list[tuple[Item, Any]]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(self._finish_items, results)
+
+        self._batchers[kind] = batcher = kind.open(report)
+        self._close_when_idle(kind, batcher)
+        return batcher
 
     def _alike(self, kind: Kind) -> dict[Kind, Batcher]:
         return {other: each for other, each in self._batchers.items() if other.continuous == kind.continuous}
 
-    def _open(self, kind: Kind) -> Batcher:
-        loop = asyncio.get_running_loop()
-
-        def report(results: list[tuple[Item, Any]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
-                loop.call_soon_threadsafe(self._settle, results)
-
-        return kind.open(report)
-
-    def _settle(self, results: list[tuple[Item, Any]]) -> None:
+    def _finish_items(self, results: list[tuple[Item, Any]]) -> None:
         """Hands results to their requests, and starts other items in the places that are free now."""
         for item, result in results:
             batcher = item.batcher
             if batcher is None:
                 continue  # its request has left
-            self._free(item)
+            self._free_place(item)
             if isinstance(result, BaseException):
                 item.request.fail(result)
                 if item.kind.continuous and isinstance(result, ModelError):  # the whole search has failed
-                    self._retire(item.kind, batcher)
+                    self._close_batcher(item.kind, batcher)
                 continue
             self._recent.append(time.monotonic())
             self.counts.sentences += 1
             self.counts.tokens_read += item.tokens_read
             self.counts.tokens_written += self.tokens_written(result)
             item.request.succeed(item, result)
-        self._start()
+        self._start_items()
 
-    def _free(self, item: Item) -> None:
+    def _free_place(self, item: Item) -> None:
         batcher, item.batcher = item.batcher, None
         item.request.running.discard(item)
         if batcher is not None:
@@ -245,14 +236,12 @@ class Scheduler:
             batcher.used = time.monotonic()
 
     def _close_when_idle(self, kind: Kind, batcher: Batcher) -> None:
-        if self._batchers.get(kind) is not batcher:
-            return
         if not batcher.running and batcher.used + IDLE <= time.monotonic():
-            self._retire(kind, batcher)
-        else:
+            self._close_batcher(kind, batcher)
+        elif self._batchers.get(kind) is batcher:
             asyncio.get_running_loop().call_later(IDLE, self._close_when_idle, kind, batcher)
 
-    def _retire(self, kind: Kind, batcher: Batcher) -> None:
+    def _close_batcher(self, kind: Kind, batcher: Batcher) -> None:
         if self._batchers.get(kind) is batcher:
             del self._batchers[kind]
             batcher.close()
@@ -270,7 +259,7 @@ class QueuedRequest:
         self._change = asyncio.Event()
 
     def add(self, items: Sequence[Item], texts: int) -> None:
-        """Lets items wait for their turn, which are all that there is to do for this many texts."""
+        """Lets items wait for their turn; they are all items of this many texts."""
         for place, item in enumerate(items, self._items):
             item.request, item.place = self, place
         self._items += len(items)
@@ -294,3 +283,42 @@ class QueuedRequest:
     def fail(self, error: BaseException) -> None:
         self._error = self._error or error
         self._change.set()
+
+
+class FairQueue(Generic[T]):
+    """A queue in which clients take turns, and so do the requests of each client: a long file keeps nobody waiting."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, OrderedDict[Hashable, deque[T]]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, client: str, request: Hashable, items: Iterable[T]) -> None:
+        """Appends items to those of the request that already wait."""
+        queue = deque(items)
+        if queue:
+            self._count += len(queue)
+            self._clients.setdefault(client, OrderedDict()).setdefault(request, deque()).extend(queue)
+
+    def drop(self, client: str, request: Hashable) -> None:
+        """Removes a request and its items."""
+        requests: OrderedDict[Hashable, deque[T]] = self._clients.get(client, OrderedDict())
+        self._count -= len(requests.pop(request, ()))
+        if not requests:
+            self._clients.pop(client, None)
+
+    def take(self, fits: Callable[[T], bool]) -> T | None:
+        """Removes and returns the next item that fits, or None. A request whose item does not fit keeps its turn."""
+        for client, requests in self._clients.items():
+            for request, queue in requests.items():
+                if fits(queue[0]):
+                    self._count -= 1
+                    item = queue.popleft()
+                    self._clients.move_to_end(client)
+                    requests.move_to_end(request)
+                    if not queue:
+                        self.drop(client, request)
+                    return item
+        return None

@@ -13,7 +13,7 @@ from typing import Any
 from regard.decoding.model_loading import load_as
 from regard.errors import InputError, ModelError, RegardError
 from regard.model_folder import CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
-from regard.serving.scheduler import MOST_WAITING, Scheduler
+from regard.serving.scheduler import MAX_WAITING, Scheduler
 from regard.serving.task_queues import EncoderQueue, TranslatorQueue, WriterQueue
 from regard.settings import DataSettings, Settings
 from regard.tokens.directions import Direction, directions_of
@@ -50,9 +50,9 @@ class ServedModel:
 class Models:
     """All models of a server."""
 
-    def __init__(self, folders: Sequence[Path | str], *, most_waiting: int = MOST_WAITING, **how: Any) -> None:
+    def __init__(self, folders: Sequence[Path | str], *, max_waiting: int = MAX_WAITING, **how: Any) -> None:
         """Opens the models; `how` are options of `regard.load`: device, engine, precision, threads, shortlist."""
-        self.how, self.most_waiting = how, most_waiting
+        self.how, self.max_waiting = how, max_waiting
         self._served: dict[str, ServedModel] = {}
         self._retired: list[tuple[ServedModel, float]] = []  # and when that was
         self._seen: dict[str, Stamp] = {}  # of folders that have changed,
@@ -169,15 +169,15 @@ class Models:
                 raise ModelError(f"{folder}: names no languages: set data.source and data.target in {SETTINGS}")
             from regard.decoding.translator import Translator
 
-            return TranslatorQueue(load_as(Translator, folder, **self.how), most_waiting=self.most_waiting)
+            return TranslatorQueue(load_as(Translator, folder, **self.how), max_waiting=self.max_waiting)
         if settings.task == "write":
             from regard.decoding.writer import Writer
 
-            return WriterQueue(load_as(Writer, folder, **self.how), most_waiting=self.most_waiting)
+            return WriterQueue(load_as(Writer, folder, **self.how), max_waiting=self.max_waiting)
         from regard.decoding.fill_classify_embed import Embedder
 
         embedder = load_as(Embedder, folder, self.how.get("device", "auto"))
-        return EncoderQueue(embedder, most_waiting=self.most_waiting)
+        return EncoderQueue(embedder, max_waiting=self.max_waiting)
 
 
 def stamp(folder: Path) -> Stamp:

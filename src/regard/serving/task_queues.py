@@ -12,9 +12,9 @@ from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.native.compiled_library import can_join
 from regard.decoding.native.continuous_search import Follow
 from regard.decoding.native.native_search import NativeSearch
-from regard.decoding.translator import Found, Part, Translation, Translator
-from regard.serving.batchers import Batcher, ContinuousBatcher, Item, Kind, ReportResults, SmallBatcher
-from regard.serving.scheduler import MOST_WAITING, QueuedRequest, Scheduler, until
+from regard.decoding.translator import Part, Translation, Translator
+from regard.serving.batchers import ContinuousBatcher, Item, Kind, SmallBatcher
+from regard.serving.scheduler import MAX_WAITING, Scheduler, until
 from regard.settings import DecodingSettings
 from regard.tokens.slot_tokens import CutText
 
@@ -31,7 +31,7 @@ SMALL = 2_000
 """Characters that are tokenized faster than a thread wakes up."""
 PARALLEL = 4
 """Small batches of a writer that run side by side: a long text keeps nobody waiting for its end."""
-ROWS = 64
+EMBEDDED_TOGETHER = 64
 """Texts that an encoder reads at once."""
 
 T = TypeVar("T")
@@ -41,17 +41,17 @@ class TranslationPlan(NamedTuple):
     """The settings with which the texts of a request are translated."""
 
     settings: DecodingSettings
-    into: str  # the language
+    target: str  # language
     kind: Kind
 
 
 class TranslatorQueue(Scheduler):
     """Translates with one model for any number of clients."""
 
-    def __init__(self, translator: Translator, *, most_waiting: int = MOST_WAITING) -> None:
-        super().__init__(most_waiting=most_waiting)
+    def __init__(self, translator: Translator, *, max_waiting: int = MAX_WAITING) -> None:
+        super().__init__(max_waiting=max_waiting)
         self.translator = translator
-        self._plan_of_common = lru_cache(256)(self._plan)
+        self._cached_plan = lru_cache(256)(self._plan)
 
     async def translate(
         self, texts: Sequence[str | CutText], *, client: str = "", deadline: float | None = None, **options: Any
@@ -61,69 +61,49 @@ class TranslatorQueue(Scheduler):
         Clients take turns, and so do the requests of one `client`. `deadline` is a time of `time.monotonic`.
         Raises BusyError when too many texts wait, and LateError past the deadline; a cancelled call leaves the batch.
         """
-        given = tuple(options.items())
-        common = options.get("constrain") is None and not options.get("glossary")
-        plan = self._plan_of_common(given) if common else self._plan(given)
-        async with self.admit(len(texts), client) as request, until(deadline):
-            return await (self._sentences if plan.kind.continuous else self._texts)(request, texts, plan)
+        can_cache = options.get("constrain") is None and not options.get("glossary")
+        plan = (self._cached_plan if can_cache else self._plan)(tuple(options.items()))
+        async with self.admit(len(texts), client, deadline) as request:
+            if not plan.kind.continuous:
+                request.add([Item(plan.kind, text) for text in texts], len(texts))
+                return await request.results()
+            small = sum(len(text if isinstance(text, str) else text.text) for text in texts) <= SMALL
+            rows: list[list[Part]] = []
+            for start in range(0, len(texts), SLICE):
+                some = await self._run(small, self._read, texts[start : start + SLICE], start, plan.target)
+                request.add([self._item(part, plan) for row in some for part in row if part.ids], len(some))
+                rows += some
+            results = iter(await request.results())
+            pairs = [[(part, next(results) if part.ids else None) for part in row] for row in rows]
+            joined: list[Translation] = []
+            for start in range(0, len(pairs), SLICE):
+                some_pairs = pairs[start : start + SLICE]
+                joined += await self._run(small, lambda each: list(map(self.translator.join, each)), some_pairs)
+            return joined
 
     def _plan(self, given: tuple[tuple[str, Any], ...]) -> TranslationPlan:
         """Checks the options and chooses the batches."""
         options = dict(given)
         direction = {name: options.pop(name) for name in ("source", "target", "zero_shot") if name in options}
         constrain, glossary = options.pop("constrain", None), options.pop("glossary", None)
-        settings, into = self.translator.decoding(options), self.translator.direction(**direction).target
-        engine = live_engine(self.translator.searcher)
+        settings, target = self.translator.decoding(options), self.translator.direction(**direction).target
+        engine = continuous_engine(self.translator.searcher)
         if engine is not None and constrain is None and not glossary and not settings.consensus:
-            return TranslationPlan(settings, into, continuous(engine, settings))
-        every = {**direction, **options, "constrain": constrain, "glossary": glossary}
+            return TranslationPlan(settings, target, continuous_kind(engine, settings))
 
         def translate(items: list[Item]) -> list[Translation]:
-            return self.translator.translate([item.source for item in items], **every)
+            return self.translator.translate([item.source for item in items], **dict(given))
 
-        def open_batcher(report: ReportResults) -> Batcher:
-            return SmallBatcher(translate, report, self.slots)
+        key = (*sorted((direction | options).items()), id(constrain), id(glossary))  # both outlive the batcher
+        kind = Kind(key, lambda report: SmallBatcher(translate, report, self.slots))
+        return TranslationPlan(settings, target, kind)
 
-        alike = (
-            *sorted((direction | options).items()),
-            id(constrain),
-            id(glossary),
-        )  # both live as long as the batcher
-        return TranslationPlan(settings, into, Kind(alike, open_batcher))
-
-    async def _texts(
-        self, request: QueuedRequest, texts: Sequence[str | CutText], plan: TranslationPlan
-    ) -> list[Translation]:
-        """Translates whole texts in small batches."""
-        request.add([Item(plan.kind, text) for text in texts], len(texts))
-        return await request.results()
-
-    async def _sentences(
-        self, request: QueuedRequest, texts: Sequence[str | CutText], plan: TranslationPlan
-    ) -> list[Translation]:
-        """Translates the sentences of texts in a search that they join."""
-        small = sum(len(text if isinstance(text, str) else text.text) for text in texts) <= SMALL
-        parts: list[list[Part]] = []
-        for start in range(0, len(texts), SLICE):
-            some = await self._done(small, self._read, texts[start : start + SLICE], start, plan.into)
-            request.add([self._item(part, plan) for row in some for part in row if part.ids], len(some))
-            parts += some
-        found = iter(await request.results())
-        rows = [[(part, next(found) if part.ids else None) for part in row] for row in parts]
-        joined: list[Translation] = []
-        for start in range(0, len(rows), SLICE):
-            joined += await self._done(small, self._join, rows[start : start + SLICE])
-        return joined
-
-    async def _done(self, small: bool, work: Callable[..., T], *arguments: Any) -> T:
+    async def _run(self, small: bool, work: Callable[..., T], *arguments: Any) -> T:
         """Returns the result of some work, which runs in a thread unless it is small."""
         return work(*arguments) if small else await self.in_thread(work, *arguments)
 
-    def _read(self, texts: Sequence[str | CutText], start: int, into: str) -> list[list[Part]]:
-        return [self.translator.read(number, text, into) for number, text in enumerate(texts, start + 1)]
-
-    def _join(self, rows: Sequence[Found]) -> list[Translation]:
-        return [self.translator.join(row) for row in rows]
+    def _read(self, texts: Sequence[str | CutText], start: int, target: str) -> list[list[Part]]:
+        return [self.translator.read(number, text, target) for number, text in enumerate(texts, start + 1)]
 
     def _item(self, part: Part, plan: TranslationPlan) -> Item:
         limit = self.translator.limit(part.ids, plan.settings)
@@ -138,8 +118,8 @@ class TranslatorQueue(Scheduler):
 class WriterQueue(Scheduler):
     """Continues prompts with one model for any number of clients."""
 
-    def __init__(self, writer: Writer, *, most_waiting: int = MOST_WAITING) -> None:
-        super().__init__(most_waiting=most_waiting, parallel=PARALLEL)
+    def __init__(self, writer: Writer, *, max_waiting: int = MAX_WAITING) -> None:
+        super().__init__(max_waiting=max_waiting, parallel=PARALLEL)
         self.writer = writer
 
     async def write(
@@ -152,9 +132,8 @@ class WriterQueue(Scheduler):
         deadline: float | None = None,
     ) -> list[list[Hypothesis]]:
         """Returns the best outputs for each prompt; `follow` is called for each token of it, and can end an output."""
-        kind = self._kind(settings)
-        items = [self._item(kind, *each, settings) for each in zip(prompts, follow, strict=True)]
-        async with self.admit(len(items), client) as request, until(deadline):
+        items = [self._item(*each, settings) for each in zip(prompts, follow, strict=True)]
+        async with self.admit(len(items), client, deadline) as request:
             request.add(items, len(items))
             return await request.results()
 
@@ -176,12 +155,12 @@ class WriterQueue(Scheduler):
             return ends
 
         async with self.admit(1, client) as request:
-            request.add([self._item(self._kind(settings), prompt, follow_and_put, settings)], 1)
+            request.add([self._item(prompt, follow_and_put, settings)], 1)
             results = asyncio.ensure_future(request.results())
             results.add_done_callback(lambda _: pieces.put_nowait(None))
             try:
                 while True:
-                    async with until(deadline):
+                    async with until(deadline):  # not around the `yield`, where the caller's work would be cancelled
                         piece = await pieces.get()
                     if piece is None:
                         break
@@ -189,7 +168,7 @@ class WriterQueue(Scheduler):
                 yield (await results)[0][0]
             finally:
                 if not results.cancel():
-                    results.exception()  # somebody has seen it
+                    results.exception()  # so that asyncio does not report it as never retrieved
 
     async def likeliest(
         self, texts: Sequence[Sequence[int]], count: int, *, client: str = "", deadline: float | None = None
@@ -201,15 +180,17 @@ class WriterQueue(Scheduler):
             return [search.likeliest(item.source, count) if len(item.source) > 1 else [] for item in items]
 
         kind = Kind(("likeliest", count), lambda report: SmallBatcher(read, report, self.slots))
-        async with self.admit(len(texts), client) as request, until(deadline):
+        async with self.admit(len(texts), client, deadline) as request:
             request.add([Item(kind, ids, len(ids)) for ids in texts], len(texts))
             return await request.results()
 
-    def _kind(self, settings: DecodingSettings) -> Kind:
-        engine = live_engine(self.writer.searcher)
-        return continuous(engine, settings, followed=True) if engine else self._small(settings)
+    def _item(self, prompt: Sequence[int], follow: Follow | None, settings: DecodingSettings) -> Item:
+        engine = continuous_engine(self.writer.searcher)
+        kind = continuous_kind(engine, settings, followed=True) if engine else self._small_kind(settings)
+        shape = len(prompt), settings.seed if settings.temperature else None
+        return Item(kind, prompt, len(prompt), settings.max_tokens, settings, follow, shape)
 
-    def _small(self, settings: DecodingSettings) -> Kind:
+    def _small_kind(self, settings: DecodingSettings) -> Kind:
         """Returns the kind of prompts that are searched for in small batches."""
 
         def search(items: list[Item]) -> list[list[Hypothesis]]:
@@ -225,10 +206,6 @@ class WriterQueue(Scheduler):
             shared_settings(settings), lambda report: SmallBatcher(search, report, self.slots, threads=PARALLEL)
         )
 
-    def _item(self, kind: Kind, prompt: Sequence[int], follow: Follow | None, settings: DecodingSettings) -> Item:
-        shape = len(prompt), settings.seed if settings.temperature else None
-        return Item(kind, prompt, len(prompt), settings.max_tokens, settings, follow, shape)
-
     def tokens_written(self, result: Any) -> int:
         return sum(len(each.tokens) for each in result if isinstance(each, Hypothesis))
 
@@ -236,16 +213,20 @@ class WriterQueue(Scheduler):
 class EncoderQueue(Scheduler):
     """Reads texts with one model for any number of clients."""
 
-    def __init__(self, embedder: Embedder, *, most_waiting: int = MOST_WAITING) -> None:
-        super().__init__(most_waiting=most_waiting)
+    def __init__(self, embedder: Embedder, *, max_waiting: int = MAX_WAITING) -> None:
+        super().__init__(max_waiting=max_waiting)
         self.embedder = embedder
-        self._kind = Kind("embed", lambda report: SmallBatcher(self._embed, report, self.slots, size=ROWS))
+
+        def embed(items: list[Item]) -> list[NDArray[np.float32]]:
+            return list(embedder.embed_rows([item.source for item in items]))
+
+        self._kind = Kind("embed", lambda report: SmallBatcher(embed, report, self.slots, size=EMBEDDED_TOGETHER))
 
     async def embed(
         self, texts: Sequence[str], *, client: str = "", deadline: float | None = None
     ) -> tuple[list[NDArray[np.float32]], int]:
         """Returns a vector for each text, and the number of tokens read."""
-        async with self.admit(len(texts), client) as request, until(deadline):
+        async with self.admit(len(texts), client, deadline) as request:
             rows: list[Row] = []
             for start in range(0, len(texts), SLICE):
                 some = await self.in_thread(self.embedder.rows, texts[start : start + SLICE])
@@ -253,23 +234,16 @@ class EncoderQueue(Scheduler):
                 rows += some
             return await request.results(), sum(len(row.ids) for row in rows)
 
-    def _embed(self, items: list[Item]) -> Sequence[NDArray[np.float32]]:
-        return list(self.embedder.embed_rows([item.source for item in items]))
 
-
-def live_engine(search: object) -> NativeSearch | None:
+def continuous_engine(search: object) -> NativeSearch | None:
     """Returns the engine if sentences can join its running searches."""
     return search if isinstance(search, NativeSearch) and can_join() else None
 
 
-def continuous(engine: NativeSearch, settings: DecodingSettings, *, followed: bool = False) -> Kind:
+def continuous_kind(engine: NativeSearch, settings: DecodingSettings, *, followed: bool = False) -> Kind:
     """Returns the kind of items that share a running search with these settings."""
     shared = shared_settings(settings)
-
-    def open_batcher(report: ReportResults) -> Batcher:
-        return ContinuousBatcher(engine, shared, report, followed=followed)
-
-    return Kind(shared, open_batcher, continuous=True)
+    return Kind(shared, lambda report: ContinuousBatcher(engine, shared, report, followed=followed), continuous=True)
 
 
 def shared_settings(settings: DecodingSettings) -> DecodingSettings:
