@@ -26,7 +26,16 @@ from starlette.routing import BaseRoute, Route
 
 from regard.serving.client_limits import ServingLimits
 from regard.serving.completions import StreamedPiece
-from regard.serving.openai import UNSUPPORTED, Generation, OpenAI, event_stream, head_of, unknown, usage_of
+from regard.serving.openai import (
+    UNSUPPORTED,
+    Generation,
+    JsonObject,
+    OpenAI,
+    event_stream,
+    head_of,
+    unknown_model,
+    usage_of,
+)
 from regard.serving.refusals import RefusedError
 from regard.serving.request_bodies import read_object
 from regard.serving.request_schema import ChatMessage, ChatRequest, CompletionRequest, SamplingRequest
@@ -49,32 +58,19 @@ class Chat:
         return [Route("/v1/chat/completions", self.completions, methods=["POST"])]
 
     async def completions(self, request: Request) -> Response:
-        who = self.openai.admit(request)
+        client = self.openai.admit(request)
         asked = await read_object(request, ChatRequest, NOT_IN_CHAT)
         head = head_of("chatcmpl", "chat.completion.chunk" if asked.stream else "chat.completion", asked.model)
         models = self.translating.models
         if asked.model in models.writers:
-            return await self.continue_conversation(asked, head, who)
+            return await self.continue_conversation(asked, head, client)
         direction = next((each for each in models.directions if asked.model == str(each)), None)
         if direction is None:
-            raise unknown(asked.model)
-        return await self.translate(direction, asked, head, who)
+            raise unknown_model(asked.model)
+        return await self.translate(direction, asked, head, client)
 
-    # Models that write
-
-    async def continue_conversation(self, asked: ChatRequest, head: dict[str, Any], who: dict[str, Any]) -> Response:
-        """Returns the assistant's next message."""
-        task = self.generation(asked, who)
-        if asked.stream:
-            return task.stream_response(self.chunks(task, head))
-        choices = [
-            answer(index, each["text"].strip(), each["finish_reason"], chat_logprobs(each["logprobs"]))
-            for index, each in enumerate(await task.write())
-        ]
-        return JSONResponse({**head, "choices": choices, "usage": task.usage()})
-
-    def generation(self, asked: ChatRequest, who: dict[str, Any]) -> Generation:
-        """Returns the conversation as a prompt to continue."""
+    async def continue_conversation(self, asked: ChatRequest, head: JsonObject, client: JsonObject) -> Response:
+        """Returns the assistant's next message, by a model that writes."""
         queue, prompt = self.openai.writer(asked.model), conversation(asked.messages)
         room = queue.writer.settings.model.max_length - len(queue.writer.prompt(prompt))
         sampling = {name: getattr(asked, name) for name in SamplingRequest.__struct_fields__}
@@ -86,49 +82,50 @@ class Chat:
             max_tokens=asked.max_completion_tokens or asked.max_tokens or max(1, room),
             logprobs=asked.top_logprobs if asked.logprobs else None,
         )
-        return Generation(completion, queue, who, "messages")
+        generation = Generation(completion, queue, client, "messages")
+        if asked.stream:
+            return generation.stream_response(self.chunks(generation), head)
+        choices = [
+            message_choice(index, each["text"].strip(), each["finish_reason"], chat_logprobs(each["logprobs"]))
+            for index, each in enumerate(await generation.write())
+        ]
+        return JSONResponse({**head, "choices": choices, "usage": generation.usage()})
 
-    async def chunks(self, task: Generation, head: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def chunks(self, generation: Generation) -> AsyncIterator[JsonObject]:
         """Yields the choices one after the other, each piece by piece."""
-        for index in range(task.asked.n):
-            yield {**head, "choices": [delta(index, {"role": "assistant", "content": ""})]}
-            async with aclosing(task.stream(index)) as pieces:
+        for index in range(generation.asked.n):
+            yield delta(index, {"role": "assistant", "content": ""})
+            async with aclosing(generation.stream(index)) as pieces:
                 async for piece in trimmed(pieces):
                     if piece.text:
-                        yield {**head, "choices": [delta(index, {"content": piece.text})]}
+                        yield delta(index, {"content": piece.text})
                     if piece.reason:
-                        yield {**head, "choices": [delta(index, {}, piece.reason)]}
-        if task.asked.stream_options.include_usage:
-            yield {**head, "choices": [], "usage": task.usage()}
-
-    # Models that translate
+                        yield delta(index, {}, piece.reason)
 
     async def translate(
-        self, direction: Direction, asked: ChatRequest, head: dict[str, Any], who: dict[str, Any]
+        self, direction: Direction, asked: ChatRequest, head: JsonObject, client: JsonObject
     ) -> Response:
         """Returns a translation of the user's last message; sampling options have no effect."""
         texts = [text_of(message) for message in asked.messages if message.role == "user"]
         if not texts:
-            raise RefusedError(400, "messages: there is none of the user, whose last one is translated")
+            raise RefusedError(400, "messages: no message of the user to translate")
         if len(texts[-1]) > self.limits.characters >= 0:
             raise RefusedError(400, f"messages: at most {self.limits.characters} characters are translated")
         if asked.n > 1 or asked.logprobs:
             raise RefusedError(400, "n: a model that translates gives one answer, without logprobs")
-        (found,) = await self.translating.texts(texts[-1:], [direction], TranslationCall(**who))
+        (answer,) = await self.translating.texts(texts[-1:], [direction], TranslationCall(**client))
         queue = self.translating.models.queue(direction)
         parts = await queue.in_thread(queue.translator.read, 1, texts[-1], direction.target)
-        written = len(found.translation.tokens) if found.translation else 0
+        written = len(answer.translation.tokens) if answer.translation else 0
         usage = usage_of(sum(len(part.ids) for part in parts), written)
         if not asked.stream:
-            return JSONResponse({**head, "choices": [answer(0, found.text, "stop")], "usage": usage})
+            return JSONResponse({**head, "choices": [message_choice(0, answer.text, "stop")], "usage": usage})
 
-        async def chunks() -> AsyncIterator[dict[str, Any]]:
-            yield {**head, "choices": [delta(0, {"role": "assistant", "content": found.text})]}
-            yield {**head, "choices": [delta(0, {}, "stop")]}
-            if asked.stream_options.include_usage:
-                yield {**head, "choices": [], "usage": usage}
+        async def chunks() -> AsyncIterator[JsonObject]:
+            yield delta(0, {"role": "assistant", "content": answer.text})
+            yield delta(0, {}, "stop")
 
-        return event_stream(chunks(), usage=asked.stream_options.include_usage)
+        return event_stream(chunks(), head, (lambda: usage) if asked.stream_options.include_usage else None)
 
 
 def text_of(message: ChatMessage) -> str:
@@ -152,17 +149,17 @@ async def trimmed(pieces: AsyncGenerator[StreamedPiece, None]) -> AsyncIterator[
         yield piece._replace(text=kept)
 
 
-def answer(index: int, text: str, reason: str, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+def message_choice(index: int, text: str, reason: str, logprobs: JsonObject | None = None) -> JsonObject:
     message = {"role": "assistant", "content": text, "refusal": None}
     return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
 
 
-def delta(index: int, change: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+def delta(index: int, change: JsonObject, reason: str | None = None) -> JsonObject:
     return {"index": index, "delta": change, "logprobs": None, "finish_reason": reason}
 
 
-def chat_logprobs(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Returns log-probabilities in the form that chats have."""
+def chat_logprobs(found: Mapping[str, Any] | None) -> JsonObject | None:
+    """Returns the log-probabilities of a completion in the form that chats have."""
     if found is None:
         return None
     tops = found["top_logprobs"] or [None] * len(found["tokens"])
@@ -173,7 +170,7 @@ def chat_logprobs(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {"content": content, "refusal": None}
 
 
-def token_of(token: str, value: float) -> dict[str, Any]:
+def token_of(token: str, value: float) -> JsonObject:
     """Returns a token with its bytes; the vocabulary spells a single byte ⟨E2⟩."""
     byte = re.fullmatch("⟨([0-9A-F]{2})⟩", token)
     return {"token": token, "logprob": value, "bytes": [int(byte[1], 16)] if byte else list(token.encode())}

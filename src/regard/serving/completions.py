@@ -32,7 +32,7 @@ class StreamedPiece(NamedTuple):
 
 
 class Continuation:
-    """Spells what follows one prompt, and finds where a stop text ends it."""
+    """Decodes what follows one prompt, and finds where a stop text ends it."""
 
     def __init__(self, writer: Writer, row: Sequence[int], stop: Sequence[str]) -> None:
         self.writer, self.row, self.stop = writer, row, stop
@@ -42,49 +42,45 @@ class Continuation:
         """Returns what tokens add to the prompt: the space between two words belongs to the second."""
         return self.writer.vocabulary.decode([*self.row, *tokens])[len(self.prompt) :]
 
-    def ends(self, tokens: Sequence[int]) -> bool:
-        """Returns whether there is a stop text among the tokens."""
-        return first_stop(self.text(tokens), self.stop) is not None
-
     def follow(self, tokens: Sequence[int]) -> tuple[tuple[str, int], bool]:
-        """Returns the text so far and its number of tokens, and whether there is a stop text in it."""
+        """Returns the text so far and its number of tokens, and whether the text contains a stop text."""
         text = self.text(tokens)
         return (text, len(tokens)), first_stop(text, self.stop) is not None
 
-    def completion(self, found: Hypothesis) -> Completion:
+    def completion(self, output: Hypothesis) -> Completion:
         """Returns an output up to its first stop text."""
-        whole, ids = self.text(found.tokens), found.tokens
-        cut = first_stop(whole, self.stop)
+        text, ids = self.text(output.tokens), output.tokens
+        cut = first_stop(text, self.stop)
         if cut is None:
-            values = found.log_probabilities[: len(ids)]
-            return Completion(whole, ids, values, "stop" if found.finished else "length")
-        kept = next(n for n in range(len(ids) + 1) if len(self.text(ids[:n])) >= cut)
-        return Completion(whole[:cut], ids[:kept], found.log_probabilities[:kept], "stop")
+            return Completion(text, ids, output.log_probabilities[: len(ids)], "stop" if output.finished else "length")
+        count = next(n for n in range(len(ids) + 1) if len(self.text(ids[:n])) >= cut)
+        return Completion(text[:cut], ids[:count], output.log_probabilities[:count], "stop")
 
 
 async def complete(
-    queue: WriterQueue, rows: Sequence[Sequence[int]], stop: Sequence[str], settings: DecodingSettings, **who: Any
+    queue: WriterQueue, rows: Sequence[Sequence[int]], stop: Sequence[str], settings: DecodingSettings, **client: Any
 ) -> list[list[Completion]]:
     """Returns the best continuations of each prompt, best first, or as many as are sampled."""
-    each = [Continuation(queue.writer, row, stop) for row in rows]
-    found = await queue.write(rows, settings, [one.ends if stop else None for one in each], **who)
+    continuations = [Continuation(queue.writer, row, stop) for row in rows]
+    follow = [(lambda tokens, each=each: each.follow(tokens)[1]) if stop else None for each in continuations]
+    outputs = await queue.write(rows, settings, follow, **client)
 
-    def spell() -> list[list[Completion]]:
-        return [[one.completion(output) for output in outputs] for one, outputs in zip(each, found, strict=True)]
+    def decode() -> list[list[Completion]]:
+        return [list(map(each.completion, found)) for each, found in zip(continuations, outputs, strict=True)]
 
-    return await queue.in_thread(spell)
+    return await queue.in_thread(decode)
 
 
 async def stream(
-    queue: WriterQueue, row: Sequence[int], stop: Sequence[str], settings: DecodingSettings, **who: Any
+    queue: WriterQueue, row: Sequence[int], stop: Sequence[str], settings: DecodingSettings, **client: Any
 ) -> AsyncGenerator[StreamedPiece, None]:
     """Yields one continuation piece by piece."""
-    one = Continuation(queue.writer, row, stop)
-    sent, counted = 0, 0
-    async with aclosing(queue.stream(row, settings, one.follow, **who)) as pieces:
+    continuation = Continuation(queue.writer, row, stop)
+    sent = counted = 0  # characters and tokens
+    async with aclosing(queue.stream(row, settings, continuation.follow, **client)) as pieces:
         async for piece in pieces:
             if isinstance(piece, Hypothesis):
-                whole = one.completion(piece)
+                whole = continuation.completion(piece)
                 yield StreamedPiece(whole.text[sent:], max(0, len(whole.ids) - counted), whole.reason)
                 return
             text, tokens = piece
@@ -99,25 +95,21 @@ Likeliest = list[tuple[float, list[tuple[int, float]]]]
 
 
 def logprobs(
-    writer: Writer, row: Sequence[int], found: Completion, likeliest: Likeliest, count: int, *, echo: bool
+    writer: Writer, row: Sequence[int], completion: Completion, likeliest: Likeliest, count: int, *, echo: bool
 ) -> dict[str, list[Any]]:
     """Returns each token, the prompt's too if echoed, with its place, its log-probability and the likeliest others."""
-    ids = [*row, *found.ids]
-    decode, shown = writer.vocabulary.decode, writer.vocabulary.pieces
-    start, base = (0, 0) if echo else (len(row), len(decode(row)))
-    if echo and row and row[0] == writer.vocabulary.specials.begin:
+    ids, vocabulary = [*row, *completion.ids], writer.vocabulary
+    start, base = (0, 0) if echo else (len(row), len(vocabulary.decode(row)))
+    if echo and row and row[0] == vocabulary.specials.begin:
         start = 1
-    tokens = [piece.replace("▁", " ") for piece in shown(ids[start:])]
-    offsets = [max(0, len(decode(ids[:place])) - base) for place in range(start, len(ids))]
-    values: list[float | None] = list(found.log_probabilities)
-    tops: list[dict[str, float] | None] = []
+    tokens = [piece.replace("▁", " ") for piece in vocabulary.pieces(ids[start:])]
+    offsets = [max(0, len(vocabulary.decode(ids[:place])) - base) for place in range(start, len(ids))]
+    values: list[float | None] = list(completion.log_probabilities)
     if echo and likeliest:
-        values = [None, *(value for value, _ in likeliest)] if start == 0 else [value for value, _ in likeliest]
+        values = [*([None] if start == 0 else []), *(value for value, _ in likeliest)]
+    tops: list[dict[str, float] | None] = []
     for place, value in zip(range(start, len(ids)), values, strict=True):
-        if place == 0 or value is None:
-            tops.append(None)
-            continue
-        others = likeliest[place - 1][1] if likeliest else []
-        named = {shown([token])[0].replace("▁", " "): each for token, each in others}
-        tops.append({**named, tokens[place - start]: value})
+        others = likeliest[place - 1][1] if likeliest and place else []
+        named = {vocabulary.pieces([token])[0].replace("▁", " "): each for token, each in others}
+        tops.append(None if place == 0 or value is None else {**named, tokens[place - start]: value})
     return {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops if count else [], "text_offset": offsets}

@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import random
-import sys
 import time
 import uuid
-from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -26,7 +24,12 @@ from regard.serving.request_schema import CompletionRequest, EmbeddingRequest
 from regard.serving.served_models import Models
 from regard.serving.task_queues import WriterQueue
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 UNSUPPORTED = ("suffix", "logit_bias", "presence_penalty", "frequency_penalty")
+JsonObject = dict[str, Any]
 
 
 class OpenAI:
@@ -52,48 +55,46 @@ class OpenAI:
         self.admit(request)
         name = request.path_params["name"]
         if name not in self.names:
-            raise unknown(name)
+            raise unknown_model(name)
         return JSONResponse(self.description(name))
 
     async def completions(self, request: Request) -> Response:
-        who = self.admit(request)
+        client = self.admit(request)
         asked = await read_object(request, CompletionRequest, UNSUPPORTED)
-        task = Generation(asked, self.writer(asked.model), who)
-        if len(task.rows) * task.best_of > self.limits.batch >= 0:
+        generation = Generation(asked, self.writer(asked.model), client)
+        if len(generation.rows) * generation.best_of > self.limits.batch >= 0:
             raise RefusedError(400, f"prompt: at most {self.limits.batch} completions of all prompts together")
         head = head_of("cmpl", "text_completion", asked.model)
         if asked.stream:
-            return task.stream_response(self.events(task, head))
-        choices = [{"index": index, **each} for index, each in enumerate(await task.write())]
-        return JSONResponse({**head, "choices": choices, "usage": task.usage()})
+            return generation.stream_response(self.chunks(generation), head)
+        choices = [{"index": index, **each} for index, each in enumerate(await generation.write())]
+        return JSONResponse({**head, "choices": choices, "usage": generation.usage()})
 
-    async def events(self, task: Generation, head: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def chunks(self, generation: Generation) -> AsyncIterator[JsonObject]:
         """Yields the choices one after the other, each piece by piece."""
-        for index in range(len(task.rows) * task.asked.n):
-            if task.asked.echo:
-                yield {**head, "choices": [choice(index, task.prompt(index), None)]}
-            async with aclosing(task.stream(index)) as pieces:
+        for index in range(len(generation.rows) * generation.asked.n):
+            if generation.asked.echo:
+                yield {"index": index, "text": generation.prompt(index), "logprobs": None, "finish_reason": None}
+            async with aclosing(generation.stream(index)) as pieces:
                 async for piece in pieces:
-                    yield {**head, "choices": [choice(index, piece.text, piece.reason)]}
-        if task.asked.stream_options.include_usage:
-            yield {**head, "choices": [], "usage": task.usage()}
+                    yield {"index": index, "text": piece.text, "logprobs": None, "finish_reason": piece.reason}
 
     async def embeddings(self, request: Request) -> Response:
-        who = self.admit(request)
+        client = self.admit(request)
         asked = await read_object(request, EmbeddingRequest)
         queue = self.served.embedders.get(asked.model)
         if queue is None:
-            raise unknown(asked.model)
-        vocabulary = queue.embedder.vocabulary
-        texts = [each if isinstance(each, str) else vocabulary.decode(each) for each in inputs(asked.input, "input")]
+            raise unknown_model(asked.model)
+        decode = queue.embedder.vocabulary.decode
+        texts = [each if isinstance(each, str) else decode(each) for each in inputs(asked.input, "input")]
         if len(texts) > self.limits.batch >= 0 or sum(map(len, texts)) > self.limits.characters >= 0:
             raise RefusedError(400, f"input: at most {self.limits.batch} texts and {self.limits.characters} characters")
         width = queue.embedder.settings.model.width
         if asked.dimensions not in (None, width):
             raise RefusedError(400, f"dimensions: this model's vectors have {width}, and cannot be shortened")
-        vectors, tokens = await queue.embed(texts, **who)
+        vectors, tokens = await queue.embed(texts, **client)
         data = [
-            {"object": "embedding", "index": index, "embedding": encoded(vector.tolist(), asked.encoding_format)}
+            {"object": "embedding", "index": index, "embedding": encode_vector(vector, asked.encoding_format)}
             for index, vector in enumerate(vectors)
         ]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
@@ -102,20 +103,20 @@ class OpenAI:
     @property
     def names(self) -> list[str]:
         """The names of all models; one that translates has a name for each direction."""
-        found = self.served
-        return list(dict.fromkeys([*found.writers, *found.embedders, *map(str, found.directions)]))
+        served = self.served
+        return list(dict.fromkeys([*served.writers, *served.embedders, *map(str, served.directions)]))
 
-    def description(self, name: str) -> dict[str, Any]:
+    def description(self, name: str) -> JsonObject:
         return {"id": name, "object": "model", "created": self.created, "owned_by": "local"}
 
     def writer(self, name: str) -> WriterQueue:
         queue = self.served.writers.get(name)
         if queue is None:
-            raise unknown(name)
+            raise unknown_model(name)
         return queue
 
-    def admit(self, request: Request) -> dict[str, Any]:
-        """Returns the client, and when its answer must be ready; refuses a client without a key or too often."""
+    def admit(self, request: Request) -> JsonObject:
+        """Returns the client and the deadline of its answer; refuses a client without a key or above its rate."""
         try:
             client = request.state.client = self.admission.admit(request.state.client, bearer(request))
         except RefusedError as error:
@@ -126,14 +127,11 @@ class OpenAI:
 class Generation:
     """Continues the prompts of one request."""
 
-    def __init__(
-        self, asked: CompletionRequest, queue: WriterQueue, who: dict[str, Any], field: str = "prompt"
-    ) -> None:
+    def __init__(self, asked: CompletionRequest, queue: WriterQueue, client: JsonObject, field: str = "prompt") -> None:
         """Checks the request; `field` is the part of it that contains the prompts."""
-        self.asked, self.queue, self.writer, self.who = asked, queue, queue.writer, who
-        self.rows = [
-            self.writer.prompt(each) if isinstance(each, str) else each for each in inputs(asked.prompt, field)
-        ]
+        self.asked, self.queue, self.writer, self.client = asked, queue, queue.writer, client
+        prompts = inputs(asked.prompt, field)
+        self.rows = [self.writer.prompt(each) if isinstance(each, str) else each for each in prompts]
         self.best_of = max(asked.n, asked.best_of)
         self.stop = [asked.stop] if isinstance(asked.stop, str) else asked.stop
         self.written = 0  # tokens
@@ -154,13 +152,13 @@ class Generation:
                 context = f"this model has a context of {longest} tokens"
                 raise RefusedError(400, f"{field}: {context}; you ask for {len(row)} and {asked.max_tokens} more")
 
-    async def write(self) -> list[dict[str, Any]]:
+    async def write(self) -> list[JsonObject]:
         """Returns the choices for all prompts."""
-        found = [[Completion("", (), (), "length")] * self.asked.n] * len(self.rows)
+        completions = [[Completion("", (), (), "length")] * self.asked.n] * len(self.rows)
         if self.asked.max_tokens:
             settings = self.writer.decoding({**self.options, "alternatives": self.best_of - 1})
-            found = await complete(self.queue, self.rows, self.stop, settings, **self.who)
-        chosen = [(row, each) for row, every in zip(self.rows, found, strict=True) for each in self.best(every)]
+            completions = await complete(self.queue, self.rows, self.stop, settings, **self.client)
+        chosen = [(row, each) for row, some in zip(self.rows, completions, strict=True) for each in self.best(some)]
         self.written = sum(len(each.ids) for _, each in chosen)
         details = await self.details(chosen)
         return [
@@ -168,38 +166,36 @@ class Generation:
             for index, ((_, each), detail) in enumerate(zip(chosen, details, strict=True))
         ]
 
-    def best(self, found: list[Completion]) -> list[Completion]:
-        """Returns as many completions as are asked for; of more, the most probable."""
+    def best(self, completions: list[Completion]) -> list[Completion]:
+        """Returns `n` completions; if there are more, the most probable ones."""
         if self.best_of > self.asked.n:
-            found = sorted(found, key=lambda each: -sum(each.log_probabilities) / max(1, len(each.ids)))
-        return [*found, *[found[-1]] * self.asked.n][: self.asked.n]
+            completions = sorted(completions, key=lambda each: -sum(each.log_probabilities) / max(1, len(each.ids)))
+        return [*completions, *[completions[-1]] * self.asked.n][: self.asked.n]
 
-    async def details(self, chosen: Sequence[tuple[Sequence[int], Completion]]) -> list[dict[str, Any] | None]:
-        """Returns the log-probabilities of each choice, if they are asked for."""
-        count = self.asked.logprobs
+    async def details(self, chosen: Sequence[tuple[Sequence[int], Completion]]) -> list[JsonObject | None]:
+        """Returns the log-probabilities of each choice, if the request has `logprobs`."""
+        count, echo = self.asked.logprobs, self.asked.echo
         if count is None:
             return [None] * len(chosen)
-        read: list[Likeliest] = [[]] * len(chosen)
-        if count or self.asked.echo:
-            read = await self.queue.likeliest([[*row, *each.ids] for row, each in chosen], count, **self.who)
-        return [
-            logprobs(self.writer, row, each, likeliest, count, echo=self.asked.echo)
-            for (row, each), likeliest in zip(chosen, read, strict=True)
-        ]
+        likeliest: list[Likeliest] = [[]] * len(chosen)
+        if count or echo:
+            likeliest = await self.queue.likeliest([[*row, *each.ids] for row, each in chosen], count, **self.client)
+        pairs = zip(chosen, likeliest, strict=True)
+        return [logprobs(self.writer, row, each, others, count, echo=echo) for (row, each), others in pairs]
 
     async def stream(self, index: int) -> AsyncGenerator[StreamedPiece, None]:
         """Yields choice `index` piece by piece."""
         row = self.rows[index // self.asked.n]
         settings = self.writer.decoding({**self.options, "seed": self.options["seed"] + index % self.asked.n})
-        async with aclosing(stream(self.queue, row, self.stop, settings, **self.who)) as pieces:
+        async with aclosing(stream(self.queue, row, self.stop, settings, **self.client)) as pieces:
             async for piece in pieces:
                 self.written += piece.tokens
                 yield piece
 
-    def stream_response(self, chunks: AsyncIterator[dict[str, Any]]) -> Response:
-        """Returns the chunks as events, unless the queue is full."""
+    def stream_response(self, choices: AsyncIterator[JsonObject], head: JsonObject) -> Response:
+        """Returns the parts of choices as events, unless the queue is full."""
         self.queue.check_room(1)
-        return event_stream(chunks, usage=self.asked.stream_options.include_usage)
+        return event_stream(choices, head, self.usage if self.asked.stream_options.include_usage else None)
 
     def prompt(self, index: int) -> str:
         """Returns the prompt of choice `index` if it is part of the answer."""
@@ -213,51 +209,45 @@ def usage_of(read: int, written: int) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def head_of(prefix: str, kind: str, model: str) -> dict[str, Any]:
-    """Returns what every answer and every chunk of a stream begins with."""
+def head_of(prefix: str, kind: str, model: str) -> JsonObject:
+    """Returns the fields that every answer and every chunk of a stream begins with."""
     return {"id": f"{prefix}-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": model}
 
 
-def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
-    return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
+def event_stream(choices: AsyncIterator[JsonObject], head: JsonObject, usage: Any = None) -> Response:
+    """Returns parts of choices as server-sent events, which no cache keeps, and `usage()` at the end."""
 
-
-def event_stream(chunks: AsyncIterator[dict[str, Any]], *, usage: bool) -> Response:
-    """Returns chunks as server-sent events, which no cache keeps."""
-
-    def event(chunk: Mapping[str, Any]) -> str:
-        return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+    def event(body: Mapping[str, Any]) -> str:
+        return f"data: {json.dumps(body, ensure_ascii=False)}\n\n"
 
     async def events() -> AsyncIterator[str]:
+        begin = {"usage": None, **head} if usage else head
         try:
-            async for chunk in chunks:
-                yield event({"usage": None, **chunk} if usage else chunk)
+            async for choice in choices:
+                yield event({**begin, "choices": [choice]})
         except (RefusedError, RegardError) as error:
             yield event(openai_error(refusal_for(error)))
             return
+        if usage:
+            yield event({**head, "choices": [], "usage": usage()})
         yield "data: [DONE]\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-def encoded(vector: Sequence[float], form: str) -> Any:
+def encode_vector(vector: NDArray[np.float32], form: str) -> Any:
     """Returns a vector as a list, or as base64 of little-endian 32-bit numbers."""
-    if form == "float":
-        return list(vector)
-    numbers = array("f", vector)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return base64.b64encode(numbers.tobytes()).decode()
+    return vector.tolist() if form == "float" else base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
-def inputs(given: str | list[Any], name: str) -> list[Any]:
-    """Returns texts or rows of tokens, one or several of which are given."""
+def inputs(given: str | list[Any], field: str) -> list[Any]:
+    """Returns one or several texts or rows of tokens as a list."""
     if isinstance(given, str) or all(isinstance(each, int) for each in given):
         return [given]
     if any(isinstance(each, int) for each in given):
-        raise RefusedError(400, f"{name}: must be a text, a list of texts, or tokens")
+        raise RefusedError(400, f"{field}: must be a text, a list of texts, or tokens")
     return given
 
 
-def unknown(name: str) -> RefusedError:
+def unknown_model(name: str) -> RefusedError:
     return RefusedError(404, f"The model `{name[:100]}` does not exist, or does not do this")
