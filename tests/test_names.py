@@ -22,7 +22,6 @@ PACKAGES = sorted({path.relative_to(SOURCE).parts[0] for path in FILES if path.p
 FAULTS: dict[str, int] = {
     "cli": 113,
     "decoding": 163,
-    "evaluation": 17,
     "faithful": 72,
     "files": 255,
     "preparation": 72,

@@ -176,7 +176,7 @@ def foreign_tokenizer() -> str:
         ("[]", "damaged tokenizer: "),
         ("{}", "damaged tokenizer: "),
         ('{"source": {}, "target": {}}', "damaged tokenizer: "),
-        (foreign_tokenizer(), "a tokenizer that Regard did not write"),
+        (foreign_tokenizer(), "written by another program"),
     ],
 )
 def test_the_tokenizer_is_damaged_or_foreign(copy: Path, content: str, says: str) -> None:

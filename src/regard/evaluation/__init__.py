@@ -1,1 +1,1 @@
-"""How good translations are: scores with their signatures, and the comparison of two systems."""
+"""Scores models: translations by BLEU, chrF and TER, labels by accuracy and F1; compares two systems."""

@@ -1,4 +1,4 @@
-"""How good a classifier's labels are: accuracy, F1 and the table of confusions."""
+"""Scores a classifier's labels by accuracy and F1, with the table of confusions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Quality:
-    """How found labels agree with right ones."""
+    """The agreement of predicted labels with right ones."""
 
     labels: tuple[str, ...]
-    confusions: dict[tuple[str, str], int]  # (right, found) -> how often
+    confusions: dict[tuple[str, str], int]  # (right, given) -> count
     entities: tuple[float, float, float] | None = None  # precision, recall and F1 of labelled spans (B-, I-)
 
     @property
@@ -22,29 +22,31 @@ class Quality:
     @property
     def accuracy(self) -> float:
         """The share of labels that are right, in per cent."""
-        return 100 * sum(n for (right, found), n in self.confusions.items() if right == found) / max(1, self.count)
+        return (
+            100 * sum(n for (right, given), n in self.confusions.items() if right == given) / max(1, self.count)
+        )
 
     @property
     def f1(self) -> float:
-        """Of spans where the labels mark spans, else the mean over the labels, in per cent."""
+        """The F1 of spans if the labels mark spans, else the mean F1 of the labels, in per cent."""
         if self.entities is not None:
             return self.entities[2]
         return sum(self.of(label)[2] for label in self.labels) / max(1, len(self.labels))
 
     def of(self, label: str) -> tuple[float, float, float, int]:
-        """Precision, recall and F1 of one label in per cent, and how often it is right."""
+        """Returns precision, recall and F1 of one label in per cent, and its number of occurrences."""
         both = self.confusions.get((label, label), 0)
-        found = sum(n for (_, each), n in self.confusions.items() if each == label)
+        predicted = sum(n for (_, each), n in self.confusions.items() if each == label)
         right = sum(n for (each, _), n in self.confusions.items() if each == label)
-        return (*precision_recall_f1(both, found, right), right)
+        return (*precision_recall_f1(both, predicted, right), right)
 
     def lines(self) -> list[str]:
-        """The figures for people."""
+        """Returns the scores for people."""
         kind = "F1 of spans" if self.entities is not None else "macro F1"
         return [f"accuracy {self.accuracy:.2f} % ({self.count:,} labels)", f"{kind} {self.f1:.2f} %"]
 
     def table(self, most: int = 12) -> list[str]:
-        """For each label its figures and, where they are few, how often it was taken for which."""
+        """Returns a table of the scores of each label and, for at most `most` labels, of their confusions."""
         shown = self.labels[:most]
         width = max([5, *map(len, shown)])
         head = f"{'label':<{width}}  precision  recall      F1    count" + "".join(
@@ -61,7 +63,7 @@ class Quality:
 
 
 def compare_labels(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]], labels: Sequence[str]) -> Quality:
-    """Compares labels, text by text: one for a text, or one for each of its words."""
+    """Compares the predicted labels of texts, `found`, with the right ones: one for a text, or one for each word."""
     pairs = Counter(
         pair for rights, founds in zip(right, found, strict=True) for pair in zip(rights, founds, strict=True)
     )
@@ -74,12 +76,12 @@ def compare_labels(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]
 
 
 def precision_recall_f1(both: int, found: int, right: int) -> tuple[float, float, float]:
-    """Precision, recall and F1 in per cent."""
+    """Returns precision, recall and F1 in per cent."""
     return 100 * both / max(1, found), 100 * both / max(1, right), 200 * both / max(1, found + right)
 
 
 def spans(labels: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """What B- and I- labels mark: kind, begin and end; an I- that goes on with nothing begins a span (CoNLL)."""
+    """Yields the kind, begin and end of each span that B- and I- labels mark; an I- alone begins a span (CoNLL)."""
     kind, begin = "", 0
     for place, label in enumerate([*labels, "O"]):
         mark, _, name = label.partition("-")

@@ -1,6 +1,6 @@
-"""BLEU, chrF and TER with their signatures, and whether one system is really better than another.
+"""Scores translations by BLEU, chrF and TER with their signatures, and tests whether one system is really better.
 
-Every number is sacrebleu's own, so that it can be compared with published ones (Post, 2018).
+Every number is computed by sacrebleu and comparable with published ones (Post, 2018).
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from regard.argument_checks import require, require_texts
 from regard.errors import InputError
 from regard.tokens.language_tags import CHINESE, JAPANESE, UNSPACED, primary
 
-if TYPE_CHECKING:  # sacrebleu is slow to import, so the functions that need it import it
+if TYPE_CHECKING:  # sacrebleu is slow to import, and is imported by the functions that need it
     from sacrebleu import BLEU
     from sacrebleu.metrics.base import Metric
 
-# With fewer, sacrebleu's interval is the whole range of the resamples, not 95 % of it.
 FEWEST_RESAMPLES = 40
-
+"""With fewer resamples, sacrebleu's interval is their whole range instead of 95 % of it."""
 
 ENVIRONMENT = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """One metric over a test set, and all that is needed to compute it again."""
+    """One metric over a test set, with the signature that is needed to compute it again."""
 
     name: str
     value: float
@@ -45,7 +44,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One metric of two systems on the same test set, and how easily chance makes them differ as much."""
+    """One metric of two systems on the same test set, and the probability of such a difference by chance."""
 
     metric: str
     baseline: float
@@ -55,12 +54,12 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """What the system adds to the baseline; of TER, which counts errors, less is better."""
+        """The score of the system minus that of the baseline; for TER, which counts errors, negative is better."""
         return self.system - self.baseline
 
     @property
     def significant(self) -> bool:
-        """Whether chance makes so large a difference in fewer than one of twenty test sets."""
+        """Reports whether chance causes such a difference in fewer than one of twenty test sets."""
         return self.p_value < 0.05
 
 
@@ -84,12 +83,16 @@ def score(
     """
     lines, right = _lines(hypotheses=hypotheses, references=references)
     metrics = _metrics(right, language, lowercase, tokenize)
-    if resamples:
-        return [_with_interval(*each) for each in _resample([lines], metrics, resamples, seed)]
-    values = {name: float(metric.corpus_score(lines, None).score) for name, metric in metrics.items()}
-    return [
-        Score(name=name, value=value, signature=str(metrics[name].get_signature())) for name, value in values.items()
-    ]
+    scores = []
+    if not resamples:
+        for name, metric in metrics.items():
+            value = float(metric.corpus_score(lines, None).score)  # before the signature, which depends on it
+            scores.append(Score(name=name, value=value, signature=str(metric.get_signature())))
+        return scores
+    for name, signature, [result] in _resample([lines], metrics, resamples, seed):
+        value, mean, margin = float(result.score), float(result.mean), float(result.ci)
+        scores.append(Score(name=name, value=value, signature=signature, low=mean - margin, high=mean + margin))
+    return scores
 
 
 def compare(
@@ -112,7 +115,12 @@ def compare(
     """
     before, after, right = _lines(baseline=baseline, system=system, references=references)
     metrics = _metrics(right, language, lowercase, tokenize)
-    return [_comparison(*each) for each in _resample([before, after], metrics, resamples, seed)]
+    comparisons = []
+    for name, signature, results in _resample([before, after], metrics, resamples, seed):
+        first, second = (float(result.score) for result in results)
+        p_value = 1.0 if first == second else float(results[1].p_value)  # sacrebleu gives equal scores its smallest p
+        comparisons.append(Comparison(metric=name, baseline=first, system=second, p_value=p_value, signature=signature))
+    return comparisons
 
 
 def require_options(
@@ -132,7 +140,7 @@ def require_options(
 def single_score(
     hypotheses: Sequence[str], references: Sequence[str], metric: Literal["bleu", "chrf"], language: str = ""
 ) -> float:
-    """The number that `score` gives for one metric, without resampling; for early stopping."""
+    """Returns the value that `score` gives for one metric, for early stopping."""
     from sacrebleu import CHRF
 
     _check_counts(hypotheses=hypotheses, references=references)
@@ -141,7 +149,7 @@ def single_score(
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF of every sentence by itself."""
+    """Returns the chrF of each sentence."""
     from sacrebleu import CHRF
 
     _check_counts(hypotheses=hypotheses, references=references)
@@ -150,7 +158,7 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """How many of a hundred hypotheses are their reference, character for character."""
+    """Returns the percentage of hypotheses that equal their reference."""
     _check_counts(hypotheses=hypotheses, references=references)
     same = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     return 100 * same / len(references)
@@ -159,18 +167,18 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def _resample(
     systems: Sequence[Sequence[str]], metrics: Mapping[str, Metric], resamples: int, seed: int
 ) -> Iterator[tuple[str, str, list[Any]]]:
-    """For each metric its name, its signature and sacrebleu's result for each system, the baseline first."""
+    """Yields for each metric its name, its signature and sacrebleu's result for each system, the baseline first."""
     from sacrebleu.significance import PairedTest
 
     _require_resamples(resamples)
     require(seed, int, "seed", "a number")
-    if seed < 1:  # sacrebleu's paired test takes 0 for no seed at all
+    if seed < 1:  # sacrebleu's paired test treats 0 as no seed
         raise InputError(f"the seed of the resamples must be at least 1, not {seed}")
-    named = [(str(index), lines) for index, lines in enumerate(systems)]
+    systems_by_name = [(str(index), lines) for index, lines in enumerate(systems)]
     with _quiet_sacrebleu(seed):
-        signatures, results = PairedTest(named, metrics, None, test_type="bs", n_samples=resamples)()
-    for name, (theirs, signature) in zip(metrics, signatures.items(), strict=True):  # their chrF is chrF2
-        yield name, str(signature), results[theirs]
+        signatures, results = PairedTest(systems_by_name, metrics, None, test_type="bs", n_samples=resamples)()
+    for name, (sacrebleu_name, signature) in zip(metrics, signatures.items(), strict=True):  # chrF is chrF2 there
+        yield name, str(signature), results[sacrebleu_name]
 
 
 def _require_resamples(resamples: int) -> None:
@@ -179,24 +187,11 @@ def _require_resamples(resamples: int) -> None:
         raise InputError(f"resamples must be at least {FEWEST_RESAMPLES}, not {resamples}")
 
 
-def _with_interval(name: str, signature: str, results: list[Any]) -> Score:
-    value, mean, margin = float(results[0].score), float(results[0].mean), float(results[0].ci)
-    return Score(name=name, value=value, signature=signature, low=mean - margin, high=mean + margin)
-
-
-def _comparison(metric: str, signature: str, results: list[Any]) -> Comparison:
-    baseline, system = (float(result.score) for result in results)
-    # Where nothing differs, sacrebleu gives the smallest p there is, as if the difference were certain.
-    p_value = 1.0 if baseline == system else float(results[1].p_value)
-    return Comparison(metric=metric, baseline=baseline, system=system, p_value=p_value, signature=signature)
-
-
 def _metrics(references: Sequence[str], language: str, lowercase: bool, tokenize: str | None) -> dict[str, Metric]:
     from sacrebleu import CHRF, TER
 
     require(language, str, "language", "a code such as de")
-    # Else a Chinese sentence is a single word to TER, right or wrong as a whole.
-    split = primary(language) in CHINESE | JAPANESE
+    split = primary(language) in CHINESE | JAPANESE  # otherwise TER takes a Chinese sentence for a single word
     return {
         "BLEU": _bleu(references, language, lowercase, tokenize),
         "chrF": CHRF(lowercase=lowercase, references=[references]),
@@ -210,8 +205,7 @@ def _bleu(references: Sequence[str], language: str, lowercase: bool = False, tok
     name = _bleu_tokenizer(language) if tokenize is None else tokenize
     if name not in BLEU.TOKENIZERS:
         raise InputError(f"BLEU has no tokenizer {name!r}: choose one of {', '.join(BLEU.TOKENIZERS)}")
-    try:
-        # force: no warning on the terminal where many lines look tokenized
+    try:  # force: no warning on the terminal if many lines look tokenized
         return BLEU(tokenize=name, lowercase=lowercase, force=True, references=[references])
     except (RuntimeError, ImportError, OSError) as error:  # its library or its model is missing
         raise InputError(f"BLEU's tokenizer {name} cannot be used: {' '.join(str(error).split())}") from error
@@ -227,23 +221,23 @@ def _bleu_tokenizer(language: str) -> str:
 
 
 def _lines(**sides: Iterable[str]) -> list[list[str]]:
-    """The lines of each side, as many on each."""
-    found = {name: list(require_texts(lines, name)) for name, lines in sides.items()}
-    _check_counts(**found)
-    return list(found.values())
+    """Returns the lines of each side; refuses sides with different numbers of lines."""
+    lines_by_side = {name: list(require_texts(lines, name)) for name, lines in sides.items()}
+    _check_counts(**lines_by_side)
+    return list(lines_by_side.values())
 
 
 def _check_counts(**sides: Sequence[str]) -> None:
     counts = {name: len(lines) for name, lines in sides.items()}
     if 0 in counts.values() or len(set(counts.values())) > 1:
-        found = ", ".join(f"{count} in {name}" for name, count in counts.items())
-        raise InputError(f"scoring needs as many lines on each side, and at least one; there are {found}")
+        shown = ", ".join(f"{count} in {name}" for name, count in counts.items())
+        raise InputError(f"scoring needs as many lines on each side, and at least one; there are {shown}")
 
 
 @contextmanager
 def _quiet_sacrebleu(seed: int) -> Iterator[None]:
-    """Give sacrebleu a seed, which it takes from the environment only, and keep its log off the terminal."""
-    import logging  # costs nothing after sacrebleu, but as much as the rest of this module before it
+    """Gives sacrebleu a seed, which it reads from the environment only, and keeps its log off the terminal."""
+    import logging  # costs as much as the rest of this module, unless sacrebleu is imported before
 
     logger = logging.getLogger("sacrebleu")
     with ENVIRONMENT:
