@@ -22,9 +22,7 @@ class Quality:
     @property
     def accuracy(self) -> float:
         """The share of labels that are right, in per cent."""
-        return (
-            100 * sum(n for (right, given), n in self.confusions.items() if right == given) / max(1, self.count)
-        )
+        return 100 * sum(n for (right, given), n in self.confusions.items() if right == given) / max(1, self.count)
 
     @property
     def f1(self) -> float:
