@@ -25,7 +25,6 @@ FAULTS: dict[str, int] = {
     "faithful": 72,
     "files": 255,
     "preparation": 72,
-    "regard": 17,
     "training": 106,
 }
 SHARED_NAMES: dict[str, int] = {

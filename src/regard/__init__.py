@@ -27,29 +27,20 @@ if TYPE_CHECKING:
     from regard.preparation.train_and_resume import resume, train
     from regard.settings import Settings
 
-_HOMES = {
-    "Classifier": "decoding.fill_classify_embed",
-    "Embedder": "decoding.fill_classify_embed",
-    "Filler": "decoding.fill_classify_embed",
-    "Translation": "decoding.translator",
-    "Translator": "decoding.translator",
-    "Writer": "decoding.writer",
-    "load": "decoding.model_loading",
-    "load_as": "decoding.model_loading",
-    "DataError": "errors",
-    "InputError": "errors",
-    "ModelError": "errors",
-    "RegardError": "errors",
-    "SettingsError": "errors",
-    "compare": "evaluation.translation_scores",
-    "score": "evaluation.translation_scores",
-    "look": "explorer.trace",
-    "observe": "model.observe",
-    "Settings": "settings",
-    "distill": "preparation.distillation",
-    "resume": "preparation.train_and_resume",
-    "train": "preparation.train_and_resume",
+_NAMES = {
+    "decoding.fill_classify_embed": ("Classifier", "Embedder", "Filler"),
+    "decoding.model_loading": ("load", "load_as"),
+    "decoding.translator": ("Translation", "Translator"),
+    "decoding.writer": ("Writer",),
+    "errors": ("DataError", "InputError", "ModelError", "RegardError", "SettingsError"),
+    "evaluation.translation_scores": ("compare", "score"),
+    "explorer.trace": ("look",),
+    "model.observe": ("observe",),
+    "preparation.distillation": ("distill",),
+    "preparation.train_and_resume": ("resume", "train"),
+    "settings": ("Settings",),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Classifier",

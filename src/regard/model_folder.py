@@ -1,16 +1,16 @@
-"""A model folder: all that is needed to go from text to text, written so that no kill can spoil it.
+"""Names the files of a model folder, which has all that is needed to go from text to text.
 
 model.toml            settings and languages
 weights.safetensors   parameters, by name
 tokenizer.json        one vocabulary, or two
 card.md               for people: data, scores, date, version
-confidence.json       from log-probabilities to how far a translation can be trusted
-shortlist.safetensors the tokens that each token of a source may become, if `regard shortlist` has learnt them
-memory.jsonl.gz       the pairs it was trained on, if data.memory asks for them: a translation memory
-log.jsonl             the course of training, a line an event
-history/              weights kept along the way, if training.history asks for them
-training/             what --resume needs; safe to delete when training is over
-native/               weights as the native engine wants them; made when it is first used, safe to delete
+confidence.json       curve from log-probabilities to the confidence in a translation
+shortlist.safetensors candidate tokens for each source token, if `regard shortlist` has learned them
+memory.jsonl.gz       translation memory of the training pairs, if data.memory asks for it
+log.jsonl             events of training, one on each line
+history/              weights during training, if training.history asks for them
+training/             state for --resume; safe to delete when training is over
+native/               weights in the format of the native engine; made when first used, safe to delete
 """
 
 from __future__ import annotations
@@ -43,39 +43,38 @@ EVERYTHING = (
 )
 SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE = EVERYTHING
 SCALE = ".scale"
-"""In a file of weights, what follows the name of an int8 tensor in the name of its scales."""
+"""Suffix of the name of an int8 tensor in the name of its scales, in a file of weights."""
 
 
 def check_folder(path: Path) -> None:
-    """Refuses a folder without a model in it that is ready to use."""
+    """Refuses a folder without a model that is ready to use."""
     check_settings(path)
-    if not (path / WEIGHTS).is_file() and not (path / TRAINING).is_dir():
+    if (path / WEIGHTS).is_file():
+        return
+    if not (path / TRAINING).is_dir():
         raise ModelError(f"{path}: has no {WEIGHTS}: copy the whole folder again")
-    if not (path / WEIGHTS).is_file():
-        if not any((path / name).exists() for name in (TRAINING, f"{TRAINING}.new")):
-            raise ModelError(f"{path}: has no {WEIGHTS}: copy the whole folder again")
-        raise ModelError(
-            f"{path}: has no {WEIGHTS} yet: wait until it is trained, or go on with regard train --resume {path}"
-        )
+    raise ModelError(
+        f"{path}: has no {WEIGHTS} yet: wait until it is trained, or go on with regard train --resume {path}"
+    )
 
 
 def check_settings(path: Path) -> None:
-    """Refuses what is not a model folder, and says what it is instead."""
+    """Refuses a path that is not a model folder, and describes what it is instead."""
     try:
         if (path / SETTINGS).is_file():
             return
-        there = path.exists()
-    except OSError as error:  # such as a text in place of a name
+        exists = path.exists()
+    except OSError as error:  # such as a text instead of a name
         raise ModelError(f"{path}: no such folder ({error.strerror})") from None
-    if not there:
+    if not exists:
         raise ModelError(f"{path}: no such folder")
-    what = f"not a Regard model (it has no {SETTINGS})" if path.is_dir() else "a file, not a model folder"
-    said = identify(path)
-    raise ModelError(f"{path}: {what}: {said}" if said else f"{path}: {what}")
+    fault = f"not a Regard model (it has no {SETTINGS})" if path.is_dir() else "a file, not a model folder"
+    description = identify(path)
+    raise ModelError(f"{path}: {fault}: {description}" if description else f"{path}: {fault}")
 
 
 def read_settings(path: Path) -> Settings:
-    """The settings that a model folder records."""
+    """Returns the settings that a model folder records."""
     check_settings(path)
     try:
         return load_recorded(path / SETTINGS)
@@ -94,19 +93,19 @@ def last_event(path: Path) -> dict[str, Any]:
 
 
 def has_finished(path: Path) -> bool:
-    """Says whether the run in a folder came to its end, and was not gone on with."""
+    """Reports whether the last run in a folder has finished."""
     return last_event(path).get("event") == "Finished"
 
 
 @contextlib.contextmanager
 def sole_writer(path: Path) -> Iterator[None]:
-    """Refuses a folder that another process is training in; when a process dies, the system takes its lock back.
+    """Locks a folder for training, and refuses one that another process is training in.
 
-    Makes the folder, and takes it away again if nothing was put into it.
+    Creates the folder, and removes it if it stays empty. The system releases the lock when the process dies.
     """
     if path.exists() and not path.is_dir():
         raise ModelError(f"{path}: is a file, not a folder")
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    created = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDONLY)
@@ -118,7 +117,7 @@ def sole_writer(path: Path) -> Iterator[None]:
     finally:
         os.close(handle)
         with contextlib.suppress(OSError):  # a folder that is not empty stays
-            for folder in made:
+            for folder in created:
                 folder.rmdir()
 
 

@@ -1,4 +1,4 @@
-"""The model in a folder as tensors: read, built, and written so that no kill can spoil it."""
+"""Reads and builds the model of a folder, and reads and writes its tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Model = Transformer | Recurrent
 
 @dataclass(frozen=True)
 class Contents:
-    """What a model folder holds, read."""
+    """The settings, vocabularies and model of a folder."""
 
     settings: Settings
     vocabularies: Vocabularies
@@ -33,19 +33,19 @@ class Contents:
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is the first of CUDA, MPS and CPU that is there."""
+    """Returns the device of this name; `auto` is the first available of CUDA, MPS and CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError):  # ImportError: the device of a library that is not installed
-        raise InputError(f"the device {name} is not there: use auto, cpu, cuda or mps") from None
+        raise InputError(f"device {name} is not available: use auto, cpu, cuda or mps") from None
     return device
 
 
 def read_folder(path: Path | str, device: torch.device | str = "cpu") -> Contents:
-    """The model in a folder, ready to use."""
+    """Reads the model in a folder, ready to use."""
     path = Path(path)
     check_folder(path)
     settings = read_settings(path)
@@ -57,7 +57,7 @@ def read_folder(path: Path | str, device: torch.device | str = "cpu") -> Content
 
 
 def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
-    """A model of this shape, for this task, with random weights."""
+    """Builds a model of this shape for this task, with random weights."""
     shape, size = settings.model, vocabularies.target.size
     match settings.task:
         case "translate":
@@ -73,13 +73,13 @@ def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
 
 
 def summary(model: nn.Module) -> str:
-    """Says in a line where a model is and how large, for the repr of what is made of it."""
+    """Returns the device, type and size of a model in a line, for the repr of objects that use it."""
     first, count = next(model.parameters()), sum(each.numel() for each in model.parameters())
     return f"PyTorch on {first.device}, {str(first.dtype).removeprefix('torch.')}, {count:,} parameters"
 
 
 def transformer_of(contents: Contents, who: str) -> Transformer:
-    """The model, if it is a Transformer; `who` is what takes no other."""
+    """Returns the model if it is a Transformer; otherwise raises an error that names the caller `who`."""
     if isinstance(contents.model, Recurrent):
         raise InputError(
             f"{who} takes a Transformer, and this model is not one (model.kind = {contents.settings.model.kind})"
@@ -88,12 +88,12 @@ def transformer_of(contents: Contents, who: str) -> Transformer:
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:
-    """The weights by name; a table that is used in two places is there once."""
+    """Returns the weights by name; a table that is used in two places appears once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def assign(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Puts the tensors of a file into the model, refusing a missing, unexpected or misshapen one by name."""
+    """Copies the tensors of a file into the model; refuses a missing, unexpected or misshapen one by name."""
     wanted = parameters(model)
     for name in (*wanted, *tensors):
         if name not in tensors:
@@ -109,7 +109,7 @@ def assign(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file."""
+    """Returns the tensors and the metadata of a safetensors file."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -119,7 +119,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _dequantized(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Matrices that `regard quantize` has written, as the numbers they stand for."""
+    """Returns tensors in which the int8 matrices of `regard quantize` are converted to float32."""
     scales = {name: tensors.pop(name + SCALE) for name in list(tensors) if name + SCALE in tensors}
     return {name: t.float() * scales[name][:, None] if name in scales else t for name, t in tensors.items()}
 

@@ -183,7 +183,7 @@ MISTAKES = {
     f"train {GOOD} --settings missing.toml": "missing.toml: cannot be read (No such file or directory)",
     f"train {GOOD} --settings broken.toml": "broken.toml: not valid TOML",
     f"train {GOOD} --settings odd.toml": "unknown setting model.widht; did you mean model.width?",
-    f"train {GOOD} --device nonsense": "the device nonsense is not there: use auto, cpu, cuda or mps",
+    f"train {GOOD} --device nonsense": "device nonsense is not available: use auto, cpu, cuda or mps",
     f"train {GOOD} --model.max_length 2": "train: every pair has more tokens than model.max_length = 2",
     # the folder
     "train train.en train.de -o model": "model: already holds a model: start from it with regard train --from model,",
@@ -214,7 +214,7 @@ MISTAKES = {
     "translate model long.en": "too long for this model and has no place to cut it",
     "translate model two.en -o nothing": "nothing: is a folder: name a file",
     "translate model two.en --beam 0": "decoding.beam must be at least 1, not 0",
-    "translate model two.en --device nonsense": "the device nonsense is not there",
+    "translate model two.en --device nonsense": "device nonsense is not available",
     "translate model two.en --stream --json": "--stream prints plain text as it comes",
     # evaluating
     "evaluate model": "give a model and a test set",

@@ -154,7 +154,7 @@ def test_bad_options_are_refused(translator: Translator, options: dict[str, Any]
 
 @pytest.mark.parametrize("name", ["nonsense", "", "cuda:99", "meta", "hpu", "xla", "0"])
 def test_a_device_that_is_not_there_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(InputError, match="is not there: use auto, cpu, cuda or mps"):
+    with pytest.raises(InputError, match="is not available: use auto, cpu, cuda or mps"):
         load(folder, name)
 
 

@@ -25,9 +25,7 @@ class DataSettings(Section):
         "directions of a multilingual model, e.g. en-de,en-fr,de-en (Johnson et al., 2017); none: source to target only",
     ] = ()
     dev_pairs: Annotated[
-        int | None,
-        "pairs per direction, or labelled texts, held out as dev set if no dev files are given; none: by corpus size",
-        at_least(1),
+        int | None, "pairs per direction, or texts, held out without dev files; none: by corpus size", at_least(1)
     ] = None
     documents: Annotated[
         Literal["file", "paragraph", "line"],
@@ -61,9 +59,7 @@ class DataSettings(Section):
 class TokenizerSettings(Section):
     """The subword vocabulary and how it is learned."""
 
-    kind: Annotated[
-        Literal["bpe", "unigram"], "byte-pair encoding (Sennrich et al., 2016) or unigram model (Kudo, 2018)"
-    ] = "bpe"
+    kind: Annotated[Literal["bpe", "unigram"], "byte pairs (Sennrich et al., 2016) or unigrams (Kudo, 2018)"] = "bpe"
     vocabulary: Annotated[int, "vocabulary size, including special tokens and bytes", at_least(300)] = 10_000
     joint: Annotated[bool, "share one vocabulary between both languages"] = True
     sample: Annotated[int, "sentences per side that the vocabulary is learned from", at_least(1)] = 500_000
@@ -76,19 +72,17 @@ class ModelSettings(Section):
 
     width: Annotated[int, "width of the residual stream (d_model)", at_least(1)] = 512
     heads: Annotated[int, "number of attention heads", at_least(1)] = 8
-    key_value_heads: Annotated[
-        int | None, "number of key and value heads (grouped-query attention); none: same as heads", at_least(1)
-    ] = None
-    key_width: Annotated[int | None, "width of a head's queries and keys (d_k); none: width / heads", at_least(1)] = (
+    key_value_heads: Annotated[int | None, "key and value heads (grouped-query); none: same as heads", at_least(1)] = (
         None
     )
+    key_width: Annotated[int | None, "width of a head's queries, keys (d_k); none: width / heads", at_least(1)] = None
     value_width: Annotated[int | None, "width of a head's values (d_v); none: width / heads", at_least(1)] = None
     hidden: Annotated[int, "width of the feed-forward layer (d_ff)", at_least(1)] = 2048
     encoder_layers: Annotated[int, "number of encoder layers", at_least(1)] = 6
     decoder_layers: Annotated[int, "number of decoder layers", at_least(1)] = 6
-    norm: Annotated[
-        Literal["post", "pre"], "normalise after each residual connection (the paper) or before each sublayer"
-    ] = "post"
+    norm: Annotated[Literal["post", "pre"], "normalise after each residual sum (the paper) or before sublayers"] = (
+        "post"
+    )
     norm_kind: Annotated[Literal["layer", "rms"], "LayerNorm, or RMSNorm (Zhang & Sennrich, 2019)"] = "layer"
     norm_epsilon: Annotated[float, "constant added to the variance for numerical stability", SHARE] = 1e-5
     activation: Annotated[
@@ -122,9 +116,9 @@ class ModelSettings(Section):
         Literal["transformer", "lstm", "gru"],
         "architecture: the Transformer, or a recurrent network for comparison (no feed-forward, norms or positions)",
     ] = "transformer"
-    attends: Annotated[
-        bool, "let a recurrent decoder attend to the source; false: it sees only the encoder's final state"
-    ] = True
+    attends: Annotated[bool, "a recurrent decoder attends to the source; false: it sees the encoder's last state"] = (
+        True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,17 +187,13 @@ class TrainingSettings(Section):
     restarts: Annotated[int, "how many times --processes restarts after a process is lost", at_least(0)] = 3
     optimizer: Annotated[Literal["adam", "muon"], "Adam, or Muon for matrices (Jordan et al., 2024)"] = "adam"
     learning_rate: Annotated[float, "peak learning rate", at_least(0)] = 1e-3
-    table_rate: Annotated[
-        float, "with Muon, learning rate factor for what Adam updates: tables, norms, biases", at_least(0)
-    ] = 4.0
+    table_rate: Annotated[float, "with Muon, factor of the rate of tables, norms and biases (Adam)", at_least(0)] = 4.0
     schedule: Annotated[
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],
         "learning rate schedule after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), which ignores learning_rate",
     ] = "inverse-sqrt"
     warmup: Annotated[int, "number of updates during which the learning rate rises", at_least(0)] = 1000
-    dropout_warmup: Annotated[
-        float, "number of epochs during which dropout rises from 0 (Morerio et al., 2017); 0: none", at_least(0)
-    ] = 0.0
+    dropout_warmup: Annotated[float, "epochs in which dropout rises from 0 (Morerio et al., 2017)", at_least(0)] = 0.0
     betas: Annotated[tuple[float, ...], "Adam's decay rates of the two moments", CHANCE] = (0.9, 0.98)
     epsilon: Annotated[float, "constant added to Adam's denominator for numerical stability", at_least(0)] = 1e-9
     weight_decay: Annotated[float, "decoupled weight decay (AdamW); with Muon, of matrices only", at_least(0)] = 0.0
@@ -227,18 +217,10 @@ class TrainingSettings(Section):
         Literal["chrf", "bleu", "loss", "accuracy", "f1"],
         "dev metric for early stopping: chrf or bleu of translations, accuracy or f1 of labels, or the loss",
     ] = "chrf"
-    patience: Annotated[
-        int, "evaluations without improvement, after warm-up, before training stops; 0: never stop early", at_least(0)
-    ] = 8
-    average: Annotated[
-        int, "number of checkpoints averaged into the final weights: the best and those around it", at_least(1)
-    ] = 5
-    history: Annotated[
-        int, "snapshots of the weights to keep for regard look, from the first to the last update; 0: none", at_least(0)
-    ] = 0
-    adapters: Annotated[
-        int, "rank of adapters trained instead of the weights (LoRA; Hu et al., 2021), with --from; 0: off", at_least(0)
-    ] = 0
+    patience: Annotated[int, "evaluations without improvement before training stops; 0: never", at_least(0)] = 8
+    average: Annotated[int, "checkpoints averaged into the final weights: the best and its neighbours", at_least(1)] = 5
+    history: Annotated[int, "snapshots of the weights to keep for regard look; 0: none", at_least(0)] = 0
+    adapters: Annotated[int, "rank of adapters to train (LoRA; Hu et al., 2021), with --from; 0: off", at_least(0)] = 0
     seed: Annotated[int, "seed of the random numbers, for reproducible runs", at_least(0)] = 1
     device: Annotated[str, "auto, cpu, cuda, cuda:1, mps ..."] = "auto"
     precision: Annotated[
@@ -258,9 +240,7 @@ class DecodingSettings(Section):
     """The search for an output, or the sampling of one."""
 
     beam: Annotated[int, "beam size; 1: greedy search", at_least(1)] = 5
-    length_penalty: Annotated[
-        float, "alpha of the length penalty; higher values favour longer outputs; 0: off", Bounds(0, 10)
-    ] = 0.6
+    length_penalty: Annotated[float, "alpha of the length penalty; higher favours longer outputs", Bounds(0, 10)] = 0.6
     penalty: Annotated[
         Literal["google", "power"],
         "form of the length penalty: ((5 + length) / 6) ^ alpha (Wu et al., 2016), or length ^ alpha (Marian, Hugging Face)",
@@ -277,20 +257,14 @@ class DecodingSettings(Section):
     ] = 0
     alternatives: Annotated[int, "number of translations to return besides the best", at_least(0)] = 0
     alignment: Annotated[bool, "return what each token attends to in the source, in the last layer"] = False
-    temperature: Annotated[
-        float, "0: search for the best output; above: sample, higher values give more random output", at_least(0)
-    ] = 0.0
+    temperature: Annotated[float, "0: search; above: sample, higher values give more random output", at_least(0)] = 0.0
     top_k: Annotated[int, "sample among the k most probable tokens; 0: all", at_least(0)] = 0
     top_p: Annotated[float, "sample among the most probable tokens that together have this probability", SHARE] = 1.0
     min_p: Annotated[float, "sample among tokens at least this probable, relative to the most probable", SHARE] = 0.0
-    repetition_penalty: Annotated[
-        float, "make tokens that already occurred less probable (Keskar et al., 2019); 1: off", Bounds(0.01, 100)
-    ] = 1.0
+    repetition_penalty: Annotated[float, "penalty of repeated tokens (Keskar et al., 2019)", Bounds(0.01, 100)] = 1.0
     seed: Annotated[int, "seed of the random numbers, for reproducible samples", at_least(0)] = 0
     max_tokens: Annotated[int, "maximum length of a continuation in tokens (write)", at_least(1)] = 256
-    max_ratio: Annotated[
-        float, "maximum length of a translation, as a multiple of the source's tokens (plus 20)", at_least(0)
-    ] = 2.0
+    max_ratio: Annotated[float, "maximum tokens of a translation per token of the source, plus 20", at_least(0)] = 2.0
     batch_tokens: Annotated[int, "source tokens decoded together, including padding and beams", at_least(1)] = 8192
 
 
@@ -333,11 +307,6 @@ class Settings(Section):
             )
         if self.data.directions and not self.tokenizer.joint:
             raise SettingsError("data.directions needs one vocabulary for all languages: set tokenizer.joint to true")
-        if self.model.recurrent:
-            self._require_translation_only()
-
-    def _require_translation_only(self) -> None:
-        """Refuses settings that a recurrent network does not support."""
         unsupported = {
             f"task = {self.task}": self.task != "translate",
             "training.recompute": self.training.recompute,
@@ -345,7 +314,7 @@ class Settings(Section):
             "training.parallel = fsdp": self.training.parallel == "fsdp",
         }
         for setting, is_used in unsupported.items():
-            if is_used:
+            if is_used and self.model.recurrent:
                 raise SettingsError(
                     f"model.kind = {self.model.kind} is a recurrent translator for comparison, which does not support "
                     f"{setting}: leave it out, or set model.kind to transformer"
