@@ -22,7 +22,7 @@ from docs.screenshots import serve
 import regard
 from benchmarks import program, records, tables
 from regard.explorer.ablation import ablate
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from regard.settings.resolution import resolve
 from regard.weights import Contents, build_model, read_folder
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from regard.cli.look import listen, open_model
 from regard.explorer.http_api import create_app
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 
 VIEWS: dict[str, dict[str, object]] = {
     "journey": {"card": 9, "q": 9, "layer": 1},

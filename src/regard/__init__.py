@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.decoding.writer import Writer
     from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
     from regard.evaluation.translation_scores import compare, score
-    from regard.explorer.trace import look
+    from regard.explorer.model_explorer import look
     from regard.model.observe import observe
     from regard.preparation.distillation import distill
     from regard.preparation.train_and_resume import resume, train
@@ -34,7 +34,7 @@ _NAMES = {
     "decoding.writer": ("Writer",),
     "errors": ("DataError", "InputError", "ModelError", "RegardError", "SettingsError"),
     "evaluation.translation_scores": ("compare", "score"),
-    "explorer.trace": ("look",),
+    "explorer.model_explorer": ("look",),
     "model.observe": ("observe",),
     "preparation.distillation": ("distill",),
     "preparation.train_and_resume": ("resume", "train"),

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from regard.cli.look import listen
 from regard.explorer.http_api import create_app
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from regard.demo.sentence_generator import generate_splits
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from regard.settings import TokenizerSettings
 from regard.settings.resolution import resolve
 from regard.tokens.tokenizer import Tokenizer, Vocabularies

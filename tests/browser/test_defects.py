@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 
 from regard import look
 from regard.demo import GLASS
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from tests.browser.conftest import Watched, downloads
 from tests.browser.models import arranged
 

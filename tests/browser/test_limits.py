@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page
 
 import regard
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from tests.browser.conftest import Watched
 from tests.browser.models import arranged
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page
 
-from regard.explorer.trace import Explorer, Run
+from regard.explorer.model_explorer import Explorer, Run
 from tests.browser.conftest import Watched, downloads
 from tests.browser.models import ARRANGEMENTS, SENTENCE, arranged
 from tests.cli.running import process

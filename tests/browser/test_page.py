@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from tests.browser.conftest import Watched
 from tests.browser.models import SENTENCE, arranged
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 from safetensors.torch import save_file
 
 from regard.explorer.ablation import ablate
-from regard.explorer.trace import Explorer, Run
+from regard.explorer.model_explorer import Explorer, Run
 from regard.weights import parameters
 from tests.browser.conftest import Watched
 from tests.browser.models import SENTENCE, arranged

@@ -11,7 +11,7 @@ import regard
 from regard.atomic_files import write_text
 from regard.decoding.pytorch_engine import translator_of
 from regard.errors import InputError, SettingsError
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from regard.interop import ctranslate2, huggingface, onnx
 from regard.settings.option_fields import dump
 from regard.settings.resolution import resolve

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from regard.explorer.anatomy import Anatomy
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from regard.weights import parameters
 from tests.explorer.toys import TASKS, contents
 

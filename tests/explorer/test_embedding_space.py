@@ -9,8 +9,8 @@ import torch
 
 from regard.errors import InputError
 from regard.explorer import embedding_space as space
-from regard.explorer.request_checks import MissingError
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
+from regard.explorer.request_types import MissingError
 from regard.model.positions import RotaryPositions
 from regard.tokens.token_streams import write_stream
 from regard.training.batches import write_examples

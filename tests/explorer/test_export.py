@@ -16,7 +16,7 @@ from safetensors.torch import load
 from regard.errors import InputError, ModelError
 from regard.explorer import export
 from regard.explorer.http_api import PAGE
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from tests.explorer.toys import GREEDY, TASKS, TEXT, contents, look_at
 
 

@@ -19,7 +19,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from regard.explorer.http_api import create_app, routes
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
 from tests.explorer.conftest import IMPORTS, INDEX
 from tests.explorer.toys import GREEDY, TEXT, contents
 
@@ -140,9 +140,9 @@ def test_requests_at_the_same_time_wait_for_each_other(client: TestClient) -> No
         ("get", "/api/weights", 400, "name: is missing"),
         ("get", "/api/weights?name=x", 404, "no weight"),
         ("get", "/api/embeddings/near?side=source&id=x", 400, "id: must be a whole number"),
-        ("get", "/api/embeddings/near?side=source&id=1&k=99", 400, "k: must be from 1 to 50"),
+        ("get", "/api/embeddings/near?side=source&id=1&k=99", 400, "k: must be a whole number <= 50"),
         ("get", "/api/embeddings/map?side=middle", 400, "side: must be source or target"),
-        ("get", "/api/positions?side=source&n=0", 400, "n: must be from 1"),
+        ("get", "/api/positions?side=source&n=0", 400, "n: must be a whole number >= 1"),
         ("get", "/api/source?name=x", 404, "no line"),
         ("get", "/api/run", 405, "Method Not Allowed"),
         ("post", "/api/model", 405, "Method Not Allowed"),

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from regard.demo import GLASS
-from regard.explorer.pronoun_heads import TIRED, WIDE, HeadEffect, find_pronoun_heads, silence, swap
 from regard.weights import Contents, build_model, read_folder
+from tests.explorer.pronoun_heads import TIRED, WIDE, HeadEffect, find_pronoun_heads, silence, swap
 
 
 def require_a_head(effects: list[HeadEffect]) -> None:

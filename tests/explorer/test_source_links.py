@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.explorer import embedding_space as space
-from regard.explorer.request_checks import MissingError
+from regard.explorer.request_types import MissingError
 from tests.explorer.toys import TASKS, look_at
 
 
@@ -17,7 +17,7 @@ def test_every_tensor_has_its_line(task: str, shape: str) -> None:
     run = look_at(task, shape=shape)
     root = Path(space.__file__).parents[2]
     for name in run.names():
-        found = run.explorer.source_links.find(name)
+        found = run.explorer.find_source(name)
         lines = (root / found["file"]).read_text().splitlines()
         assert lines[found["line"] - 1].strip() == found["code"], name
         if name in run.derived:
@@ -33,12 +33,12 @@ def test_every_tensor_has_its_line(task: str, shape: str) -> None:
 def test_residual_sums_show_the_order_of_their_norm() -> None:
     pre, post = (look_at("write", shape=shape).explorer for shape in ("pre", "post"))
     name = "decoder.layers.0.self_residual.norm"
-    assert pre.source_links.find(name)["line"] < post.source_links.find(name)["line"]
-    assert 'return see("sum"' in pre.source_links.find(name)["code"]
-    assert pre.source_links.find("decoder.layers.0.self_attention.weights")["file"] == "regard/model/attention.py"
+    assert pre.find_source(name)["line"] < post.find_source(name)["line"]
+    assert 'return see("sum"' in pre.find_source(name)["code"]
+    assert pre.find_source("decoder.layers.0.self_attention.weights")["file"] == "regard/model/attention.py"
 
 
 @pytest.mark.parametrize("name", ["nothing", "decoder.nothing", "decoder.layers.0.self_attention.query.x", "x.y.z", ""])
 def test_no_line_for_what_is_not_there(name: str) -> None:
     with pytest.raises(MissingError, match="no line"):
-        look_at("write").explorer.source_links.find(name)
+        look_at("write").explorer.find_source(name)

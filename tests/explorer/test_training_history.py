@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from regard.atomic_files import write_text
-from regard.explorer.request_checks import MissingError
-from regard.explorer.trace import Explorer
+from regard.explorer.model_explorer import Explorer
+from regard.explorer.request_types import MissingError
 from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings.option_fields import dump
 from regard.weights import parameters, write_tensors

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from regard.explorer.trace import Explorer, Run
+from regard.explorer.model_explorer import Explorer, Run
 from regard.settings import TokenizerSettings
 from regard.settings.resolution import resolve
 from regard.tokens.tokenizer import Tokenizer, Vocabularies

@@ -15,7 +15,7 @@ from regard.decoding.model_loading import load
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import ModelError
-from regard.explorer.trace import contents_of
+from regard.explorer.model_explorer import contents_of
 from regard.interop.huggingface import export_model, import_model
 from regard.interop.huggingface_config import halve_sinusoids
 from regard.settings import Settings

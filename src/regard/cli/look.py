@@ -13,7 +13,7 @@ from regard.cli.setting_flags import Verbs
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.explorer.trace import Explorer
+    from regard.explorer.model_explorer import Explorer
 
 PORT = 8321
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def open_model(path: str | None, device: str, to: str | None) -> Explorer:
-    from regard.explorer.trace import Explorer
+    from regard.explorer.model_explorer import Explorer
 
     if path is not None:
         return Explorer.open(path, device, to=to)

@@ -24,7 +24,7 @@ SETTINGS = {
     "model.encoder_layers": 2,
     "model.decoder_layers": 2,
     "model.width": 128,
-    "model.heads": 2,  # few enough that one of them, of the encoder, finds what "it" is (regard.explorer.pronoun_heads)
+    "model.heads": 2,  # few enough that one of the encoder finds what "it" is (tests/explorer/pronoun_heads.py)
     "model.hidden": 256,
     "model.dropout": 0.0,
     "model.norm": "pre",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.explorer.anatomy import StackShape
-from regard.explorer.request_checks import LIMITS
-from regard.explorer.traced_pass import Pass, forward
-from regard.explorer.what_if import add_edits, mean_over_positions
-from regard.model.observe import Edit, Trace, observe
+from regard.explorer.anatomy import Anatomy
+from regard.explorer.patches import add_edits, replacement
+from regard.explorer.recorded_pass import Pass, forward
+from regard.explorer.request_types import LIMITS
+from regard.model.observe import Trace, observe
 
 MOST_LOGITS = 2**25
 """Maximum number of logits of one pass: fewer copies run together if texts are long or vocabularies large."""
@@ -40,76 +40,70 @@ class GoneError(Exception):
 
 
 def ablate(
-    run: Pass, what: Any, op: Any, targets: Any = None, gone: Callable[[], bool] = lambda: False
+    run: Pass, what: str, op: str, targets: list[str] | None = None, gone: Callable[[], bool] = lambda: False
 ) -> dict[str, Any]:
     """Returns the effect of ablating each head or sublayer; `targets` may name the kinds or stacks to ablate.
 
-    Between two batches it asks whether everybody has `gone`, and stops.
+    Between two batches it calls `gone`, and stops if it returns True.
     """
     if run.answers is None:
-        raise InputError(
-            "ablate: this model predicts neither tokens nor labels, so ablation has no probability to change"
-        )
+        problem = "this model predicts neither tokens nor labels"
+        raise InputError(f"ablate: {problem}, so ablation has no probability to change")
     if op not in ("zero", "mean"):
-        raise InputError(f"op: must be zero or mean, not {str(op)[:40]!r}")
-    if what == "heads":
-        return ablate_heads(run, op, targets, gone)
+        raise InputError(f"op: must be zero or mean, not {op[:40]!r}")
+    if what not in ("heads", "sublayers"):
+        raise InputError(f"what: must be heads or sublayers, not {what[:40]!r}")
+    groups = lesions_of_heads(run.anatomy) if what == "heads" else lesions_of_sublayers(run.anatomy)
+    names = list(groups) if targets is None else [name for name in groups if name in targets]
+    if targets is not None and (not targets or len(names) < len(set(targets))):
+        raise InputError(f"targets: must be null or some of {', '.join(groups)}")
+    measured = iter(measure(run, [lesion for name in names for lesion in groups[name]], op, gone))
+    effects = {name: [next(measured) for _ in groups[name]] for name in names}
     if what == "sublayers":
-        return ablate_sublayers(run, op, targets, gone)
-    raise InputError(f"what: must be heads or sublayers, not {str(what)[:40]!r}")
-
-
-def ablate_heads(run: Pass, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
-    """Ablates every head of every attention; returns the effects by kind, layer and head."""
-    anatomy = run.anatomy
-    kinds = [(stack, kind) for stack in anatomy.stacks.values() for kind in stack.kinds]
-    names = choose_targets(targets, [f"{stack.name}.{kind}" for stack, kind in kinds])
-    kinds = [(stack, kind) for stack, kind in kinds if f"{stack.name}.{kind}" in names]
-    lesions = [
-        Lesion(f"{stack.name}.layers.{layer}.{kind}", head)
-        for stack, kind in kinds
-        for layer in range(stack.layers)
-        for head in range(anatomy.shape.heads)
-    ]
-    effects = iter(measure(run, lesions, op, gone))
-    heads: dict[str, Any] = {}
-    top: dict[str, Any] = {}
-    for stack, kind in kinds:
-        rows = [[next(effects) for _ in range(anatomy.shape.heads)] for _ in range(stack.layers)]
-        heads[f"{stack.name}.{kind}"] = [[effect.delta for effect in row] for row in rows]
-        top[f"{stack.name}.{kind}"] = [[effect.top for effect in row] for row in rows]
-    return {"kinds": names, "heads": heads, "top": top}
-
-
-def ablate_sublayers(run: Pass, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
-    """Ablates every attention and every feed-forward layer; returns the effects by stack."""
-    stacks = run.anatomy.stacks
-    names = choose_targets(targets, list(stacks))
-    lesions = [Lesion(site, None) for name in names for site in stacks[name].sublayers()]
-    effects = iter(measure(run, lesions, op, gone))
+        return {"sublayers": {name: describe_sublayers(groups[name], effects[name]) for name in names}}
+    count = run.anatomy.shape.heads
     return {
-        "sublayers": {
-            name: [{"site": site, **next(effects)._asdict()} for site in stacks[name].sublayers()] for name in names
-        }
+        "kinds": names,
+        "heads": {name: in_rows([effect.delta for effect in effects[name]], count) for name in names},
+        "top": {name: in_rows([effect.top for effect in effects[name]], count) for name in names},
     }
 
 
-def choose_targets(targets: Any, names: list[str]) -> list[str]:
-    """Returns the requested names, or all names without `targets`."""
-    if targets is None:
-        return names
-    if not isinstance(targets, list) or not targets or not all(target in names for target in targets):
-        raise InputError(f"targets: must be null or some of {', '.join(names)}")
-    return [name for name in names if name in targets]
+def lesions_of_heads(anatomy: Anatomy) -> dict[str, list[Lesion]]:
+    """Returns the heads of every kind of attention, layer by layer."""
+    return {
+        f"{stack.name}.{kind}": [
+            Lesion(f"{stack.name}.layers.{layer}.{kind}", head)
+            for layer in range(stack.layers)
+            for head in range(anatomy.shape.heads)
+        ]
+        for stack in anatomy.stacks.values()
+        for kind in stack.kinds
+    }
+
+
+def lesions_of_sublayers(anatomy: Anatomy) -> dict[str, list[Lesion]]:
+    """Returns the sublayers of every stack."""
+    return {name: [Lesion(site, None) for site in stack.sublayers()] for name, stack in anatomy.stacks.items()}
+
+
+def describe_sublayers(lesions: Sequence[Lesion], effects: Sequence[Effect]) -> list[dict[str, Any]]:
+    """Returns the site and the effect of each ablated sublayer."""
+    return [{"site": lesion.site, **effect._asdict()} for lesion, effect in zip(lesions, effects, strict=True)]
+
+
+def in_rows(values: list[Any], width: int) -> list[list[Any]]:
+    """Returns the values in rows of this width, such as those of all heads in rows of one layer."""
+    return [values[start : start + width] for start in range(0, len(values), width)]
 
 
 def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bool]) -> Iterator[Effect]:
     """Yields the effect of each lesion; each copy in a batch has another lesion."""
-    assert run.answers is not None
-    chosen = torch.tensor(run.chosen)
-    before = run.scores(run.answers[None])[0]  # [R, V]
+    chosen, before = torch.tensor(run.chosen), run.log_probabilities  # [R], [R, V]
     first, intact = before.argmax(-1), before.gather(1, chosen[:, None]).squeeze(1)
-    size = max(1, min(LIMITS.ablation_batch, MOST_LOGITS // max(1, count_logits(run))))
+    output = run.anatomy.output_layer()
+    logits = (0 if output is None else output.out_features) * len(run.inputs.tokens[run.anatomy.written])  # of a copy
+    size = max(1, min(LIMITS.ablation_batch, MOST_LOGITS // max(1, logits)))
     for start in range(0, len(lesions), size):
         if gone():
             raise GoneError
@@ -121,12 +115,6 @@ def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bo
                 [0.0 if math.isnan(value) else value for value in delta.tolist()],  # -inf before and after: no change
                 [None if a == b else display_answer(run, b) for a, b in zip(first.tolist(), now.tolist(), strict=True)],
             )
-
-
-def count_logits(run: Pass) -> int:
-    """Counts the logits of one copy of the texts."""
-    output = run.anatomy.output_layer()
-    return (0 if output is None else output.out_features) * len(run.inputs.tokens[run.anatomy.written])
 
 
 def display_answer(run: Pass, answer: int) -> str:
@@ -141,42 +129,31 @@ def run_with_lesions(run: Pass, lesions: Sequence[Lesion], op: str) -> Tensor:
     by_name: dict[str, list[tuple[int, int | None]]] = {}
     for row, (site, head) in enumerate(lesions):
         by_name.setdefault(f"{site}.{'output' if head is None else 'context'}", []).append((row, head))
-    edits = dict(run.edits)
+    edits, stacks = dict(run.edits), run.anatomy.stacks
     for name, places in by_name.items():
-        stack = run.anatomy.stacks[name.partition(".")[0]]
-        add_edits(edits, iter([(name, partial(change_copies, places, replacement(op, stack)))]))
-    seen: list[Trace] = []
-    add_edits(edits, free_after_layers(run.anatomy.stacks, seen))
+        new = replacement(op, stacks[name.partition(".")[0]].causal)
+        add_edits(edits, [(name, partial(change_copies, places, new))])
+    traces: list[Trace] = []
+
+    def forget(x: Tensor) -> Tensor:
+        """Frees the recorded tensors after a layer, which would fill the memory."""
+        traces[0].clear()
+        return x
+
+    for stack in stacks.values():
+        layers = [f"{stack.name}.layers.{layer}" for layer in range(stack.layers)]
+        add_edits(edits, [(f"{layer}.feed_forward_residual.sum", forget) for layer in layers])
     with torch.no_grad(), observe(run.anatomy.model, edits) as trace:
-        seen.append(trace)
+        traces.append(trace)
         answers = forward(run.anatomy, run.inputs, trace, len(lesions))
     assert answers is not None
     return answers
-
-
-def replacement(op: str, stack: StackShape) -> Callable[[Tensor], Tensor]:
-    """Returns the function that computes what replaces an ablated part."""
-    return torch.zeros_like if op == "zero" else mean_over_positions(stack.causal)
 
 
 def change_copies(places: Sequence[tuple[int, int | None]], new: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Replaces one head, or the whole output, of each of these copies in a batch [B, ...]."""
     x = x.clone()
     for row, head in places:
-        if head is None:
-            x[row] = new(x[row][None])[0]
-        else:
-            x[row, head] = new(x[row, head][None])[0]
+        part = x[row] if head is None else x[row, head]  # a view of the copy
+        part[...] = new(part[None])[0]
     return x
-
-
-def free_after_layers(stacks: Mapping[str, StackShape], seen: list[Trace]) -> Iterator[tuple[str, Edit]]:
-    """Yields edits that change nothing but free the recorded tensors after each layer, which would fill the memory."""
-
-    def forget(x: Tensor) -> Tensor:
-        seen[0].clear()
-        return x
-
-    for stack in stacks.values():
-        for layer in range(stack.layers):
-            yield f"{stack.name}.layers.{layer}.feed_forward_residual.sum", forget

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from regard.explorer.displayed_tokens import Lexicon
-from regard.explorer.request_checks import LIMITS
+from regard.explorer.request_types import LIMITS
 from regard.model.attention import Attention
 from regard.model.layers import Layer
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack

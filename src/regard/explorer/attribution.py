@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.explorer.anatomy import StackShape
-from regard.explorer.traced_pass import Pass
+from regard.explorer.recorded_pass import Pass
 
 
 class Attribution(NamedTuple):

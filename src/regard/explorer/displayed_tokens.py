@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,9 +28,6 @@ class Token:
     word: int = -1
     special: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class InputTokens:
@@ -45,8 +42,10 @@ class InputTokens:
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
 
-    def reordered(self, order: Sequence[int]) -> InputTokens:
-        """Returns the tokens in another order: the first is the one at position order[0]."""
+    def reordered(self, order: Sequence[int] | None) -> InputTokens:
+        """Returns the tokens in another order, if one is given: the first is the one at position order[0]."""
+        if order is None:
+            return self
         if len(order) != len(self.tokens):
             raise InputError(f"order: has {len(order)} numbers, but the text has {len(self.tokens)} tokens")
         segments = None if self.segments is None else [self.segments[place] for place in order]

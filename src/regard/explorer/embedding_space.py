@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import InputError, ModelError
 from regard.explorer.anatomy import Anatomy
-from regard.explorer.request_checks import MissingError
+from regard.explorer.request_types import MissingError
 from regard.model.positions import RotaryPositions
 from regard.model_folder import TRAINING
 from regard.tokens.token_shards import ABOUT
@@ -34,62 +33,59 @@ def table(anatomy: Anatomy, side: str) -> Tensor:
     return anatomy.embedding(side).tokens.weight.detach().float().cpu()
 
 
-def near(anatomy: Anatomy, side: str, token: int, count: int, foreign: Tensor | None = None) -> dict[str, Any]:
-    """Returns the tokens nearest to one: by cosine, by dot product, and by cosine in the other language.
+def require_tokens(rows: Tensor, ids: Sequence[int], field: str) -> None:
+    """Raises MissingError for an id that the table [V, D] does not have."""
+    for token in ids:
+        if not 0 <= token < len(rows):
+            raise MissingError(f"{field}: no token has the id {token}; the vocabulary has {len(rows)} tokens")
 
-    `foreign` [V] is True for tokens that occur mostly in the other language.
-    """
-    rows = table(anatomy, side)
-    if not 0 <= token < len(rows):
-        raise MissingError(f"id: no token has the id {token}; the vocabulary has {len(rows)} tokens")
+
+def near(anatomy: Anatomy, side: str, token: int, count: int, usage: Usage | None = None) -> dict[str, Any]:
+    """Returns the tokens nearest to one: by cosine, by dot product, and by cosine in the other language."""
+    rows, lexicon = table(anatomy, side), anatomy.lexicons[side]
+    require_tokens(rows, [token], "id")
     dots = rows @ rows[token]
     lengths = rows.norm(dim=1).clamp(min=1e-12)
     cosines = dots / lengths / lengths[token]
     hidden = torch.zeros(len(rows), dtype=torch.bool)
-    hidden[sorted({token, *anatomy.lexicons[side].special})] = True
-    lexicon = anatomy.lexicons[side]
+    hidden[sorted({token, *lexicon.special})] = True
 
     def best(values: Tensor, out: Tensor) -> list[dict[str, Any]]:
-        values = values.masked_fill(out, -torch.inf)
-        found = values.topk(min(count, int((~out).sum())))
-        pairs = zip(found.indices.tolist(), found.values.tolist(), strict=True)
+        top = values.masked_fill(out, -torch.inf).topk(min(count, int((~out).sum())))
+        pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
         return [{"id": i, "display": lexicon.display(i), "value": value} for i, value in pairs]
 
-    other = None if foreign is None else best(cosines, hidden | ~foreign)
+    own = own_pieces(anatomy, side, usage)
+    other = None if own is None else best(cosines, hidden | own)
     return {"cosine": best(cosines, hidden), "dot": best(dots, hidden), "other": other}
 
 
-def foreign_pieces(anatomy: Anatomy, side: str, usage: Usage | None) -> Tensor | None:
-    """Returns [V], True for tokens that the training data has mostly on the other side; None if that is unknown."""
+def own_pieces(anatomy: Anatomy, side: str, usage: Usage | None) -> Tensor | None:
+    """Returns [V], False for tokens that the training data has mostly on the other side; None if that is unknown."""
     if usage is None or anatomy.task != "translate" or anatomy.vocabularies.source is not anatomy.vocabularies.target:
         return None
-    other = "target" if side == "source" else "source"
-    return usage.counts[other] > usage.counts[side]
+    return usage.counts["target" if side == "source" else "source"] <= usage.counts[side]
 
 
 def embedding_map(
-    anatomy: Anatomy, side: str, count: int, ids: list[int], usage: Usage | None = None
+    anatomy: Anatomy, side: str, count: int, ids: Sequence[int], usage: Usage | None = None
 ) -> dict[str, Any]:
     """Maps tokens of the vocabulary and these `ids` to their first two principal components.
 
     It takes the most frequent tokens if the training data is available, or else the first; `order` says which.
     """
-    rows = table(anatomy, side)
-    for token in ids:
-        if not 0 <= token < len(rows):
-            raise MissingError(f"ids: no token has the id {token}; the vocabulary has {len(rows)} tokens")
-    lexicon = anatomy.lexicons[side]
+    rows, lexicon = table(anatomy, side), anatomy.lexicons[side]
+    require_tokens(rows, ids, "ids")
     if usage is not None:
         order, counts = "frequent", usage.counts[side]
         pieces = [i for i in counts.argsort(descending=True, stable=True).tolist() if counts[i] > 0]
     else:
-        pieces = [i for i in range(len(rows)) if not NO_TEXT.fullmatch(lexicon.display(i))]
         order = "first"
+        pieces = [i for i in range(len(rows)) if not NO_TEXT.fullmatch(lexicon.display(i))]
     pieces = [i for i in pieces if i not in lexicon.special]
     if order == "first" and len(pieces) <= count:
         order = "all"
-    usual = pieces[:count]
-    shown = sorted({*usual, *ids})
+    shown = sorted({*pieces[:count], *ids})
     points, explained = principal(rows[shown])
     return {
         "ids": shown,
@@ -97,7 +93,7 @@ def embedding_map(
         "points": points.tolist(),
         "explained": explained,
         "order": order,
-        "usual": len(usual),
+        "usual": min(count, len(pieces)),
         "pieces": len(pieces),
         "texts": None if usage is None else usage.texts,
     }
@@ -179,9 +175,5 @@ def count_usage(anatomy: Anatomy, folder: Path | None, most: int = 50_000) -> Us
     sizes = {text: lexicon.tokenizer.size for text, lexicon in anatomy.lexicons.items()}
     if not texts or any(int(part.max(initial=0)) >= sizes[text] for text, parts in tokens.items() for part in parts):
         return None
-    return Usage({text: count_tokens(parts, sizes[text]) for text, parts in tokens.items()}, texts)
-
-
-def count_tokens(parts: Sequence[NDArray[np.integer]], size: int) -> Tensor:
-    """Returns [V], the number of times that each token occurs."""
-    return torch.from_numpy(np.bincount(np.concatenate(parts).astype(np.int64), minlength=size))
+    joined = {text: np.concatenate(parts).astype(np.int64) for text, parts in tokens.items()}
+    return Usage({text: torch.from_numpy(np.bincount(joined[text], minlength=sizes[text])) for text in joined}, texts)

@@ -15,13 +15,13 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regard.errors import InputError, ModelError
-from regard.explorer import embedding_space as space, parameters as weights
+from regard.explorer import embedding_space as space, weight_matrices as weights
 from regard.explorer.ablation import ablate
-from regard.explorer.request_checks import LIMITS
+from regard.explorer.request_types import LIMITS, MissingError
 from regard.weights import parameters
 
 if TYPE_CHECKING:
-    from regard.explorer.trace import Run
+    from regard.explorer.model_explorer import Run
 
 PAGE = Path(__file__).parent / "page"
 MOST_BYTES = 50_000_000
@@ -35,32 +35,29 @@ POLICY = (
 )
 
 
-def run_json(run: Run) -> str:
-    """Returns the description of a run as JSON."""
-    return json.dumps(run.answer, ensure_ascii=False, indent=1) + "\n"
-
-
-def run_safetensors(run: Run) -> bytes:
-    """Returns all tensors of a run, including derived ones, as safetensors."""
-    return pack(run, run.names())
+def export_run(run: Run, suffix: str, page: Path | None = None) -> bytes:
+    """Returns a run as a page (.html), its description (.json) or its tensors (.safetensors)."""
+    if suffix == ".html":
+        return page_html(run, page=page).encode()
+    if suffix == ".json":
+        return (json.dumps(run.answer, ensure_ascii=False, indent=1) + "\n").encode()
+    if suffix == ".safetensors":
+        return pack(run, run.names())
+    raise MissingError(f"cannot save a run as {suffix[:20]!r}; use .html, .json or .safetensors")
 
 
 def pack(run: Run, names: Iterable[str], *, half: bool = False) -> bytes:
-    """Returns tensors of a run as safetensors, with the names of their axes in the metadata."""
+    """Returns tensors of a run as safetensors in float32, or float16, with the names of their axes in the metadata."""
     seen = {name: run.tensor(name) for name in dict.fromkeys(names)}
-    tensors = {name: to_float16(tensor) if half else to_float32(tensor) for name, (tensor, _) in seen.items()}
+    tensors = {
+        name: tensor if not tensor.is_floating_point() else to_float16(tensor) if half else tensor.float()
+        for name, (tensor, _) in seen.items()
+    }
     return safetensors_bytes(tensors, {name: axes for name, (_, axes) in seen.items()})
 
 
-def to_float32(tensor: Tensor) -> Tensor:
-    """Converts floating-point tensors to float32; leaves whole numbers unchanged."""
-    return tensor.float() if tensor.is_floating_point() else tensor
-
-
 def to_float16(tensor: Tensor) -> Tensor:
-    """Converts floating-point tensors to float16, clamped to its range; leaves infinities and whole numbers."""
-    if not tensor.is_floating_point():
-        return tensor
+    """Converts floating-point numbers to float16, clamped to its range; leaves infinities."""
     most = torch.finfo(torch.float16).max
     return torch.where(tensor.isinf(), tensor, tensor.clamp(-most, most)).half()
 
@@ -79,17 +76,12 @@ def page_html(run: Run, *, page: Path | None = None) -> str:
     """Returns the page with the run in it, as one file that loads nothing else."""
     folder = page or PAGE
     try:
-        index = (folder / "index.html").read_text(encoding="utf-8")
-        style = (folder / "style.css").read_text(encoding="utf-8")
+        index, style = ((folder / name).read_text(encoding="utf-8") for name in ("index.html", "style.css"))
         scripts = {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.js"))}
     except OSError as error:
-        raise ModelError(
-            f"{folder}: cannot read the explorer's page ({error.strerror}): install Regard again"
-        ) from None
-    imports = {
-        f"regard/{name}": f"data:text/javascript;base64,{base64.b64encode(content).decode()}"
-        for name, content in scripts.items()
-    }
+        problem = f"{folder}: cannot read the explorer's page ({error.strerror})"
+        raise ModelError(f"{problem}: install Regard again") from None
+    imports = {f"regard/{name}": f"data:text/javascript;base64,{to_base64(text)}" for name, text in scripts.items()}
     data, modules = script_json(page_data(run)), script_json({"imports": imports})
     parts = {
         r"<head>": f'<head>\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
@@ -101,41 +93,42 @@ def page_html(run: Run, *, page: Path | None = None) -> str:
         ),
     }
     for pattern, new in parts.items():
-        index, count = re.subn(pattern, lambda _, new=new: new, index, count=1, flags=re.DOTALL)  # type: ignore[misc]
-        if not count:
+        before, *after = re.split(pattern, index, maxsplit=1, flags=re.DOTALL)
+        if not after:
             raise ModelError(f"{folder}: the page is damaged (index.html lacks {pattern}): install Regard again")
-    if len(index.encode()) > MOST_BYTES:
-        size = f"{len(index.encode()) / 1e6:.0f} MB"
-        raise InputError(f"the page of this run would have {size}: use a shorter text, or save the run as .safetensors")
+        index = before + new + after[0]
+    require_size(len(index.encode()))
     return index
+
+
+def require_size(size: int) -> None:
+    """Raises InputError for a page of more than `MOST_BYTES`."""
+    if size > MOST_BYTES:
+        problem = f"the page of this run would have {size / 1e6:.0f} MB"
+        raise InputError(f"{problem}: use a shorter text, or save the run as .safetensors")
 
 
 def script_json(value: Any) -> str:
     """Returns JSON for a script element, escaped so that nothing in it can end the element."""
-    return (
-        json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/").replace("<!--", "<\\u0021--")
-    )
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
 def page_data(run: Run) -> dict[str, Any]:
     """Returns everything that the page would request from a server."""
     numbers = sum(torch.Size(about["shape"]).numel() for about in run.answer["tensors"].values())
     half = numbers > MOST_FULL
+    require_size(numbers * (2 if half else 4) * 4 // 3)
     answer = dict(run.answer)
     if half:
         note = f"this run has {numbers:,} numbers: in this file they are rounded to float16, to about three digits"
         answer["warnings"] = [*answer["warnings"], note]
-    size = numbers * (2 if half else 4) * 4 // 3
-    if size > MOST_BYTES:
-        problem = f"the page of this run would have {size / 1e6:.0f} MB"
-        raise InputError(f"{problem}: use a shorter text, or save the run as .safetensors")
     own = parameters(run.anatomy.model)
     small = sum(tensor.numel() for tensor in own.values()) <= LIMITS.weights
-    kept = {name: tensor.float() for name, tensor in own.items()}
     return {
         "model": run.explorer.describe() | {"path": None},  # a page that is passed on does not contain the model's path
         "runs": [{"answer": answer, "tensors": to_base64(pack(run, run.names(), half=half))}],
-        "weights": to_base64(safetensors_bytes(kept, {})) if small else None,
+        "weights": to_base64(safetensors_bytes({name: own[name].float() for name in own}, {})) if small else None,
         "responses": responses(run, small),
         "ablate": {} if run.passed.answers is None else {"heads zero": ablate(run.passed, "heads", "zero")},
     }
@@ -148,38 +141,35 @@ def to_base64(content: bytes) -> str:
 def responses(run: Run, small: bool) -> dict[str, Any]:
     """Returns the answers to the page's requests, by address."""
     explorer, anatomy = run.explorer, run.anatomy
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for side in anatomy.lexicons:
         about, rows = space.positions(anatomy, side, 64)
-        found[f"api/positions?side={side}&n=64"] = about
+        answers[f"api/positions?side={side}&n=64"] = about
         if rows is not None:
             content = safetensors_bytes({"positions": rows}, {"positions": ("position", "width")})
-            found[f"api/positions/tensor?side={side}&n=64"] = to_base64(content)
+            answers[f"api/positions/tensor?side={side}&n=64"] = to_base64(content)
         ids = list(dict.fromkeys(token["id"] for token in run.answer["tokens"].get(side, [])))
         for token in ids:
-            found[f"api/embeddings/near?side={side}&id={token}&k=12"] = explorer.near(side, token, 12, anatomy)
-        found[f"api/embeddings/map?side={side}&n=400"] = explorer.map(side, 400, [], anatomy)
-        named = f"api/embeddings/map?side={side}&n=400&ids={','.join(map(str, ids))}"
-        found[named] = explorer.map(side, 400, ids, anatomy)
-    found |= lens_responses(run)
-    for name in run.names():
-        found[f"api/source?name={name}"] = explorer.source_links.find(name)
-    for name in parameters(anatomy.model) if small else ():
-        found[f"api/weights/summary?name={name}"] = weights.summarize(anatomy, name)
-    return found
+            answers[f"api/embeddings/near?side={side}&id={token}&k=12"] = explorer.near(side, token, 12, anatomy)
+        address = f"api/embeddings/map?side={side}&n=400"
+        answers[address] = explorer.map(side, 400, [], anatomy)
+        answers[f"{address}&ids={','.join(map(str, ids))}"] = explorer.map(side, 400, ids, anatomy)
+    answers |= lens_responses(run)
+    answers |= {f"api/source?name={name}": explorer.find_source(name) for name in run.names()}
+    names = parameters(anatomy.model) if small else ()
+    return answers | {f"api/weights/summary?name={name}": weights.summarize(anatomy, name) for name in names}
 
 
 def lens_responses(run: Run) -> dict[str, Any]:
     """Returns the texts of the tokens in each window of the lens that the answer does not contain."""
     shown = [token for tokens in run.answer["tokens"].values() for token in tokens]
     shown += [token for step in run.answer["steps"] for token in (step["chosen"], *step["top"])]
-    known, side, found = {token["id"] for token in shown}, run.anatomy.written, {}
-    for name in (f"{stack}.lens.ids" for stack in run.anatomy.stacks):
-        if name in run.derived:
-            best = run[name][:, :, 0]  # [P, T]
-            for start in range(max(1, best.shape[1] - WINDOW + 1)):
-                missing = sorted(set(best[:, start : start + WINDOW].flatten().tolist()) - known)
-                address = f"api/embeddings/map?side={side}&n=1&ids={','.join(map(str, missing))}"
-                if missing and address not in found:
-                    found[address] = run.explorer.map(side, 1, missing, run.anatomy)
-    return found
+    known, side, answers = {token["id"] for token in shown}, run.anatomy.written, {}
+    for name in [f"{stack}.lens.ids" for stack in run.anatomy.stacks if f"{stack}.lens.ids" in run.derived]:
+        best = run[name][:, :, 0]  # [P, T]
+        for start in range(max(1, best.shape[1] - WINDOW + 1)):
+            missing = sorted(set(best[:, start : start + WINDOW].flatten().tolist()) - known)
+            address = f"api/embeddings/map?side={side}&n=1&ids={','.join(map(str, missing))}"
+            if missing and address not in answers:
+                answers[address] = run.explorer.map(side, 1, missing, run.anatomy)
+    return answers

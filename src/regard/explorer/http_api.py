@@ -1,6 +1,6 @@
 """Serves the explorer over HTTP: JSON and safetensors about one model, and the page that draws them.
 
-    uvicorn.run(create_app(Explorer.open("runs/en-de")))      # or serve(explorer, "127.0.0.1", 8000)
+    uvicorn.run(create_app(Explorer.open("runs/en-de")))
 
 Only pages of this origin can use it. Requests of other origins are refused by their Sec-Fetch-Site header, and
 requests to another host name, as in DNS rebinding, by their Host header.
@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import inspect
 import json
 import re
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
+from msgspec import NODEFAULT, Meta, defstruct, structs
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -28,11 +30,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import InputError, RegardError
-from regard.explorer import embedding_space as space, export, parameters as weights
+from regard.explorer import embedding_space as space, export, weight_matrices as weights
 from regard.explorer.ablation import GoneError, ablate
-from regard.explorer.allowed_hosts import LOCAL, is_address
-from regard.explorer.request_checks import LIMITS, MissingError, TooBigError, whole_number
-from regard.explorer.trace import Explorer, Run
+from regard.explorer.local_hosts import LOCAL, is_address
+from regard.explorer.model_explorer import Explorer
+from regard.explorer.request_types import LIMITS, AblationRequest, MissingError, Place, TooBigError, convert
 
 PAGE = Path(__file__).parent / "page"
 MOST_BODY = 1_000_000
@@ -41,18 +43,20 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".json": "application/json",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".txt": "text/plain; charset=utf-8",
-    ".woff2": "font/woff2",
+    ".safetensors": "application/octet-stream",
 }
 INLINE = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
+
+Answer = dict[str, Any] | bytes
+Name = Annotated[str, Meta(min_length=1)]
+TokenIds = Annotated[str, Meta(pattern=r"^\d{0,9}(,\d{0,9})*$")]
+PositionCount = Annotated[int, Meta(ge=1, le=1024)]
 
 
 def create_app(explorer: Explorer, page: Path | None = None, hosts: Sequence[str] = ()) -> Starlette:
     """Returns the explorer of one model as a web application; it answers to localhost and the names in `hosts`."""
     guard = Middleware(Guard, hosts=(*LOCAL, *hosts), page=page or PAGE)
-    handlers: dict[Any, Any] = {RegardError: answer_error, HTTPException: answer_http_error}
+    handlers: dict[Any, Any] = {RegardError: answer_error, HTTPException: answer_error}
     return Starlette(routes=routes(explorer, page), middleware=[guard], exception_handlers=handlers)
 
 
@@ -60,21 +64,21 @@ def routes(explorer: Explorer, page: Path | None = None) -> list[BaseRoute]:
     """Returns the explorer's routes, for use in another application: all addresses in the page are relative."""
     web = ExplorerEndpoints(explorer, page or PAGE)
     return [
-        Route("/", web.index),
-        Route("/static/{path:path}", web.static),
-        Route("/api/health", web.health),
-        Route("/api/model", web.model),
+        Route("/", web.file),
+        Route("/static/{path:path}", web.file),
+        Route("/api/health", web.get(web.health)),
+        Route("/api/model", web.get(web.model)),
         Route("/api/run", web.run, methods=["POST"]),
-        Route("/api/run/{name}", web.again),
-        Route("/api/run/{name}/tensors", web.tensors),
+        Route("/api/run/{run}", web.get(web.again)),
+        Route("/api/run/{run}/tensors", web.get(web.tensors)),
         Route("/api/ablate", web.ablate, methods=["POST"]),
-        Route("/api/weights", web.weights),
-        Route("/api/weights/summary", web.summary),
-        Route("/api/embeddings/near", web.near),
-        Route("/api/embeddings/map", web.map),
-        Route("/api/positions", web.positions),
-        Route("/api/positions/tensor", web.position_tensor),
-        Route("/api/source", web.source),
+        Route("/api/weights", web.get(web.weights)),
+        Route("/api/weights/summary", web.get(web.summary)),
+        Route("/api/embeddings/near", web.get(web.near)),
+        Route("/api/embeddings/map", web.get(web.map)),
+        Route("/api/positions", web.get(web.positions)),
+        Route("/api/positions/tensor", web.get(web.position_tensor)),
+        Route("/api/source", web.get(web.source)),
         Route("/api/export/{file}", web.export),
     ]
 
@@ -95,117 +99,93 @@ class ExplorerEndpoints:
 
         return await run_in_threadpool(alone)
 
-    async def index(self, _request: Request) -> Response:
-        return await run_in_threadpool(self.file, "index.html")
+    def get(self, function: Callable[..., Answer]) -> Callable[[Request], Awaitable[Response]]:
+        """Returns an endpoint that calls a function with the query; the function's parameters are the query's type."""
+        hints = get_type_hints(function, include_extras=True)
+        defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+        required = inspect.Parameter.empty
+        fields = [(name, hints[name], NODEFAULT if each is required else each) for name, each in defaults.items()]
+        kind = defstruct("Query", fields)
 
-    async def static(self, request: Request) -> Response:
-        return await run_in_threadpool(self.file, request.path_params["path"])
+        async def endpoint(request: Request) -> Response:
+            query = convert({**request.query_params, **request.path_params}, kind, strict=False)
+            content = await self.work(lambda: function(**structs.asdict(query)))
+            if isinstance(content, bytes):
+                return Response(content, media_type="application/octet-stream")
+            return JSONResponse(content)
 
-    def file(self, name: str) -> Response:
+        return endpoint
+
+    def health(self) -> Answer:
+        return {"ok": True}
+
+    def model(self) -> Answer:
+        return self.explorer.describe()
+
+    def again(self, run: str) -> Answer:
+        return self.explorer.find(run).answer
+
+    def tensors(self, run: str, names: Name, dtype: str = "f32") -> Answer:
+        if dtype not in ("f16", "f32"):
+            raise InputError(f"dtype: must be f16 or f32, not {dtype[:40]!r}")
+        return export.pack(self.explorer.find(run), filter(None, names.split(",")), half=dtype == "f16")
+
+    def weights(self, name: Name, rows: str | None = None, columns: str | None = None) -> Answer:
+        return export.safetensors_bytes({name: weights.weight_slice(self.explorer.anatomy, name, rows, columns)}, {})
+
+    def summary(self, name: Name) -> Answer:
+        return weights.summarize(self.explorer.anatomy, name)
+
+    def near(self, side: Name, id: Place, k: Annotated[int, Meta(ge=1, le=LIMITS.top)] = 12) -> Answer:  # noqa: A002
+        return self.explorer.near(side, id, k)
+
+    def map(self, side: Name, n: Annotated[int, Meta(ge=0, le=5000)] = 400, ids: TokenIds = "") -> Answer:
+        return self.explorer.map(side, n, [int(each) for each in ids.split(",") if each])
+
+    def positions(self, side: Name, n: PositionCount = 64) -> Answer:
+        return space.positions(self.explorer.anatomy, side, n)[0]
+
+    def position_tensor(self, side: Name, n: PositionCount = 64) -> Answer:
+        about, rows = space.positions(self.explorer.anatomy, side, n)
+        if rows is None:
+            raise MissingError(f"positions: this model has no table of positions ({about['kind']})")
+        return export.safetensors_bytes({"positions": rows}, {"positions": ("position", "width")})
+
+    def source(self, name: Name) -> Answer:
+        return self.explorer.find_source(name)
+
+    def file(self, request: Request) -> Response:
         """Returns a file of the page; refuses any path outside of it."""
-        root = self.page.resolve()
+        root, name = self.page.resolve(), request.path_params.get("path", "index.html")
         try:
             path = (root / name).resolve()
-            if not path.is_relative_to(root) or not path.is_file() or path.suffix not in TYPES:
-                raise MissingError(f"{name[:100]}: the page has no such file")
+            if not path.is_relative_to(root) or path.suffix not in TYPES:
+                raise FileNotFoundError
             content = path.read_bytes()
         except (OSError, ValueError):
             raise MissingError(f"{name[:100]}: the page has no such file") from None
         return Response(content, media_type=TYPES[path.suffix], headers={"Cache-Control": "no-cache"})
 
-    async def health(self, _request: Request) -> Response:
-        return JSONResponse({"ok": True})
-
-    async def model(self, _request: Request) -> Response:
-        return JSONResponse(await self.work(self.explorer.describe))
-
     async def run(self, request: Request) -> Response:
         body = await read_json(request)
         return JSONResponse(await self.work(lambda: self.explorer.run(body).answer))
 
-    async def again(self, request: Request) -> Response:
-        return JSONResponse(await self.work(lambda: self.explorer.find(request.path_params["name"]).answer))
-
-    async def tensors(self, request: Request) -> Response:
-        names = [name for name in required(request, "names").split(",") if name]
-        kind = request.query_params.get("dtype", "f32")
-        if kind not in ("f16", "f32"):
-            raise InputError(f"dtype: must be f16 or f32, not {kind[:40]!r}")
-        name = request.path_params["name"]
-        return binary(await self.work(lambda: export.pack(self.explorer.find(name), names, half=kind == "f16")))
-
     async def ablate(self, request: Request) -> Response:
-        body = await read_json(request)
-        what, op, targets = body.get("what", "heads"), body.get("op", "zero"), body.get("targets")
-
+        ablation = convert(await read_json(request), AblationRequest)
         gone = threading.Event()
         watching = asyncio.create_task(notice_leaving(request, gone))
-
-        def job() -> Any:
-            return find_effects(self.explorer.find(str(body.get("run"))), what, op, targets, gone.is_set)
-
         try:
-            return JSONResponse(await self.work(job))
+            return JSONResponse(await self.work(lambda: find_effects(self.explorer, ablation, gone.is_set)))
         except GoneError:
             return Response(status_code=499)  # the client has left
         finally:
             watching.cancel()
 
-    async def weights(self, request: Request) -> Response:
-        name, query = required(request, "name"), request.query_params
-        anatomy = self.explorer.anatomy
-
-        def job() -> bytes:
-            tensor = weights.weight_slice(anatomy, name, query.get("rows"), query.get("columns"))
-            return export.safetensors_bytes({name: tensor}, {})
-
-        return binary(await self.work(job))
-
-    async def summary(self, request: Request) -> Response:
-        name = required(request, "name")
-        return JSONResponse(await self.work(lambda: weights.summarize(self.explorer.anatomy, name)))
-
-    async def near(self, request: Request) -> Response:
-        side, token = required(request, "side"), whole_number(required(request, "id"), "id")
-        count = whole_number(request.query_params.get("k", "12"), "k", 1, LIMITS.top)
-        return JSONResponse(await self.work(lambda: self.explorer.near(side, token, count)))
-
-    async def map(self, request: Request) -> Response:
-        side, count = required(request, "side"), whole_number(request.query_params.get("n", "400"), "n", 0, 5000)
-        ids = [whole_number(each, "ids") for each in request.query_params.get("ids", "").split(",") if each]
-        return JSONResponse(await self.work(lambda: self.explorer.map(side, count, ids)))
-
-    async def positions(self, request: Request) -> Response:
-        about, _ = await self._positions(request)
-        return JSONResponse(about)
-
-    async def position_tensor(self, request: Request) -> Response:
-        about, rows = await self._positions(request)
-        if rows is None:
-            raise MissingError(f"positions: this model has no table of positions ({about['kind']})")
-        return binary(export.safetensors_bytes({"positions": rows}, {"positions": ("position", "width")}))
-
-    async def _positions(self, request: Request) -> Any:
-        side, count = required(request, "side"), whole_number(request.query_params.get("n", "64"), "n", 1, 1024)
-        return await self.work(lambda: space.positions(self.explorer.anatomy, side, count))
-
-    async def source(self, request: Request) -> Response:
-        name = required(request, "name")
-        return JSONResponse(await self.work(lambda: self.explorer.source_links.find(name)))
-
     async def export(self, request: Request) -> Response:
-        name, _, suffix = request.path_params["file"].rpartition(".")
-        writers: dict[str, Callable[[Run], str | bytes]] = {
-            "html": lambda run: export.page_html(run, page=self.page),
-            "json": export.run_json,
-            "safetensors": export.run_safetensors,
-        }
-        if suffix not in writers:
-            raise MissingError("export: unknown format; use .html, .json or .safetensors")
-        content = await self.work(lambda: writers[suffix](self.explorer.find(name)))
-        kind = TYPES.get(f".{suffix}", "application/octet-stream")
-        kept = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
-        return Response(content, media_type=kind, headers=kept)
+        file = Path(request.path_params["file"])
+        content = await self.work(lambda: export.export_run(self.explorer.find(file.stem), file.suffix, self.page))
+        headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}
+        return Response(content, media_type=TYPES[file.suffix], headers=headers)
 
 
 async def notice_leaving(request: Request, gone: threading.Event) -> None:
@@ -215,25 +195,12 @@ async def notice_leaving(request: Request, gone: threading.Event) -> None:
     gone.set()
 
 
-def find_effects(run: Run, what: str, op: str, targets: Any, gone: Callable[[], bool]) -> dict[str, Any]:
+def find_effects(explorer: Explorer, request: AblationRequest, gone: Callable[[], bool]) -> dict[str, Any]:
     """Returns the effects of an ablation, which are computed once for each run."""
-    key = json.dumps(["ablate", what, op, targets])
+    run, key = explorer.find(request.run), repr(request)
     if key not in run.ablations:
-        run.ablations[key] = ablate(run.passed, what, op, targets, gone)
-    found: dict[str, Any] = run.ablations[key]
-    return found
-
-
-def binary(content: bytes) -> Response:
-    return Response(content, media_type="application/octet-stream")
-
-
-def required(request: Request, name: str) -> str:
-    """Returns a query parameter; raises InputError if it is missing."""
-    value = request.query_params.get(name)
-    if not value:
-        raise InputError(f"{name}: is missing")
-    return value
+        run.ablations[key] = ablate(run.passed, request.what, request.op, request.targets, gone)
+    return run.ablations[key]
 
 
 async def read_json(request: Request) -> dict[str, Any]:
@@ -253,14 +220,11 @@ async def read_json(request: Request) -> dict[str, Any]:
 
 
 async def answer_error(_request: Request, error: Exception) -> Response:
-    """Returns the error of a faulty request in one line."""
+    """Returns the error of a faulty request, or of one without a route, in one line."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code)
     status = 404 if isinstance(error, MissingError) else 413 if isinstance(error, TooBigError) else 400
     return JSONResponse({"error": " ".join(str(error).split())}, status)
-
-
-async def answer_http_error(_request: Request, error: HTTPException) -> Response:
-    """Returns the error of a request without a route."""
-    return JSONResponse({"error": error.detail}, error.status_code)
 
 
 class Guard:
@@ -277,11 +241,15 @@ class Guard:
             return
         headers = dict(scope["headers"])
         host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1").lower())
-        policy = content_policy(self.page)
+        security = {
+            b"content-security-policy": content_policy(self.page).encode(),
+            b"x-content-type-options": b"nosniff",
+            b"referrer-policy": b"no-referrer",
+        }
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *security_headers(policy)]
+                message["headers"] = [*message["headers"], *security.items()]
             await send(message)
 
         app: Callable[[Scope, Receive, Send], Awaitable[None]] = self.app
@@ -290,14 +258,6 @@ class Guard:
         elif headers.get(b"sec-fetch-site", b"none") == b"cross-site" and scope["path"] != "/":
             app = JSONResponse({"error": "this server answers its own page only"}, 403)
         await app(scope, receive, answer)
-
-
-def security_headers(policy: str) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"content-security-policy", policy.encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"referrer-policy", b"no-referrer"),
-    ]
 
 
 def content_policy(page: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from regard.explorer.anatomy import Anatomy
-from regard.explorer.request_checks import MissingError
+from regard.explorer.request_types import MissingError
 from regard.model_folder import HISTORY, LOG, TRAINING
 from regard.weights import Contents, assign, build_model, read_tensors
 

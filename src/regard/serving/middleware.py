@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.explorer.allowed_hosts import LOCAL, is_address
+from regard.explorer.local_hosts import LOCAL, is_address
 from regard.serving.client_limits import Places, ServingLimits, client_of
 from regard.serving.refusals import RefusedError, error_response
 

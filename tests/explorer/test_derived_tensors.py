@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.explorer.trace import Run
+from regard.explorer.model_explorer import Run
 from tests.explorer.toys import SHAPES, close, look_at
 
 every_shape = pytest.mark.parametrize("shape", SHAPES)

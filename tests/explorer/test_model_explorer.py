@@ -14,8 +14,8 @@ import regard
 from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
 from regard.decoding.pytorch_engine import translator_of, writer_of
 from regard.errors import InputError
-from regard.explorer.request_checks import LIMITS, MissingError
-from regard.explorer.trace import Explorer, contents_of, look
+from regard.explorer.model_explorer import Explorer, contents_of, look
+from regard.explorer.request_types import LIMITS, MissingError
 from regard.model.observe import observe
 from regard.model.transformer import Decoder, EncoderDecoder
 from tests.explorer.toys import GREEDY, SHAPES, TASKS, TEXT, close, contents, explorer, look_at
@@ -242,7 +242,7 @@ def test_several_lines_become_one_and_that_is_said() -> None:
         ({}, "text: is missing"),
         ({"text": 3}, "text: must be text"),
         ({"text": " "}, "text: is empty"),
-        ({"text": "x" * 20_001}, "text: has 20,001 characters"),
+        ({"text": "x" * 20_001}, "text: must be text of length <= 20000"),
         ({"text": "a\ud800"}, "surrogate"),
         ({"text": "a", "txt": 1}, "txt: unknown field"),
         ({"text": "a", "decode": {"beam": 17}}, "decode.beam: must be at most 16"),
@@ -312,6 +312,6 @@ def test_runs_are_saved_by_suffix(tmp_path: Path) -> None:
     run.save(tmp_path / "run.safetensors")
     assert set(load((tmp_path / "run.safetensors").read_bytes())) == set(run.names())
     assert f'"run": "{run.name}"' in (tmp_path / "run.json").read_text()
-    with pytest.raises(InputError, match="cannot save a run"):
+    with pytest.raises(InputError, match="cannot save a run as"):
         run.save(tmp_path / "run.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "run.safetensors"]

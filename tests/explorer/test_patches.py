@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.explorer.trace import Explorer, Run
-from regard.explorer.traced_outputs import UncachedStep, WritingTask, new_step, write_output
+from regard.explorer.model_explorer import Explorer, Run
+from regard.explorer.recorded_decoding import UncachedStep, WritingTask, new_step, write_output
 from tests.explorer.toys import GREEDY, SHAPES, TEXT, close, contents, explorer, look_at
 
 CROSS = "decoder.layers.1.cross_attention"
@@ -176,7 +176,7 @@ def test_a_patch_is_part_of_the_normalised_request() -> None:
 @pytest.mark.parametrize(
     ("patch", "told"),
     [
-        ({}, "patch 1: must have a site and an op"),
+        ({}, r"patch\[0\]\.site: is missing"),
         ({"site": "x", "op": "zero"}, "no site 'x'"),
         ({"site": "decoder.layers.2.self_attention", "op": "zero", "head": 0}, "no site"),
         ({"site": CROSS, "op": "nothing"}, "cannot be changed by op 'nothing': use zero"),

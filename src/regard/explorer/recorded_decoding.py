@@ -6,7 +6,7 @@ earlier steps would miss the patches that look at whole texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,8 +86,7 @@ class RecordingSampler:
     """Samples as the engines do, with the same random numbers, and records each number and the candidates left."""
 
     def __init__(self, ids: Sequence[int], settings: DecodingSettings) -> None:
-        self.settings = settings
-        self.die = die_for(ids, 0, settings)
+        self.settings, self.die = settings, die_for(ids, 0, settings)
         self.drawn: list[float] = []
         self.kept: list[int] = []
 
@@ -95,9 +94,8 @@ class RecordingSampler:
         s, number = self.settings, self.die.random()
         self.drawn.append(number)
         self.kept.append(count_candidates(scores[0], s))
-        rules = {"top_k": s.top_k, "top_p": s.top_p, "min_p": s.min_p}
         chance = torch.tensor([number], dtype=torch.float64)
-        return draw(scores.cpu(), chance, temperature=s.temperature, **rules)  # type: ignore[arg-type]
+        return draw(scores.cpu(), chance, temperature=s.temperature, top_k=s.top_k, top_p=s.top_p, min_p=s.min_p)
 
 
 def count_candidates(scores: Tensor, settings: DecodingSettings) -> int:
@@ -106,8 +104,7 @@ def count_candidates(scores: Tensor, settings: DecodingSettings) -> int:
     probabilities = heights.softmax(-1).sort(descending=True).values
     starts = probabilities.cumsum(-1) - probabilities
     inside = (starts < settings.top_p) & (probabilities >= settings.min_p * probabilities[0]) & (probabilities > 0)
-    count = max(1, int(inside.sum()))
-    return min(count, settings.top_k) if settings.top_k else count
+    return max(1, int(inside[: settings.top_k or None].sum()))
 
 
 class Forced:
@@ -135,58 +132,45 @@ def new_step(anatomy: Anatomy, task: WritingTask) -> Step:
     """Returns the engine's own step, or one that reads all tokens again where the run is patched."""
     specials, model = anatomy.lexicons[anatomy.written].tokenizer.specials, anatomy.model
     after = NextToken(specials, task.settings.repetition_penalty)
-    changed = bool(task.edits) or task.keep is not None
-    device = next(model.parameters()).device
-    if isinstance(model, EncoderDecoder):
-        if not changed and task.read[-1] == anatomy.lexicons["source"].tokenizer.specials.end:
-            return TranslationStep(model, [task.read[:-1]], specials, after)
-        return UncachedStep(make_translate(model, task), [specials.begin], after, device)
-    assert isinstance(model, Decoder)
-    if not changed:
+    if task.edits or task.keep is not None:
+        return UncachedStep(anatomy, task, after)
+    if isinstance(model, Decoder):
         return WritingStep(model, [task.read], after)
-
-    def write(tokens: Tensor) -> Tensor:
-        with observe(model, task.edits):
-            logits: Tensor = model(tokens)
-        return logits
-
-    return UncachedStep(write, task.read, after, device)
-
-
-def make_translate(model: EncoderDecoder, task: WritingTask) -> Callable[[Tensor], Tensor]:
-    """Returns a function [N, T] target tokens -> [N, T, V] logits, with the patches; the source is read once."""
-    device = next(model.parameters()).device
-    keep = None if task.keep is None else torch.tensor([task.keep], device=device)
-    with observe(model, task.edits):
-        memory = model.encode(torch.tensor([task.read], device=device), keep)
-
-    def translate(tokens: Tensor) -> Tensor:
-        rows = len(tokens)
-        source_keep = None if keep is None else keep.expand(rows, -1)
-        with observe(model, task.edits):
-            logits: Tensor = model.logits(model.decode(tokens, memory.expand(rows, -1, -1), source_keep))
-        return logits
-
-    return translate
+    assert isinstance(model, EncoderDecoder)
+    if task.read[-1] != anatomy.lexicons["source"].tokenizer.specials.end:  # in another order
+        return UncachedStep(anatomy, task, after)
+    return TranslationStep(model, [task.read[:-1]], specials, after)
 
 
 class UncachedStep:
     """A decoding step without a cache: correct for any edits of the model, and slow."""
 
-    def __init__(
-        self, forward: Callable[[Tensor], Tensor], tokens: Sequence[int], after: NextToken, device: torch.device
-    ) -> None:
-        self.forward, self.after = forward, after
-        self.tokens = torch.tensor([list(tokens)], device=device)
+    def __init__(self, anatomy: Anatomy, task: WritingTask, after: NextToken) -> None:
+        self.model, self.edits, self.after = anatomy.model, task.edits, after
+        self.device = next(self.model.parameters()).device
+        start = task.read
+        if isinstance(self.model, EncoderDecoder):
+            start = [anatomy.lexicons[anatomy.written].tokenizer.specials.begin]
+            self.keep = None if task.keep is None else torch.tensor([task.keep], device=self.device)
+            with observe(self.model, self.edits):
+                self.memory = self.model.encode(torch.tensor([task.read], device=self.device), self.keep)
+        self.tokens = torch.tensor([start], device=self.device)
 
     def start(self) -> Tensor:
         return self._next(self.tokens)
 
     def advance(self, tokens: Tensor, rows: Tensor, _sentences: Tensor | None) -> Tensor:
-        rows, tokens = rows.to(self.tokens.device), tokens.to(self.tokens.device)[:, None]
+        rows, tokens = rows.to(self.device), tokens.to(self.device)[:, None]
         self.after.select(rows)
         self.tokens = torch.cat([self.tokens[rows], tokens], 1)
         return self._next(tokens)
 
     def _next(self, new: Tensor) -> Tensor:
-        return self.after(self.forward(self.tokens)[:, -1], new)
+        model, count = self.model, len(self.tokens)
+        with observe(model, self.edits):
+            if isinstance(model, EncoderDecoder):
+                keep = None if self.keep is None else self.keep.expand(count, -1)
+                logits = model.logits(model.decode(self.tokens, self.memory.expand(count, -1, -1), keep))
+            else:
+                logits = model(self.tokens)
+        return self.after(logits[:, -1], new)

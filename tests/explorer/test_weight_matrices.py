@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.explorer import parameters as weights
-from regard.explorer.request_checks import MissingError, TooBigError
+from regard.explorer import weight_matrices as weights
+from regard.explorer.request_types import MissingError, TooBigError
 from regard.weights import parameters
 from tests.explorer.toys import SHAPES, TEXT, close, explorer
 

@@ -1,4 +1,4 @@
-"""Runs a text through a model and keeps every number on the way, for the explorer and for Python.
+"""Opens a model for the explorer, runs texts through it, and keeps every number of its most recent runs.
 
 run = regard.look("runs/en-de", "A dog runs.")
 run["decoder.layers.0.cross_attention.weights"]   # [head, query:target, key:source]
@@ -13,16 +13,17 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from torch import Tensor
 
 from regard import __version__
 from regard.argument_checks import require_path, require_text
-from regard.atomic_files import write_atomically, write_text
+from regard.atomic_files import write_atomically
 from regard.decoding.fill_classify_embed import Reader
 from regard.decoding.native.native_search import NativeSearch
 from regard.decoding.pytorch_engine import TorchSearch
@@ -31,10 +32,11 @@ from regard.decoding.writer import Writer
 from regard.errors import InputError
 from regard.explorer import embedding_space as space
 from regard.explorer.anatomy import Anatomy
-from regard.explorer.derived_numbers import Derived, derive
-from regard.explorer.request_checks import LIMITS, MissingError, RunRequest, read_request
-from regard.explorer.source_links import SourceLinks
-from regard.explorer.traced_tasks import TracedRun, run_task
+from regard.explorer.derived_tensors import Derived, derive
+from regard.explorer.recorded_pass import Pass
+from regard.explorer.recorded_tasks import run_task
+from regard.explorer.request_types import LIMITS, MissingError, read_request
+from regard.explorer.source_links import Place, describe_line, place_of
 from regard.explorer.training_history import TrainingHistory
 from regard.model.observe import Seen
 from regard.tokens.directions import Direction, choose_direction, directions_of
@@ -60,7 +62,7 @@ class Explorer:
         self.anatomy = Anatomy(contents)
         self.checkpoints = TrainingHistory(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
-        self.source_links = SourceLinks()
+        self.places: dict[str, Place] = {}  # of the line of code that made each tensor
 
     @classmethod
     def open(
@@ -82,9 +84,8 @@ class Explorer:
 
     def describe(self) -> dict[str, Any]:
         """Returns the description of the model that the page reads."""
-        names = ("tokens", "beam", "top", "weights", "runs", "ablation_batch")
         direction = str(self.direction) if self.contents.settings.data.directions else ""
-        decoding = read_request({"text": ""}, self.contents.settings.decoding).to_json()["decode"]
+        request, _ = read_request({"text": ""}, self.contents.settings.decoding)
         return {
             "schema": 1,
             "name": self.name,
@@ -93,24 +94,25 @@ class Explorer:
             **self.anatomy.describe(),
             "languages": {"source": self.direction.source, "target": self.direction.target},
             "checkpoints": self.checkpoints.describe(),
-            "decoding": decoding,
+            "decoding": request.decode,
             "examples": [*self.examples, *self.checkpoints.examples(direction=direction)],
-            "limits": {name: getattr(LIMITS, name) for name in names},
+            "limits": asdict(LIMITS),
         }
 
-    def run(self, request: Mapping[str, Any]) -> Run:
+    def run(self, fields: Mapping[str, Any]) -> Run:
         """Runs a text through the model; returns the stored run if the same request was made before."""
-        asked = read_request(request, self.contents.settings.decoding)
-        if asked.to is not None or self.contents.settings.data.directions:
-            direction = self.direction if asked.to is None else self.choose_direction(asked.to)
-            asked = replace(asked, to=direction.target if self.contents.settings.data.directions else None)
-        name = identify(asked)
+        request, settings = read_request(fields, self.contents.settings.decoding)
+        if request.to is not None or self.contents.settings.data.directions:
+            direction = self.direction if request.to is None else self.choose_direction(request.to)
+            tag = direction.target if self.contents.settings.data.directions else None
+            request = structs.replace(request, to=tag)
+        name = hashlib.sha256(json.dumps(request.to_json(), sort_keys=True).encode()).hexdigest()[:16]
         if name not in self.runs:
-            anatomy = self.anatomy if asked.checkpoint is None else self.checkpoints.model(asked.checkpoint)
+            anatomy = self.anatomy if request.checkpoint is None else self.checkpoints.model(request.checkpoint)
             started = time.perf_counter()
-            traced = run_task(anatomy, asked)
-            run = Run(name, self, traced, 1000 * (time.perf_counter() - started))
-            self.source_links.add(run.passed, {each: derived.source for each, derived in run.derived.items()})
+            passed, answer = run_task(anatomy, request, settings)
+            run = Run(name, self, passed, answer | {"ms": 1000 * (time.perf_counter() - started)})
+            self.places |= passed.lines | {each: place_of(tensor.source) for each, tensor in run.derived.items()}
             self.runs[name] = run
         self.runs.move_to_end(name)
         while len(self.runs) > LIMITS.runs:
@@ -124,6 +126,12 @@ class Explorer:
         self.runs.move_to_end(name)
         return self.runs[name]
 
+    def find_source(self, name: str) -> dict[str, Any]:
+        """Returns the line of code that made the tensor of this name, and the function around it."""
+        if name not in self.places:
+            raise MissingError(f"name: no line is known for a tensor named {name[:100]!r}; run a text that makes it")
+        return describe_line(*self.places[name])
+
     @cached_property
     def usage(self) -> space.Usage | None:
         """The number of times that each token occurs in the training data, if the folder still has it."""
@@ -131,10 +139,9 @@ class Explorer:
 
     def near(self, side: str, token: int, count: int, anatomy: Anatomy | None = None) -> dict[str, Any]:
         """Returns the nearest neighbours of a token, in this model or in a checkpoint of it."""
-        foreign = space.foreign_pieces(self.anatomy, side, self.usage)
-        return space.near(anatomy or self.anatomy, side, token, count, foreign)
+        return space.near(anatomy or self.anatomy, side, token, count, self.usage)
 
-    def map(self, side: str, count: int, ids: list[int], anatomy: Anatomy | None = None) -> dict[str, Any]:
+    def map(self, side: str, count: int, ids: Sequence[int], anatomy: Anatomy | None = None) -> dict[str, Any]:
         """Returns a two-dimensional map of the vocabulary; see `space.embedding_map`."""
         return space.embedding_map(anatomy or self.anatomy, side, count, ids, self.usage)
 
@@ -142,13 +149,18 @@ class Explorer:
 class Run:
     """One run of a model: `answer` describes it as JSON, and `run[name]` returns each tensor by its name."""
 
-    def __init__(self, name: str, explorer: Explorer, traced: TracedRun, milliseconds: float) -> None:
-        self.name, self.explorer, self.passed = name, explorer, traced.run
-        self.derived: dict[str, Derived] = derive(traced.run)
-        self.ablations: dict[str, Any] = {}  # effects that were computed before, by what was asked
-        tensors = {each: describe(self._kind(each), self._shape(each), self._axes(each)) for each in self.names()}
-        self.answer: dict[str, Any] = {"run": name, **traced.answer, "ms": milliseconds, "tensors": tensors}
-        self.answer["warnings"] = traced.warnings
+    def __init__(self, name: str, explorer: Explorer, passed: Pass, answer: dict[str, Any]) -> None:
+        self.name, self.explorer, self.passed = name, explorer, passed
+        self.derived: dict[str, Derived] = derive(passed)
+        self.ablations: dict[str, dict[str, Any]] = {}  # effects that were computed before, by request
+        tensors = {
+            each: {"dtype": "f32", "shape": list(seen.tensor.shape), "axes": list(seen.axes)}
+            for each, seen in passed.seen.items()
+        } | {
+            each: {"dtype": tensor.kind, "shape": list(tensor.shape), "axes": list(tensor.axes)}
+            for each, tensor in self.derived.items()
+        }
+        self.answer: dict[str, Any] = {"run": name, **answer, "tensors": tensors}
 
     @property
     def anatomy(self) -> Anatomy:
@@ -179,18 +191,11 @@ class Run:
 
     def save(self, path: Path | str) -> None:
         """Writes the run as a page (.html), its description (.json) or its tensors (.safetensors)."""
-        from regard.explorer import export
+        from regard.explorer.export import export_run
 
         path = Path(path)
-        if path.suffix == ".html":
-            write_text(path, export.page_html(self))
-        elif path.suffix == ".json":
-            write_text(path, export.run_json(self))
-        elif path.suffix == ".safetensors":
-            content = export.run_safetensors(self)
-            write_atomically(path, lambda temporary: temporary.write_bytes(content))
-        else:
-            raise InputError(f"{path}: cannot save a run in this format; use .html, .json or .safetensors")
+        content = export_run(self, path.suffix)
+        write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
     def _repr_html_(self) -> str:
         """Returns the page in a frame, for notebooks."""
@@ -198,15 +203,6 @@ class Run:
 
         page = html.escape(page_html(self))
         return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" title="Regard"></iframe>'
-
-    def _kind(self, name: str) -> str:
-        return self.derived[name].kind if name in self.derived else "f32"
-
-    def _shape(self, name: str) -> tuple[int, ...]:
-        return self.derived[name].shape if name in self.derived else tuple(self.passed.seen[name].tensor.shape)
-
-    def _axes(self, name: str) -> tuple[str, ...]:
-        return self.derived[name].axes if name in self.derived else self.passed.seen[name].axes
 
 
 def look(model: Path | str | Engine, text: str, **request: Any) -> Run:
@@ -232,18 +228,8 @@ def contents_of(engine: Engine) -> Contents:
     """Returns the settings, vocabularies and PyTorch model of a loaded model."""
     if isinstance(engine, Reader):
         return Contents(engine.settings, Vocabularies(engine.vocabulary, engine.vocabulary), engine.model)
-    found = engine.searcher.reference if isinstance(engine.searcher, NativeSearch) else engine.searcher
-    if not isinstance(found, TorchSearch):
+    searcher = engine.searcher.reference if isinstance(engine.searcher, NativeSearch) else engine.searcher
+    if not isinstance(searcher, TorchSearch):
         raise InputError("this engine has no PyTorch model, which look needs: pass the model's folder to look")
     pair = (engine.source, engine.target) if isinstance(engine, Translator) else (engine.vocabulary, engine.vocabulary)
-    return Contents(engine.settings, Vocabularies(*pair), found.model)
-
-
-def identify(request: RunRequest) -> str:
-    """Returns a name for a run; equal requests have equal names."""
-    return hashlib.sha256(json.dumps(request.to_json(), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def describe(kind: str, shape: tuple[int, ...], axes: tuple[str, ...]) -> dict[str, Any]:
-    """Returns what the page needs to know about a tensor before it asks for its numbers."""
-    return {"dtype": kind, "shape": list(shape), "axes": list(axes)}
+    return Contents(engine.settings, Vocabularies(*pair), searcher.model)

@@ -9,7 +9,7 @@ import torch
 
 from regard.decoding.beam_search import draw
 from regard.decoding.hypotheses import length_penalty
-from regard.explorer.trace import Run
+from regard.explorer.model_explorer import Run
 from tests.explorer.toys import GREEDY, TEXT, TOKENIZER, explorer, look_at
 
 SAMPLED = {"temperature": 0.9, "top_k": 20, "top_p": 0.95, "seed": 3, "max_tokens": 8}

@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.explorer.anatomy import StackShape
-from regard.explorer.attribution import Attribution, attribute
-from regard.explorer.expected_tokens import BEST
-from regard.explorer.traced_pass import Pass
+from regard.explorer.attribution import attribute
+from regard.explorer.recorded_pass import BEST, Pass
 from regard.model.transformer import Encoder, EncoderDecoder
 
 
@@ -30,27 +29,63 @@ class Derived:
 
 def derive(run: Pass) -> dict[str, Derived]:
     """Returns everything that can be derived from a run, by name."""
-    found: dict[str, Derived] = {}
+    derived: dict[str, Derived] = {}
     for stack in run.anatomy.stacks.values():
-        found |= derive_attention(run, stack)
-        found |= derive_residual(run, stack)
-        if has_lens(run, stack):
-            found |= derive_lens(run, stack)
+        derived |= derive_attention(run, stack) | derive_stream(run, stack)
     if "decoder" in run.anatomy.stacks:
-        found |= derive_attribution(run, run.anatomy.stacks["decoder"])
-    return found
+        derived |= derive_attribution(run, run.anatomy.stacks["decoder"])
+    return derived
 
 
 def derive_attention(run: Pass, stack: StackShape) -> dict[str, Derived]:
     """Derives the entropies and the value-weighted attention of each head."""
-    found = {}
+    derived = {}
     for site in stack.attentions():
         weights, axes = run.seen[f"{site}.weights"]
         shape = tuple(weights.shape)
-        found[f"{site}.entropy"] = Derived(axes[:2], shape[:2], partial(entropy, weights), entropy)
-        compute = partial(value_weighted, run, site)
-        found[f"{site}.value_weighted"] = Derived(axes, shape, compute, value_weighted)
-    return found
+        derived[f"{site}.entropy"] = Derived(axes[:2], shape[:2], partial(entropy, weights), entropy)
+        weighted = partial(value_weighted, run, site)
+        derived[f"{site}.value_weighted"] = Derived(axes, shape, weighted, value_weighted)
+    return derived
+
+
+def derive_stream(run: Pass, stack: StackShape) -> dict[str, Derived]:
+    """Derives the norms and cosines of the residual stream, and the tokens and ranks of the logit lens."""
+    shape = (len(run.anatomy.points(stack.name)), len(run.inputs.tokens[stack.text]))
+    axes = ("point", f"position:{stack.text}")
+    norms, cosines = partial(stream_norms, run, stack.name), partial(stream_cosines, run, stack.name)
+    derived = {
+        "residual.norms": Derived(axes, shape, norms, stream_norms),
+        "residual.cosines": Derived(axes, shape, cosines, stream_cosines),
+    }
+    if has_lens(run, stack):
+        best = (*shape, min(BEST, run.anatomy.lexicons[run.anatomy.written].tokenizer.size))
+        read = cache(partial(lens, run, stack))
+        derived |= {
+            "lens.ids": Derived((*axes, "rank"), best, lambda: read()[0], lens, "i32"),
+            "lens.probabilities": Derived((*axes, "rank"), best, lambda: read()[1], lens),
+            "lens.rank": Derived(axes, shape, lambda: read()[2], lens, "i32"),
+        }
+    return {f"{stack.name}.{name}": tensor for name, tensor in derived.items()}
+
+
+def derive_attribution(run: Pass, stack: StackShape) -> dict[str, Derived]:
+    """Derives the contribution of each head and feed-forward layer to the chosen token's logit."""
+    parts = cache(partial(attribute, run, stack))
+    position, length = f"position:{stack.text}", len(run.inputs.tokens[stack.text])
+    heads = (len(stack.kinds), stack.layers, run.anatomy.shape.heads)
+    axes: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
+        "heads": (("kind", "layer", "head"), heads),
+        "feed_forward": (("layer",), (stack.layers,)),
+        "rest": (("part",), (2,)),
+        "logit": ((), ()),
+    }
+
+    def part(name: str) -> Derived:
+        names, sizes = axes[name]
+        return Derived((*names, position), (*sizes, length), lambda: getattr(parts(), name), attribute)
+
+    return {f"attribution.{name}": part(name) for name in axes}
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -66,17 +101,6 @@ def value_weighted(run: Pass, site: str) -> Tensor:
         given = attention.contributions(value[None].to(attention.output.weight.device))[0].cpu()  # [H, S, D]
     lengths: Tensor = given.norm(dim=-1)  # [H, S]
     return run.seen[f"{site}.weights"].tensor * lengths[:, None, :]
-
-
-def derive_residual(run: Pass, stack: StackShape) -> dict[str, Derived]:
-    """Derives the norms and cosines of the residual stream."""
-    shape = (len(run.anatomy.points(stack.name)), len(run.inputs.tokens[stack.text]))
-    axes = ("point", f"position:{stack.text}")
-    norms, cosines = partial(stream_norms, run, stack.name), partial(stream_cosines, run, stack.name)
-    return {
-        f"{stack.name}.residual.norms": Derived(axes, shape, norms, stream_norms),
-        f"{stack.name}.residual.cosines": Derived(axes, shape, cosines, stream_cosines),
-    }
 
 
 def stream(run: Pass, stack: str) -> Tensor:
@@ -103,19 +127,6 @@ def has_lens(run: Pass, stack: StackShape) -> bool:
     if isinstance(model, EncoderDecoder):
         return stack.causal or model.logits.weight is model.source_embedding.tokens.weight
     return not isinstance(model, Encoder) or model.fill is not None
-
-
-def derive_lens(run: Pass, stack: StackShape) -> dict[str, Derived]:
-    """Derives the tokens of the logit lens, their probabilities, and the rank of the chosen token."""
-    points, length = len(run.anatomy.points(stack.name)), len(run.inputs.tokens[stack.text])
-    count = min(BEST, run.anatomy.lexicons[run.anatomy.written].tokenizer.size)
-    axes = ("point", f"position:{stack.text}")
-    read = cache(partial(lens, run, stack))
-    return {
-        f"{stack.name}.lens.ids": Derived((*axes, "rank"), (points, length, count), lambda: read()[0], lens, "i32"),
-        f"{stack.name}.lens.probabilities": Derived((*axes, "rank"), (points, length, count), lambda: read()[1], lens),
-        f"{stack.name}.lens.rank": Derived(axes, (points, length), lambda: read()[2], lens, "i32"),
-    }
 
 
 def lens(run: Pass, stack: StackShape) -> tuple[Tensor, Tensor, Tensor]:
@@ -148,21 +159,3 @@ def chosen_tokens(run: Pass, stack: StackShape) -> list[int]:
         for row, chosen in zip(run.inputs.rows, run.chosen, strict=True):
             tokens[row] = chosen
     return tokens
-
-
-def derive_attribution(run: Pass, stack: StackShape) -> dict[str, Derived]:
-    """Derives the contribution of each head and feed-forward layer to the chosen token's logit."""
-    shape, length = run.anatomy.shape, len(run.inputs.tokens[stack.text])
-    position = f"position:{stack.text}"
-    computed = cache(partial(attribute, run, stack))
-
-    def part(pick: Callable[[Attribution], Tensor], axes: tuple[str, ...], sizes: tuple[int, ...]) -> Derived:
-        return Derived((*axes, position), (*sizes, length), lambda: pick(computed()), attribute)
-
-    kinds, layers = len(stack.kinds), stack.layers
-    return {
-        "attribution.heads": part(lambda a: a.heads, ("kind", "layer", "head"), (kinds, layers, shape.heads)),
-        "attribution.feed_forward": part(lambda a: a.feed_forward, ("layer",), (layers,)),
-        "attribution.rest": part(lambda a: a.rest, ("part",), (2,)),
-        "attribution.logit": part(lambda a: a.logit, (), ()),
-    }

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.explorer.anatomy import Anatomy
-from regard.explorer.request_checks import LIMITS, MissingError, TooBigError
+from regard.explorer.request_types import LIMITS, MissingError, TooBigError
 from regard.weights import parameters
 
 CIRCUIT = re.compile(r"(?P<site>.+)\.(?P<head>\d+)\.(?P<kind>qk|ov)")
