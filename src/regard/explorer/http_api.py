@@ -34,7 +34,7 @@ from regard.explorer import embedding_space as space, export, weight_matrices as
 from regard.explorer.ablation import GoneError, ablate
 from regard.explorer.local_hosts import LOCAL, is_address
 from regard.explorer.model_explorer import Explorer
-from regard.explorer.request_types import LIMITS, AblationRequest, MissingError, Place, TooBigError, convert
+from regard.explorer.request_types import LIMITS, AblationRequest, MissingError, TooBigError, WholeNumber, convert
 
 PAGE = Path(__file__).parent / "page"
 MOST_BODY = 1_000_000
@@ -47,9 +47,9 @@ TYPES = {
 }
 INLINE = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
-Answer = dict[str, Any] | bytes
-Name = Annotated[str, Meta(min_length=1)]
-TokenIds = Annotated[str, Meta(pattern=r"^\d{0,9}(,\d{0,9})*$")]
+QueryAnswer = dict[str, Any] | bytes
+RequiredText = Annotated[str, Meta(min_length=1)]
+IdList = Annotated[str, Meta(pattern=r"^\d{0,9}(,\d{0,9})*$")]
 PositionCount = Annotated[int, Meta(ge=1, le=1024)]
 
 
@@ -99,7 +99,7 @@ class ExplorerEndpoints:
 
         return await run_in_threadpool(alone)
 
-    def get(self, function: Callable[..., Answer]) -> Callable[[Request], Awaitable[Response]]:
+    def get(self, function: Callable[..., QueryAnswer]) -> Callable[[Request], Awaitable[Response]]:
         """Returns an endpoint that calls a function with the query; the function's parameters are the query's type."""
         hints = get_type_hints(function, include_extras=True)
         defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
@@ -116,42 +116,44 @@ class ExplorerEndpoints:
 
         return endpoint
 
-    def health(self) -> Answer:
+    def health(self) -> QueryAnswer:
         return {"ok": True}
 
-    def model(self) -> Answer:
+    def model(self) -> QueryAnswer:
         return self.explorer.describe()
 
-    def again(self, run: str) -> Answer:
+    def again(self, run: str) -> QueryAnswer:
         return self.explorer.find(run).answer
 
-    def tensors(self, run: str, names: Name, dtype: str = "f32") -> Answer:
+    def tensors(self, run: str, names: RequiredText, dtype: str = "f32") -> QueryAnswer:
         if dtype not in ("f16", "f32"):
             raise InputError(f"dtype: must be f16 or f32, not {dtype[:40]!r}")
         return export.pack(self.explorer.find(run), filter(None, names.split(",")), half=dtype == "f16")
 
-    def weights(self, name: Name, rows: str | None = None, columns: str | None = None) -> Answer:
+    def weights(self, name: RequiredText, rows: str | None = None, columns: str | None = None) -> QueryAnswer:
         return export.safetensors_bytes({name: weights.weight_slice(self.explorer.anatomy, name, rows, columns)}, {})
 
-    def summary(self, name: Name) -> Answer:
+    def summary(self, name: RequiredText) -> QueryAnswer:
         return weights.summarize(self.explorer.anatomy, name)
 
-    def near(self, side: Name, id: Place, k: Annotated[int, Meta(ge=1, le=LIMITS.top)] = 12) -> Answer:  # noqa: A002
+    def near(
+        self, side: RequiredText, id: WholeNumber, k: Annotated[int, Meta(ge=1, le=LIMITS.top)] = 12
+    ) -> QueryAnswer:  # noqa: A002
         return self.explorer.near(side, id, k)
 
-    def map(self, side: Name, n: Annotated[int, Meta(ge=0, le=5000)] = 400, ids: TokenIds = "") -> Answer:
+    def map(self, side: RequiredText, n: Annotated[int, Meta(ge=0, le=5000)] = 400, ids: IdList = "") -> QueryAnswer:
         return self.explorer.map(side, n, [int(each) for each in ids.split(",") if each])
 
-    def positions(self, side: Name, n: PositionCount = 64) -> Answer:
+    def positions(self, side: RequiredText, n: PositionCount = 64) -> QueryAnswer:
         return space.positions(self.explorer.anatomy, side, n)[0]
 
-    def position_tensor(self, side: Name, n: PositionCount = 64) -> Answer:
+    def position_tensor(self, side: RequiredText, n: PositionCount = 64) -> QueryAnswer:
         about, rows = space.positions(self.explorer.anatomy, side, n)
         if rows is None:
             raise MissingError(f"positions: this model has no table of positions ({about['kind']})")
         return export.safetensors_bytes({"positions": rows}, {"positions": ("position", "width")})
 
-    def source(self, name: Name) -> Answer:
+    def source(self, name: RequiredText) -> QueryAnswer:
         return self.explorer.find_source(name)
 
     def file(self, request: Request) -> Response:

@@ -36,7 +36,7 @@ from regard.explorer.derived_tensors import Derived, derive
 from regard.explorer.recorded_pass import Pass
 from regard.explorer.recorded_tasks import run_task
 from regard.explorer.request_types import LIMITS, MissingError, read_request
-from regard.explorer.source_links import Place, describe_line, place_of
+from regard.explorer.source_links import SourcePlace, describe_line, place_of
 from regard.explorer.training_history import TrainingHistory
 from regard.model.observe import Seen
 from regard.tokens.directions import Direction, choose_direction, directions_of
@@ -62,7 +62,7 @@ class Explorer:
         self.anatomy = Anatomy(contents)
         self.checkpoints = TrainingHistory(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
-        self.places: dict[str, Place] = {}  # of the line of code that made each tensor
+        self.places: dict[str, SourcePlace] = {}  # of the line of code that made each tensor
 
     @classmethod
     def open(

@@ -46,9 +46,9 @@ SHOWN = (
 WORDS = {"str": "text", "int": "a whole number", "object": "an object", "array": "a list", "null": "null"}
 """Names of JSON's types in messages."""
 
-Text = Annotated[str, Meta(max_length=20_000)]
-Ids = Annotated[list[int], Meta(max_length=LIMITS.tokens)]
-Place = Annotated[int, Meta(ge=0)]
+ShortText = Annotated[str, Meta(max_length=20_000)]
+TokenNumbers = Annotated[list[int], Meta(max_length=LIMITS.tokens)]
+WholeNumber = Annotated[int, Meta(ge=0)]
 
 
 class Patch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -56,24 +56,24 @@ class Patch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
     site: str
     op: str
-    head: Place | None = None
-    query: Place | None = None
-    key: Place | None = None
-    position: Place | None = None
+    head: WholeNumber | None = None
+    query: WholeNumber | None = None
+    key: WholeNumber | None = None
+    position: WholeNumber | None = None
 
 
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A run to make: a text, the decoding settings, patches, and further options."""
 
-    text: Text
-    target: Text | None = None
+    text: ShortText
+    target: ShortText | None = None
     decode: dict[str, Any] | None = None
     patch: Annotated[list[Patch], Meta(max_length=256)] | None = None
-    order: Ids | None = None
-    prefix: Ids | None = None
-    checkpoint: Text | None = None
-    pair: Text | None = None
-    to: Text | None = None  # the language to translate into, of a model of several directions
+    order: TokenNumbers | None = None
+    prefix: TokenNumbers | None = None
+    checkpoint: ShortText | None = None
+    pair: ShortText | None = None
+    to: ShortText | None = None  # the language to translate into, of a model of several directions
 
     @property
     def patches(self) -> list[Patch]:

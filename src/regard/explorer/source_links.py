@@ -16,11 +16,11 @@ from typing import Any
 
 SOURCE = Path(__file__).parents[2]
 
-Place = tuple[str, int]
+SourcePlace = tuple[str, int]
 """A file and the number of a line in it."""
 
 
-def place_of(function: Callable[..., object]) -> Place:
+def place_of(function: Callable[..., object]) -> SourcePlace:
     """Returns the place of a function's definition."""
     return inspect.getfile(function), inspect.getsourcelines(function)[1]
 
