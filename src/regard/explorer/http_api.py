@@ -49,6 +49,7 @@ INLINE = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 QueryAnswer = dict[str, Any] | bytes
 RequiredText = Annotated[str, Meta(min_length=1)]
+NeighbourCount = Annotated[int, Meta(ge=1, le=LIMITS.top)]
 IdList = Annotated[str, Meta(pattern=r"^\d{0,9}(,\d{0,9})*$")]
 PositionCount = Annotated[int, Meta(ge=1, le=1024)]
 
