@@ -137,9 +137,7 @@ class ExplorerEndpoints:
     def summary(self, name: RequiredText) -> QueryAnswer:
         return weights.summarize(self.explorer.anatomy, name)
 
-    def near(
-        self, side: RequiredText, id: WholeNumber, k: Annotated[int, Meta(ge=1, le=LIMITS.top)] = 12
-    ) -> QueryAnswer:  # noqa: A002
+    def near(self, side: RequiredText, id: WholeNumber, k: NeighbourCount = 12) -> QueryAnswer:  # noqa: A002
         return self.explorer.near(side, id, k)
 
     def map(self, side: RequiredText, n: Annotated[int, Meta(ge=0, le=5000)] = 400, ids: IdList = "") -> QueryAnswer:
