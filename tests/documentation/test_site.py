@@ -124,9 +124,8 @@ def test_source_is_quoted_from_where_it_stands() -> None:
     assert head.startswith('```python title="src/regard/model/attention.py" linenums="')
     number = int(head.split('"')[3])
     lines = (ROOT / "src/regard/model/attention.py").read_text(encoding="utf-8").splitlines()
-    assert (
-        lines[number - 1].strip() == first == "def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:"
-    )
+    assert lines[number - 1].strip() == first
+    assert first.startswith("def extend(self, keys: Tensor, values: Tensor) -> ")
     assert find("regard.errors.RegardError").__name__ == "RegardError"
 
 
