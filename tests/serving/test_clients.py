@@ -89,13 +89,13 @@ def test_a_get_with_a_body_leaves_the_connection_in_order(address: str) -> None:
 
 
 def test_answers_are_not_held_back(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, watch = [], uvicorn_server.Protocol.watch
+    seen, watch = [], uvicorn_server.Protocol.watch_head
 
     def look(self: uvicorn_server.Protocol) -> None:
         seen.append(self.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         watch(self)
 
-    monkeypatch.setattr(uvicorn_server.Protocol, "watch", look)
+    monkeypatch.setattr(uvicorn_server.Protocol, "watch_head", look)
     assert httpx.get(f"{address}health", timeout=60).status_code == 200
     assert all(seen)
     assert seen
@@ -183,7 +183,7 @@ def test_requests_that_come_all_at_once_are_answered_in_order(address: str) -> N
 
 
 def test_a_client_that_never_ends_its_head_is_left(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uvicorn_server, "HEADERS", 0.3)
+    monkeypatch.setattr(uvicorn_server, "HEAD_TIMEOUT", 0.3)
     started = time.monotonic()
     assert raw(address, b"GET / HT", b"TP/1.1\r\n", pause=0.05) == b""
     assert raw(address) == b""

@@ -177,7 +177,7 @@ def files(place: Place) -> list[socket.socket]:
 def test_others_are_served_and_nothing_is_left(
     place: Place, attack: Callable[[Place], list[socket.socket]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uvicorn_server, "HEADERS", 1.0)
+    monkeypatch.setattr(uvicorn_server, "HEAD_TIMEOUT", 1.0)
     with ExitStack() as stack:  # what is left open would be a warning in another test
         held = [stack.enter_context(each) for each in attack(place)]
         assert max(place.right() for _ in range(5)) < 60

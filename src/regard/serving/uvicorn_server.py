@@ -1,4 +1,4 @@
-"""uvicorn with an orderly shutdown, and without patience for clients that send nothing."""
+"""uvicorn with an orderly shutdown, and with limits for clients that send too slowly or too much."""
 
 from __future__ import annotations
 
@@ -13,113 +13,121 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEADERS = 15.0
+HEAD_TIMEOUT = 15.0
 """Seconds in which the head of a request has to arrive."""
-HANDSHAKE = 5.0
-"""Seconds for TLS, of a client that has come when the server is about to end."""
-LONGEST_HEAD = 64_000
-"""Bytes of it."""
+TLS_TIMEOUT = 5.0
+"""Seconds for the TLS handshake of a connection that is accepted while the server is stopping."""
+MAX_HEAD = 64_000
+"""Maximum size of a head, in bytes; also of all that is in a body but not part of it, such as chunk extensions."""
+FRAMING_PER_BYTE = 8
+"""Bytes around each byte of a body that are allowed as well: chunks of one byte have five."""
 UPGRADE = re.compile(rb"(?<=\n)Upgrade(?=:)", re.IGNORECASE)
-ON_ITS_WAY = 0.5
-"""Seconds that a request needs at most from a client's socket to here."""
+LINGER = 0.5
+"""Seconds in which a request on an idle connection may still arrive while the server is stopping."""
 
 
 class Server(uvicorn.Server):
-    """A server that answers what it accepted before it stops; a second Ctrl+C stops it at once."""
+    """A server that answers all accepted requests before it stops; a second Ctrl+C stops it at once."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = self.config.app.state.ending = True  # type: ignore[union-attr]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends in good order; who has connected already, and only waits to be let in, is let in first."""
-        waiting = [each.dup() for each in sockets or ()]
+        """Accepts the connections that the system has accepted already, and then shuts down."""
+        listening = [each.dup() for each in sockets or ()]
         for server in self.servers:
             server.close()
         for each in sockets or ():
             each.close()
-        come: list[socket.socket] = []
-        for each in waiting:
+        connections: list[socket.socket] = []
+        for each in listening:
             with each, contextlib.suppress(BlockingIOError):
                 each.setblocking(False)
-                while True:  # without a pause, in which more would come
-                    come.append(each.accept()[0])
-        await asyncio.gather(*map(self.let_in, come))
+                while True:  # without an await, during which more would arrive
+                    connections.append(each.accept()[0])
+        await asyncio.gather(*map(self._serve_connection, connections))
         await super().shutdown([])
 
-    async def let_in(self, connection: socket.socket) -> None:
-        config = self.config
-
-        def protocol() -> asyncio.Protocol:
-            return Protocol(config, self.server_state, self.lifespan.state)
-
+    async def _serve_connection(self, connection: socket.socket) -> None:
+        tls: dict[str, Any] = {"ssl": self.config.ssl, "ssl_handshake_timeout": TLS_TIMEOUT} if self.config.ssl else {}
         with contextlib.suppress(OSError):
             await asyncio.get_running_loop().connect_accepted_socket(
-                protocol, connection, ssl=config.ssl, **({"ssl_handshake_timeout": HANDSHAKE} if config.ssl else {})
+                lambda: Protocol(self.config, self.server_state, self.lifespan.state), connection, **tls
             )
 
 
 class Protocol(HttpToolsProtocol):
-    """A connection that closes if no request arrives in time, or if the head of a request is too long."""
+    """A connection that closes if no request arrives in time, or if a request has too many bytes beside its body."""
 
-    hurry: asyncio.TimerHandle | None = None
-    in_head, head = False, 0  # bytes of a head that is not whole
+    timer: asyncio.TimerHandle | None = None
+    in_head, head_size, framing_left = False, 0, MAX_HEAD
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        plain: socket.socket | None = transport.get_extra_info("socket")
-        if plain is not None and plain.family in (socket.AF_INET, socket.AF_INET6):
-            # asyncio leaves it out where sockets are made without naming TCP, and each answer takes 40 ms
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.watch()
+        connection: socket.socket | None = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            # asyncio omits it for sockets made without naming TCP; without it, each answer takes 40 ms
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.watch_head()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.in_head, self.head = True, 0
+        self.in_head, self.head_size = True, 0
 
     def on_headers_complete(self) -> None:
-        self.in_head = False
+        self.in_head, self.framing_left = False, MAX_HEAD
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self.framing_left += (1 + FRAMING_PER_BYTE) * len(body)
+        super().on_body(body)
+
     def data_received(self, data: bytes) -> None:
-        if self.in_head or self.answered:
+        if self.in_head or self.is_idle:
             data = without_upgrade(data)
+        self.framing_left -= len(data)
         super().data_received(data)
-        self.head = self.head + len(data) if self.in_head else 0
-        if self.head > LONGEST_HEAD and not self.transport.is_closing():
+        self.head_size = self.head_size + len(data) if self.in_head else 0
+        if self.head_size > MAX_HEAD and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
-        self.watch()
+        elif self.framing_left < 0 and not self.is_idle and self.cycle.more_body and not self.transport.is_closing():
+            if not self.cycle.response_started:
+                self.send_400_response("The body of the request has too long chunk extensions.")
+            self.transport.close()
+        self.watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.rest()
+        self.stop_timer()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Ends after the answer, or, if nothing is asked, in a moment: a request may be on its way."""
-        if self.answered:
-            self.loop.call_later(ON_ITS_WAY, self.end)
+        """Closes after the answer; an idle connection closes a moment later, since a request may be on its way."""
+        if self.is_idle:
+            self.loop.call_later(LINGER, self._close_if_open)
         else:
             self.cycle.keep_alive = False
 
-    def end(self) -> None:
+    def _close_if_open(self) -> None:
         if not self.transport.is_closing():
             super().shutdown()
 
     @property
-    def answered(self) -> bool:
+    def is_idle(self) -> bool:
+        """Whether no request is being received or answered; a head does not count before its end."""
         return self.cycle is None or self.cycle.response_complete
 
-    def watch(self) -> None:
-        """Counts the time while nothing is being answered, and so the head of a request is not whole."""
-        if not self.answered:
-            self.rest()
-        elif self.hurry is None and not self.transport.is_closing():
-            self.hurry = self.loop.call_later(HEADERS, self.transport.abort)
+    def watch_head(self) -> None:
+        """Starts the timer of a head, and stops it when the head is complete."""
+        if not self.is_idle:
+            self.stop_timer()
+        elif self.timer is None and not self.transport.is_closing():
+            self.timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.abort)
 
-    def rest(self) -> None:
-        if self.hurry is not None:
-            self.hurry.cancel()
-            self.hurry = None
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 def without_upgrade(data: bytes) -> bytes:
