@@ -19,12 +19,13 @@ from regard.settings import DataSettings, Settings
 from regard.tokens.directions import Direction, directions_of
 
 POLL = 2.0
-"""Seconds between two looks at the folders."""
+"""Seconds between two checks of the folders."""
 QUIET = 30.0
-"""Seconds without a request after which a model that was replaced is let go: a long document asks in several parts."""
+"""Seconds without a request after which a replaced model is closed: a long document sends several requests."""
 
 log = logging.getLogger("regard.serving")
 Stamp = tuple[tuple[int, int], ...]
+"""Modification times and sizes of the files of a model."""
 
 
 @dataclass(frozen=True)
@@ -50,26 +51,24 @@ class ServedModel:
 class Models:
     """All models of a server."""
 
-    def __init__(self, folders: Sequence[Path | str], *, max_waiting: int = MAX_WAITING, **how: Any) -> None:
-        """Opens the models; `how` are options of `regard.load`: device, engine, precision, threads, shortlist."""
-        self.how, self.max_waiting = how, max_waiting
+    def __init__(self, folders: Sequence[Path | str], *, max_waiting: int = MAX_WAITING, **options: Any) -> None:
+        """Opens the models; the options are those of `regard.load`: device, engine, precision, threads, shortlist."""
+        self.options, self.max_waiting = options, max_waiting
         self._served: dict[str, ServedModel] = {}
-        self._retired: list[tuple[ServedModel, float]] = []  # and when that was
-        self._seen: dict[str, Stamp] = {}  # of folders that have changed,
-        self._refused: dict[str, Stamp] = {}  # and of those that are of no use
-        refuse_alike(list(map(Path, folders)))
+        self._retired: list[tuple[ServedModel, float]] = []  # and when they were replaced
+        self._seen: dict[str, Stamp] = {}  # at the last check
+        self._refused: dict[str, Stamp] = {}  # folders that could not be opened
+        refuse_ambiguous([Path(folder) for folder in folders])
         for folder in map(Path, folders):
             name = folder.resolve().name
             self._served[name] = self._open(name, folder)
 
     @classmethod
-    def load(cls, folders: Sequence[Path | str], **how: Any) -> Models:
+    def load(cls, folders: Sequence[Path | str], **options: Any) -> Models:
         """Loads the models in these folders; raises an error if one of them cannot be served."""
         if not folders:
             raise InputError("which models? Name their folders, as in regard serve runs/en-de")
-        return cls(folders, **how)
-
-    # What there is
+        return cls(folders, **options)
 
     @property
     def served(self) -> list[ServedModel]:
@@ -79,7 +78,7 @@ class Models:
     @property
     def directions(self) -> list[Direction]:
         """All directions once, in the order of the models."""
-        return list(self._by_direction())
+        return list(dict.fromkeys(direction for each in self.served for direction in each.directions))
 
     @property
     def names(self) -> list[str]:
@@ -89,7 +88,7 @@ class Models:
     @property
     def queues(self) -> dict[str, Scheduler]:
         """The queues of all models as they are now, by label."""
-        return {each.label: each.queue for each in self._served.values()}
+        return {each.label: each.queue for each in self.served}
 
     @property
     def writers(self) -> dict[str, WriterQueue]:
@@ -103,17 +102,10 @@ class Models:
 
     def queue(self, direction: Direction) -> TranslatorQueue:
         """Returns the queue for translations in this direction as it is now."""
-        found = self._by_direction().get(direction)
-        if found is None or not isinstance(found.queue, TranslatorQueue):
-            raise InputError(f"no model here translates from {direction.source} to {direction.target}")
-        return found.queue
-
-    def _by_direction(self) -> dict[Direction, ServedModel]:
-        found: dict[Direction, ServedModel] = {}
-        for served in self._served.values():
-            for direction in served.directions:
-                found.setdefault(direction, served)
-        return found
+        for each in self.served:
+            if isinstance(each.queue, TranslatorQueue) and direction in each.directions:
+                return each.queue
+        raise InputError(f"no model here translates from {direction.source} to {direction.target}")
 
     # Folders that change
 
@@ -124,12 +116,12 @@ class Models:
             await self.look()
 
     async def look(self) -> None:
-        """Opens models whose folders have changed and rested since, and closes replaced ones that nobody uses."""
+        """Opens models whose folders changed before the last check, and closes replaced ones that nobody uses."""
         for name, served in list(self._served.items()):
-            now = await asyncio.to_thread(stamp, served.folder)
-            settled = self._seen.get(name) == now  # nobody is writing to it
+            now = await asyncio.to_thread(stamp_of, served.folder)
+            unchanged_since_last_check = self._seen.get(name) == now  # nobody is writing to it
             self._seen[name] = now
-            if settled and now not in (served.stamp, self._refused.get(name)):
+            if unchanged_since_last_check and now not in (served.stamp, self._refused.get(name)):
                 await self._reopen(served, now)
         for served, since in list(self._retired):
             old = served.queue
@@ -139,72 +131,70 @@ class Models:
 
     async def close(self, grace: float = 30.0) -> None:
         """Finishes accepted requests, and accepts no more."""
-        every = [*self._served.values(), *(served for served, _ in self._retired)]
-        await asyncio.gather(*(served.queue.close(grace) for served in every))
+        models = [*self.served, *(served for served, _ in self._retired)]
+        await asyncio.gather(*(served.queue.close(grace) for served in models))
 
     async def _reopen(self, old: ServedModel, now: Stamp) -> None:
         """Replaces a model by the one in its folder now; the old one answers until then."""
         try:
-            fresh = await asyncio.to_thread(self._open, old.name, old.folder)
+            new = await asyncio.to_thread(self._open, old.name, old.folder)
         except (RegardError, OSError, ValueError, RuntimeError) as error:
             self._refused[old.name] = now
             reason = " ".join(str(error).split())
             log.warning("%s: has changed, but cannot be used: keeping the previous model (%s)", old.folder, reason)
             return
-        if fresh.stamp != await asyncio.to_thread(stamp, old.folder):
-            return  # it has changed meanwhile: the next look will see
-        self._served[old.name] = fresh
+        if new.stamp != await asyncio.to_thread(stamp_of, old.folder):
+            return  # it has changed meanwhile: the next check will see
+        self._served[old.name] = new
         self._retired.append((old, time.monotonic()))
         log.warning("%s: has changed: serving the new model", old.folder)
 
     def _open(self, name: str, folder: Path) -> ServedModel:
+        """Loads the model in a folder, and creates its queue."""
         check_folder(folder)
-        before, settings = stamp(folder), read_settings(folder)
-        return ServedModel(name, folder, before, settings, self._queue_of(folder, settings))
-
-    def _queue_of(self, folder: Path, settings: Settings) -> TranslatorQueue | WriterQueue | EncoderQueue:
-        """Loads the model in a folder, and puts its queue before it."""
+        stamp, settings, size = stamp_of(folder), read_settings(folder), self.max_waiting
         if settings.task == "translate":
             if not settings.data.directions and settings.data.source == DataSettings.source:
                 raise ModelError(f"{folder}: names no languages: set data.source and data.target in {SETTINGS}")
             from regard.decoding.translator import Translator
 
-            return TranslatorQueue(load_as(Translator, folder, **self.how), max_waiting=self.max_waiting)
+            translator = load_as(Translator, folder, **self.options)
+            return ServedModel(name, folder, stamp, settings, TranslatorQueue(translator, max_waiting=size))
         if settings.task == "write":
             from regard.decoding.writer import Writer
 
-            return WriterQueue(load_as(Writer, folder, **self.how), max_waiting=self.max_waiting)
+            writer = load_as(Writer, folder, **self.options)
+            return ServedModel(name, folder, stamp, settings, WriterQueue(writer, max_waiting=size))
         from regard.decoding.fill_classify_embed import Embedder
 
-        embedder = load_as(Embedder, folder, self.how.get("device", "auto"))
-        return EncoderQueue(embedder, max_waiting=self.max_waiting)
+        embedder = load_as(Embedder, folder, self.options.get("device", "auto"))
+        return ServedModel(name, folder, stamp, settings, EncoderQueue(embedder, max_waiting=size))
 
 
-def stamp(folder: Path) -> Stamp:
-    """Returns the modification times and sizes of a model's files."""
-    found = []
+def stamp_of(folder: Path) -> Stamp:
+    """Returns the modification times and sizes of a model's files; those of a missing file are -1."""
+    stamps = []
     for name in (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE):
         try:
             status = (folder / name).stat()
+            stamps.append((status.st_mtime_ns, status.st_size))
         except OSError:
-            found.append((0, -1))
-        else:
-            found.append((status.st_mtime_ns, status.st_size))
-    return tuple(found)
+            stamps.append((-1, -1))
+    return tuple(stamps)
 
 
-def refuse_alike(folders: Sequence[Path]) -> None:
+def refuse_ambiguous(folders: Sequence[Path]) -> None:
     """Refuses folders with the same name or direction: it would be unclear which of them answers."""
     names: set[str] = set()
-    places: dict[Direction, Path] = {}
+    directions: dict[Direction, Path] = {}
     for folder in folders:
         check_folder(folder)
         name, settings = folder.resolve().name, read_settings(folder)
         for direction in directions_of(settings.data) if settings.task == "translate" else ():
-            if direction in places:
-                both = f"{places[direction]} and {folder} both translate {direction.source} → {direction.target}"
+            if direction in directions:
+                both = f"{directions[direction]} and {folder} both translate {direction.source} → {direction.target}"
                 raise InputError(f"{both}: serve one of them")
-            places[direction] = folder
+            directions[direction] = folder
         if name in names:
             raise InputError(f"{folder}: another model has the name {name} too: rename the folder")
         names.add(name)

@@ -1,4 +1,4 @@
-"""The translation page: its files, and what a browser may do with them."""
+"""The translation page: its files, and the permissions that a browser gives it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,18 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-"""The page loads its own files, asks its own server, and cannot make markup out of texts."""
+"""The page loads its own files, sends requests to its own server, and cannot turn texts into markup."""
 
 
 def routes() -> list[BaseRoute]:
-    """Returns routes to the page and its files, whose names are looked up in a table: no path comes from a client."""
+    """Returns routes to the page and its files, which are looked up in a table: no path comes from a client."""
     files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in TYPES}
 
-    async def index(_request: Request) -> Response:
-        return answer("index.html")
-
-    async def static(request: Request) -> Response:
-        return answer(request.path_params["name"])
-
-    def answer(name: str) -> Response:
+    async def file(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
         if name not in files:
             raise HTTPException(404)
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
         return Response(files[name], media_type=TYPES[Path(name).suffix], headers=headers)
 
-    return [Route("/", index), Route("/static/{name}", static)]
+    return [Route("/", file), Route("/static/{name}", file)]
