@@ -114,7 +114,7 @@ class Protocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being received or answered; a head does not count before its end."""
+        """True while no request is being received or answered; a head does not count before its end."""
         return self.cycle is None or self.cycle.response_complete
 
     def watch_head(self) -> None:
