@@ -23,7 +23,6 @@ FAULTS: dict[str, int] = {
     "cli": 113,
     "decoding": 163,
     "faithful": 72,
-    "files": 255,
     "preparation": 72,
     "training": 106,
 }

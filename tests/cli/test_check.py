@@ -36,7 +36,7 @@ def test_the_table(capsys: pytest.CaptureFixture[str], corpus: list[str]) -> Non
     done = call(capsys, "check", *corpus)
     assert (done.code, done.err) == (0, "")
     assert f"6 pairs in {corpus[0]}, {corpus[1]}" in done.out
-    assert "error   duplicate               1   16.67%   stands there before" in done.out
+    assert "error   duplicate               1   16.67%   repeats an earlier pair" in done.out
     assert f"        {corpus[0]}:3\n            one tree  →  ein Baum\n" in done.out
     assert f"        {corpus[0]}:2  (1999 only in the source; 1989 only in the target)\n" in done.out
     assert "warning numbers                 1   16.67%   numbers differ" in done.out

@@ -161,7 +161,7 @@ MISTAKES = {
     # the corpus
     "train": "give the corpus to train on",
     "train missing.en train.de -o new": "missing.en: cannot be read (No such file or directory)",
-    "train train.en nothing -o new": "nothing: there is no file of a known format here",
+    "train train.en nothing -o new": "nothing: has no file of a known format",
     "train train.en -o new": "give two plain text files",
     "train train.en train.de train.en -o new": "give two plain text files",
     "train train.en short.de -o new": "train.en has 120 lines but",

@@ -114,7 +114,7 @@ def test_tbx_of_version_3(tmp_path: Path) -> None:
     assert [term.source for term in found] == ["file", "document"]
     assert {(term.targets, term.forbidden) for term in found} == {(("Datei",), ("File",))}
     assert [term.targets for term in Glossary.read(path, "de", "fr").terms] == [("fichier",)] * 2
-    with pytest.raises(DataError, match="does not say what its languages are: the languages in it are en, de, fr"):
+    with pytest.raises(DataError, match="does not name its languages: the languages in it are en, de, fr"):
         Glossary.read(path)
     with pytest.raises(DataError, match="has no terms in it: the languages in it are en, de, fr"):
         Glossary.read(path, "en", "it")
@@ -134,12 +134,12 @@ def test_entities_are_refused(tmp_path: Path) -> None:
     [
         ("t.csv", "", "t.csv: there is no term in it"),
         ("t.csv", "source,target\n", "t.csv: there is no term in it"),
-        ("t.csv", "file,Datei\n,Datei\n", "t.csv:2: there is no term of the source language in this row"),
+        ("t.csv", "file,Datei\n,Datei\n", "t.csv:2: the term of the source language is missing in this row"),
         ("t.csv", "a,b,c,d,e\n", "t.csv:1: 5 columns, where there are source, target, forbidden, note"),
         ("t.csv", 'file,"Datei\n', "t.csv:1: is not a table"),
         ("t.tbx", "<martif>", "t.tbx:1: not well-formed XML"),
         ("t.tbx", "<tmx/>", "t.tbx:1: its first element is <tmx>, where <martif> or <tbx>"),
-        ("t.tbx", "<tbx/>", "t.tbx: has no termEntry or conceptEntry"),
+        ("t.tbx", "<tbx/>", "t.tbx: has no terms"),
         ("t.tbx", "", "t.tbx:1: not well-formed XML"),
     ],
 )

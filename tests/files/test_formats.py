@@ -122,7 +122,7 @@ def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
     present = write(tmp_path / "train.en", "one\n")
     missing = tmp_path / "nowhere.de"
     assert refusal([present, missing]) == f"{missing}: cannot be read (No such file or directory)"
-    assert refusal([tmp_path, present]).startswith(f"{tmp_path}: there is no file of a known format here")
+    assert refusal([tmp_path, present]).startswith(f"{tmp_path}: has no file of a known format")
 
 
 def test_gzip_is_read_and_damaged_gzip_is_refused(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_catalogue_that_lies_about_its_charset_is_told_the_right_one(tmp_path:
 
 def test_without_a_charset_none_is_said_to_be_declared(tmp_path: Path) -> None:
     told = refusal(tmp_path / "a.po", 'msgid "a"\nmsgstr "ä"\n'.encode("latin1"))
-    assert told.startswith(":2: is not in UTF-8: write the charset")
+    assert told.startswith(":2: is not in UTF-8: write its real charset")
 
 
 def test_a_language_with_one_form_has_the_plural_as_its_source(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_a_language_with_one_form_has_the_plural_as_its_source(tmp_path: Path) -
 def test_undecodable_entries_are_an_error_or_dropped(tmp_path: Path) -> None:
     content = CATALOGUE.encode().replace("Öffnen".encode(), b"\xd6ffnen")
     assert refusal(tmp_path / "a.po", content) == (
-        ":12: is not in UTF-8, the charset that its header declares: write the charset that it is in into its header, "
-        "or convert it with msgconv -t utf-8"
+        ":12: is not in UTF-8, the charset that its header declares: write its real charset into the header, or "
+        "convert it with msgconv -t utf-8"
     )
     report = Report()
     dropping = DataSettings(undecodable="drop")
@@ -291,15 +291,15 @@ def test_a_compiled_catalogue_is_not_written(tmp_path: Path) -> None:
     [
         ('msgid "a\nmsgstr ""\n', ':1: a string without its closing quotation mark: "a'),
         ('msgid "a\\"\nmsgstr ""\n', ":1: a string without its closing quotation mark"),
-        ('msgid "a" b\nmsgstr ""\n', ":1: what is in no string: b"),
-        ('msgstr "a"\n', ":1: msgstr cannot stand here: its entry has nothing before it"),
-        ('msgid "a"\nmsgid "b"\n', ":2: msgid cannot stand here"),
-        ('msgid "a"\nmsgstr[0] "b"\n', ":2: msgstr[0] cannot stand here"),
-        ('msgid "a"\nmsgid_plural "b"\nmsgstr "b"\n', ":3: msgstr cannot stand here"),
-        ('msgid "a"\nmsgid_plural "b"\nmsgstr[1] "b"\n', ":3: msgstr[1] cannot stand here"),
-        ('msgid "a"\nmsgctxt "b"\nmsgstr "b"\n', ":2: msgctxt cannot stand here"),
-        ('"a"\n', ":1: a string that no msgid or msgstr begins"),
-        ('msgid "a"\nmsgstr "b"\n# c\n"d"\n', ":4: a string that no msgid or msgstr begins"),
+        ('msgid "a" b\nmsgstr ""\n', ":1: text outside a string: b"),
+        ('msgstr "a"\n', ":1: msgstr is not allowed at the beginning of an entry"),
+        ('msgid "a"\nmsgid "b"\n', ":2: msgid is not allowed after"),
+        ('msgid "a"\nmsgstr[0] "b"\n', ":2: msgstr[0] is not allowed after"),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr "b"\n', ":3: msgstr is not allowed after"),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr[1] "b"\n', ":3: msgstr[1] is not allowed after"),
+        ('msgid "a"\nmsgctxt "b"\nmsgstr "b"\n', ":2: msgctxt is not allowed after"),
+        ('"a"\n', ":1: a string without msgid or msgstr"),
+        ('msgid "a"\nmsgstr "b"\n# c\n"d"\n', ":4: a string without msgid or msgstr"),
         ('msgid "a"\n\n', ":1: an entry without msgstr"),
         ('msgid "a"\nmsgstr\n', ":2: msgstr without a string after it"),
         ("<<<<<<< HEAD\n", ":1: neither a comment nor msgid, msgstr or a string: <<<<<<< HEAD"),
@@ -409,13 +409,13 @@ def test_a_compiled_catalogue_is_read(tmp_path: Path, order: str, charset: str) 
 
 def test_a_damaged_compiled_catalogue_is_refused(tmp_path: Path) -> None:
     path, whole = tmp_path / "a.mo", compiled()
-    assert refusal(path, b"").startswith(": is no MO file")
+    assert refusal(path, b"").startswith(": is not an MO file")
     assert refusal(path, whole[:60]) == ": is damaged: it ends before its last message"
     assert refusal(path, whole.replace("Öffnen".encode(), b"\xff\xd6fnen")).startswith(
         ": message 3 is not in the charset"
     )
     bomb = struct.pack("<7I", 0x950412DE, 0, 1000, 28, 28, 0, 0) + struct.pack("<2I", 8000, 28) * 1000
-    assert "lie across each other" in refusal(path, bomb)
+    assert "messages overlap" in refusal(path, bomb)
 
 
 @examples(50)

@@ -64,9 +64,9 @@ def test_a_third_of_the_corpus_may_be_wrong() -> None:
 
 def test_too_little_text_teaches_nothing() -> None:
     small = Identifier(Characters(["the house"]), Characters(["das haus"]))
-    assert not small.able
+    assert not small.is_able
     assert small.evidence(Characters(["the house which they bought"])).tolist() == [0.0]
-    assert not Identifier(Characters([]), Characters([])).able
+    assert not Identifier(Characters([]), Characters([])).is_able
 
 
 def test_one_language_on_both_sides_is_not_judged() -> None:

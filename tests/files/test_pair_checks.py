@@ -14,9 +14,8 @@ from regard.errors import DataError
 from regard.files import corpus_check as examination, pair_checks as checks
 from regard.files.character_arrays import Characters
 from regard.files.check_thresholds import CheckSettings
-from regard.files.corpus_check import Examination
+from regard.files.corpus_check import Examination, Repeats
 from regard.files.pair_checks import CHECKS, Notices, find_faults, unmatched_items
-from regard.files.repeated_pairs import Repeats
 from regard.settings import DataSettings
 from regard.tokens.text_pairs import Location, Pair
 
@@ -262,7 +261,7 @@ def test_pairs_on_their_way_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
     notices = Notices()
     assert list(notices.watch(iter(pairs))) == pairs
     assert notices.line([Path("a b.en"), Path("a.de")]) == (
-        "to look at (regard check 'a b.en' a.de tells more): placeholders differ: 3; both sides are the same: 1; "
+        "to review (regard check 'a b.en' a.de shows more): placeholders differ: 3; both sides are the same: 1; "
         "tags differ: 1"
     )
     assert list((clean := Notices()).watch(iter(pairs[:1]))) == pairs[:1]

@@ -91,8 +91,8 @@ def test_a_fault_names_the_address_and_the_line(memory: MemoryFileSystem) -> Non
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("memory://nothing.tsv", r"^memory://nothing.tsv: there is no such object"),
-        ("memory://nothing/*.tsv", r"there is no file of a known format here"),
+        ("memory://nothing.tsv", r"^memory://nothing.tsv: does not exist"),
+        ("memory://nothing/*.tsv", r"has no file of a known format"),
         ("nonsense://x.tsv", r"^nonsense://x.tsv: cannot be read: Protocol not known: nonsense"),
         ("simplecache::nonsense://x.tsv", "Protocol not known"),
     ],
@@ -150,7 +150,7 @@ class Locked(MemoryFileSystem):  # type: ignore[misc]
         (PermissionError("Access Denied"), r"^locked://b/x.tsv: access is refused .*check the credentials"),
         (NoCredentialsError("Unable to locate credentials"), "access is refused .*Unable to locate credentials"),
         (OSError("403 Client Error"), "access is refused"),
-        (FileNotFoundError("b/x.tsv"), "there is no such object"),
+        (FileNotFoundError("b/x.tsv"), "does not exist"),
         (OSError("Connection refused\nby peer"), r"cannot be read \(OSError: Connection refused by peer\)"),
     ],
 )

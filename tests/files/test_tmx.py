@@ -79,9 +79,9 @@ def test_an_exact_code_goes_before_its_regions(tmp_path: Path) -> None:
 def test_languages_that_are_not_there_are_refused_with_those_that_are(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tmx")
     languages = "EN-US, de-DE, de_AT, en-us, fr, fr-CA"
-    mend = "say so, as in regard train --source EN-US --target LANGUAGE"
+    mend = "name two of them, as in regard train --source EN-US --target LANGUAGE"
     assert refusal(path, "en", "ru") == f"{path}: has no text in both en and ru: its languages are {languages}"
-    assert refusal(path) == f"{path}: which two of its languages are meant? It has {languages}: {mend}"
+    assert refusal(path) == f"{path}: has several languages ({languages}): {mend}"
 
 
 def test_the_file_says_what_its_two_languages_are(tmp_path: Path) -> None:

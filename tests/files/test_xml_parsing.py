@@ -48,7 +48,7 @@ REFUSED = {  # what is in the file, and what is said of it
         '<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx>\n&nbsp;</tmx>',
         ":2: the entity &nbsp; is nowhere",
     ),
-    "deep": ("<tmx>" + "<a>" * 100_000, ":1: more than 200 elements in one another"),
+    "deep": ("<tmx>" + "<a>" * 100_000, ":1: elements nested more than 200 deep"),
     "cut off": (GOOD[:-6], ":1: not well-formed XML (no element found"),
     "empty": ("", ":1: not well-formed XML (no element found"),
     "crossed": ("<tmx>\n<a><b></a></b></tmx>", ":2: not well-formed XML (mismatched tag"),
@@ -57,9 +57,9 @@ REFUSED = {  # what is in the file, and what is said of it
     "a control character": ("<tmx>\n\n\x01</tmx>", ":3: not well-formed XML (not well-formed (invalid token)"),
     "encoding": ('<?xml version="1.0" encoding="klingon"?>' + GOOD, ":1: its encoding klingon is not known"),
     "codec": ('<?xml version="1.0" encoding="rot13"?>' + GOOD, ":1: its encoding rot13 is not known"),
-    "long tag": (f'<tmx a="{"x" * (markup.LONGEST + 10 * markup.PIECE)}"/>', "a tag or comment of more than"),
+    "long tag": (f'<tmx a="{"x" * (markup.LONGEST_TAG + 10 * markup.PIECE)}"/>', "a tag or comment of more than"),
     "long comment": (
-        f"<tmx><!--{'x' * (markup.LONGEST + 10 * markup.PIECE)}--></tmx>",
+        f"<tmx><!--{'x' * (markup.LONGEST_TAG + 10 * markup.PIECE)}--></tmx>",
         "a tag or comment of more than",
     ),
 }
@@ -142,7 +142,7 @@ def test_lines_are_counted_through_all_pieces_of_a_file(tmp_path: Path, monkeypa
     path = tmp_path / "a.tmx"
     path.write_bytes(b"<tmx>\n" + b"x\n" * 20 + b"\xe4</tmx>")
     with pytest.raises(DataError, match=r"a.tmx:\d+: cannot be read") as error:
-        list(markup._texts(path))
+        list(markup.decoded_pieces(path))
     assert 18 <= int(str(error.value).split(":")[1]) <= 22
 
 
@@ -168,8 +168,8 @@ def test_a_segment_without_end_is_refused(tmp_path: Path) -> None:
 
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.writelines(pieces())
-    with pytest.raises(DataError, match="a segment of more than"):
-        list(TMXReader(path).groups())
+    with pytest.raises(DataError, match="an element of more than"):
+        list(TMXReader(path).units())
 
 
 MARKS = ('<g id="1">', '<x id="2"/>', "</g>", '<ph id="3">&lt;br/&gt;</ph>', '<g id="4">', "</g>")
@@ -178,8 +178,8 @@ pieces_of = st.lists(st.one_of(st.sampled_from(MARKS), st.text(max_size=5)), max
 
 @given(pieces=pieces_of)
 def test_any_translation_gives_well_formed_xml(pieces: list[str]) -> None:
-    walker = TMXReader(Path("a.tmx"))
-    walker.feed(b"<tmx>" + write_segment("".join(pieces), MARKS) + b"</tmx>", final=True)
+    reader = markup.ElementReader(Path("a.tmx"), ("tmx",), ())
+    reader.feed(b"<tmx>" + write_segment("".join(pieces), MARKS) + b"</tmx>", final=True)
 
 
 def test_marks_stay_where_they_are_well_nested() -> None:

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError, InputError, SettingsError
-from regard.files.corpus import read_pairs, split_each
-from regard.files.corpus_doctor import clean
+from regard.files.corpus import clean, read_pairs, split_each
 from regard.files.formats.multilingual_texts import group_files
 from regard.settings import DataSettings, Settings, TokenizerSettings
 from regard.settings.resolution import load

@@ -22,7 +22,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from regard.errors import DataError
-from regard.files.formats import jsonl, plain_text as plain
+from regard.files.formats import json_texts, plain_text as plain
 from regard.tokens import protected_pieces as protect
 from regard.tokens.clean_text import tidy
 from regard.tokens.directions import Direction
@@ -214,7 +214,7 @@ def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, 
             text = line.decode()
         except UnicodeDecodeError as error:
             raise DataError(f"not UTF-8 ({error.reason})", path, number) from None
-        record = jsonl.record(text, Location(str(path), number))
+        record = json_texts.record(text, Location(str(path), number))
         source, target = record.get("source"), record.get("target")
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError("no texts under source and target", path, number)

@@ -1,4 +1,4 @@
-"""Many texts as one array of code points, so that what is in them is found without looking at each."""
+"""Many texts as one array of code points, in which kinds of characters are found without a loop over texts."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONTROL, INVISIBLE, REPLACED, DIGIT, PIECES, FIRST, FOLLOWING, SUSPECT = (1 << bit for bit in range(8))
-"""What a text may have in it, a bit each."""
+"""Kinds of characters in a text, one bit each."""
 
 INVISIBLES = "\u00ad\u200b\u2060\u2061\u2062\u2063\u2064\ufeff"
-"""Soft hyphen, zero-width space and the like; the joiners and the marks of direction are part of some scripts."""
+"""Soft hyphen, zero-width space and the like; joiners and direction marks are part of some scripts."""
 
 FOLLOWERS = "€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
-"""What Windows-1252 has where Latin-1 has control characters."""
+"""The characters of Windows-1252 where Latin-1 has control characters."""
 
 BASIC, ALL = 0x10000, 0x110000
 
 
 class Characters:
-    """Some texts: how long each is, its code points, and what kinds of characters it has."""
+    """The lengths and code points of texts, and the kinds of characters in each."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        joined = " ".join(texts) + " "  # one after each, so that none is empty, which reduceat does not know
+        joined = " ".join(texts) + " "  # one after each, because reduceat needs parts that are not empty
         self.codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
         self.starts = np.cumsum(self.lengths + 1) - self.lengths - 1
         kinds = np.take(_kinds(), self.codes)
-        kinds[:-1] |= (kinds[:-1] << 1 & kinds[1:] & FOLLOWING) << 1  # SUSPECT: a FIRST one before a FOLLOWING one
+        kinds[:-1] |= (kinds[:-1] << 1 & kinds[1:] & FOLLOWING) << 1  # SUSPECT: FIRST before FOLLOWING
         self.kinds: NDArray[np.uint8] = np.bitwise_or.reduceat(kinds, self.starts) if len(texts) else kinds
 
     def letters(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Lower-case letters with one 0 for whatever stands between words, and where each text begins in them."""
+        """Returns lower-case letters with one 0 between words, and where each text begins in them."""
         folded = np.take(_folded(), self.codes)
         keep = folded != 0
         keep[1:] |= folded[:-1] != 0
-        keep[self.starts] = True  # so that every text has something
+        keep[self.starts] = True  # because no text may be empty
         return folded[keep], (np.cumsum(keep) - 1)[self.starts]
 
 
 @cache
 def _kinds() -> NDArray[np.uint8]:
-    """The kind of every character."""
+    """Returns the kind of every character."""
     table = np.zeros(ALL, np.uint8)
     table[:0x20] |= CONTROL
     table[0x7F:0xA0] |= CONTROL
     table[[code for code in range(BASIC) if chr(code).isdecimal()]] |= DIGIT
-    table[0xC2:0xF0] |= FIRST  # what the first byte of a UTF-8 character looks like in Windows-1252
-    table[0x80:0xC0] |= FOLLOWING  # and the others
+    table[0xC2:0xF0] |= FIRST  # the first byte of a UTF-8 character, read as Windows-1252
+    table[0x80:0xC0] |= FOLLOWING  # and its other bytes
     for bit, characters in (
         (INVISIBLE, INVISIBLES),
         (FOLLOWING, FOLLOWERS),
         (REPLACED, "\ufffd"),
-        (PIECES, "%{$[</@"),  # what placeholders, tags and addresses have in them
+        (PIECES, "%{$[</@"),  # characters of placeholders, tags and addresses
     ):
         table[[ord(character) for character in characters]] |= bit
     return table
@@ -63,11 +63,11 @@ def _kinds() -> NDArray[np.uint8]:
 
 @cache
 def _folded() -> NDArray[np.uint32]:
-    """The lower-case form of every letter, and 0 for what is none."""
+    """Returns the lower-case form of every letter, and 0 for other characters."""
     table = np.zeros(ALL, np.uint32)
     table[:BASIC] = [
         ord(chr(code).lower()[0]) if unicodedata.category(chr(code))[0] in "LM" else 0 for code in range(BASIC)
     ]
-    for start, end in ((0x10000, 0x1D000), (0x20000, 0x40000)):  # rare scripts and ideographs; emoji lie between
+    for start, end in ((0x10000, 0x1D000), (0x20000, 0x40000)):  # rare scripts and ideographs, without emoji
         table[start:end] = np.arange(start, end)
     return table

@@ -1,4 +1,4 @@
-"""From where on something about a pair is told."""
+"""The thresholds of `regard check`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from regard.settings.option_fields import Bounds, Section, at_least
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSettings(Section):
-    """From where on `regard check` tells of a pair; no part of a model's settings."""
+    """Thresholds from which `regard check` reports a pair; not part of a model's settings."""
 
     ratio: Annotated[
         float,
-        "a side that is so many times as long as the other, as lengths are in this corpus, is a fault",
+        "report a pair with one side this many times longer than lengths in the corpus suggest",
         at_least(1),
     ] = 3.0
     confidence: Annotated[
-        float, "how sure it must be that a side is in the language of the other", Bounds(0.5, 1, high_allowed=False)
+        float,
+        "report a text in the language of its translation from this probability on",
+        Bounds(0.5, 1, high_allowed=False),
     ] = 0.99
-    targets: Annotated[int, "a source with more different targets than this is told", at_least(1)] = 3
+    targets: Annotated[int, "report a source with more than this many different targets", at_least(1)] = 3

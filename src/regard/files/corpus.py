@@ -1,9 +1,9 @@
-"""Pairs as a stream: read from files, and split into train and dev."""
+"""Pairs as a stream: read from files, cleaned, and split into train and dev."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from heapq import heappush, heappushpop
 from itertools import chain, pairwise
@@ -11,54 +11,51 @@ from pathlib import Path
 
 from regard.errors import DataError
 from regard.files.corpus_files import expand_paths, is_reversed
-from regard.files.formats import format_by_suffix as files, multilingual_texts as aligned
+from regard.files.formats import format_by_suffix as files, multilingual_texts
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
-from regard.tokens.text_pairs import Pair
+from regard.tokens.clean_text import CONTROL, tidy
+from regard.tokens.corpus_report import EXAMPLES, Report
+from regard.tokens.text_pairs import Location, Pair
 
 
 def read_pairs(names: Sequence[Path], data: DataSettings, report: Report, *, whole: bool = False) -> Iterator[Pair]:
-    """The pairs of files that have both languages in them, and of two that have one each; `clean` comes next.
+    """Yields the pairs of files with both languages, and of two files with one language each.
 
-    Each may be gzipped. A folder stands for the files in it that have both languages, a pattern for those that fit it.
-    Texts of several lines give pairs of lines, unless they are wanted `whole`.
+    Each file may be gzipped. A folder stands for the files in it with both languages, a pattern for its matches. Texts
+    of several lines give pairs of lines unless `whole`.
     """
     pairs = _read_files(names, data, report)
-    return pairs if whole else in_lines(pairs, report)
+    return pairs if whole else _in_lines(pairs, report)
 
 
 def _read_files(names: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Pair]:
     paths = expand_paths(names, data)
     if data.directions:
-        return aligned.read(paths, data, report)
-    both = [path for path in paths if files.suffix(path) in files.PAIRED]
-    one_each = [path for path in paths if path not in both]
-    if not paths or len(one_each) not in (0, 2):
-        several = ",".join(map(str, aligned.possible_directions(paths)[:12]))
+        return multilingual_texts.read(paths, data, report)
+    paired = [path for path in paths if files.suffix(path) in files.PAIRED]
+    alone = [path for path in paths if path not in paired]
+    if not paths or len(alone) not in (0, 2):
+        several = ",".join(map(str, multilingual_texts.possible_directions(paths)[:12])) if paths[2:] else ""
+        hint = f"; or learn several directions at once: regard train --directions {several}" if several else ""
         raise DataError(
-            f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: give two plain text files, of which "
-            "line n of the one translates line n of the other, or files with both languages in each: "
-            f"{', '.join(files.PAIRED)} (all may end in .gz)"
-            + (
-                f"; or learn several directions at once: regard train --directions {several}"
-                if several and paths[2:]
-                else ""
-            )
+            f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: give two plain text files, where "
+            "line n of one translates line n of the other, or files with both languages in each: "
+            f"{', '.join(files.PAIRED)} (all may end in .gz){hint}"
         )
-    readers = (_read(path, data, report) for path in both)  # each file is opened when its turn comes
-    last = (files.read_two(*pair, data, report) for pair in pairwise(one_each))
+    readers = (_read_file(path, data, report) for path in paired)  # each file is opened when it is read
+    last = (files.read_two(*pair, data, report) for pair in pairwise(alone))
     return chain.from_iterable(chain(readers, last))
 
 
-def _read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+def _read_file(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     pairs = files.read(path, data, report)
-    return (
-        (replace(pair, source=pair.target, target=pair.source) for pair in pairs) if is_reversed(path, data) else pairs
-    )
+    if not is_reversed(path, data):
+        return pairs
+    return (replace(pair, source=pair.target, target=pair.source) for pair in pairs)
 
 
-def in_lines(pairs: Iterable[Pair], report: Report) -> Iterator[Pair]:
-    """A pair for each line of a text whose translation has as many; else its lines are joined, as a model has one."""
+def _in_lines(pairs: Iterable[Pair], report: Report) -> Iterator[Pair]:
+    """Yields a pair for each line of a text if its translation has as many lines, else both texts on one line."""
     for pair in pairs:
         if "\n" not in pair.source and "\n" not in pair.target:
             yield pair
@@ -73,62 +70,103 @@ def in_lines(pairs: Iterable[Pair], report: Report) -> Iterator[Pair]:
             yield replace(pair, source=source, target=target)
 
 
+def clean(pairs: Iterable[Pair], data: DataSettings, report: Report) -> Iterator[Pair]:
+    """Yields the usable pairs, tidied, and counts the others in the report."""
+    for pair in pairs:
+        source, target = tidy(pair.source), tidy(pair.target)
+        if not source or not target:
+            report.drop("empty", pair.where)
+        elif CONTROL.search(source) or CONTROL.search(target):
+            report.drop("control characters", pair.where)
+        elif len(source) > data.max_characters or len(target) > data.max_characters:
+            report.drop("too long", pair.where)
+        else:
+            report.kept += 1
+            is_same = source == pair.source and target == pair.target
+            yield pair if is_same else replace(pair, source=source, target=target)
+
+
+@dataclass
+class Leak:
+    """Counts the pairs of a held-out set whose sources are also in the training data."""
+
+    pairs: int = 0
+    leaked: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+def leaks(train: Iterable[Pair], held_out: Mapping[str, Iterable[Pair]]) -> dict[str, Leak]:
+    """Finds the pairs of each held-out set whose source is also a training source; keeps only these sets in memory."""
+    results = {name: Leak() for name in held_out}
+    by_source: dict[str, list[tuple[Leak, Location]]] = {}
+    for name, pairs in held_out.items():
+        for pair in pairs:
+            results[name].pairs += 1
+            by_source.setdefault(pair.source, []).append((results[name], pair.where))
+    for pair in train:
+        for leak, where in by_source.pop(pair.source, ()):
+            leak.leaked += 1
+            if len(leak.examples) < EXAMPLES:
+                leak.examples.append(f"{where} is {pair.where}")
+    return results
+
+
 @dataclass(frozen=True)
 class DevSplit:
-    """Which pairs are held out as dev set; pairs with equal sources fall on the same side."""
+    """The pairs that are held out as the dev set; pairs with equal sources are on the same side."""
 
     keys: frozenset[int]
     pairs: int
 
     def holds(self, source: str) -> bool:
-        """Whether the pairs with this source belong to the dev set."""
+        """Returns whether the pairs with this source belong to the dev set."""
         return _key(source) in self.keys
 
 
 def split(sources: Iterable[str], dev_pairs: int | None, total: int) -> DevSplit:
-    """About `dev_pairs` of the `total` pairs, by default a fiftieth, held out; the same pairs give the same split.
+    """Holds out about `dev_pairs` of the `total` pairs, by default a fiftieth; the same pairs give the same split.
 
-    Taken are the sources with the smallest hashes, so that adding pairs to a corpus moves few others.
+    It takes the sources with the smallest hashes, so adding pairs to a corpus moves few others.
     """
     return split_each((("", source) for source in sources), dev_pairs, {"": total})
 
 
 def split_each(sources: Iterable[tuple[str, str]], dev_pairs: int | None, totals: Mapping[str, int]) -> DevSplit:
-    """The same for each of some parts, whose names come with the sources; what is held out of one is out of all."""
+    """Splits each of several parts, whose names come with the sources; a source held out of one is out of all."""
     wanted = {name: dev_size(dev_pairs, total) for name, total in totals.items()}
-    counts = _smallest(sources, {name: 2 * count + 16 for name, count in wanted.items()})
+    counts = _smallest_keys(sources, {name: 2 * count + 16 for name, count in wanted.items()})
     splits = [_choose(counts[name], wanted[name]) for name in totals]
     return DevSplit(frozenset().union(*(each.keys for each in splits)), sum(each.pairs for each in splits))
 
 
 def dev_size(dev_pairs: int | None, total: int) -> int:
-    """How many of `total` pairs are held out: as many as are asked for, or by default a fiftieth, within limits."""
+    """Returns the number of pairs to hold out: `dev_pairs`, or by default a fiftieth within limits."""
     if dev_pairs is None:
         dev_pairs = min(max(50, total // 50), 1000, total // 10)
     return max(1, min(dev_pairs, total - 1))
 
 
 def _choose(counts: dict[int, int], wanted: int) -> DevSplit:
-    """About so many pairs, of those that have the smallest keys."""
+    """Chooses the smallest keys, with at most the wanted number of pairs."""
     if len(counts) < 2:
         raise DataError("a dev set cannot be split off: the corpus has no two different sources; give a dev set")
-    keys, held = set(), 0
+    keys, pairs = set(), 0
     for key in sorted(counts):
-        if held + counts[key] <= wanted:
+        if pairs + counts[key] <= wanted:
             keys.add(key)
-            held += counts[key]
-    if not keys:  # every source stands in more pairs than are wanted: take the one in the fewest
+            pairs += counts[key]
+    if not keys:  # every source has more pairs than are wanted: take the one with the fewest
         key = min(counts, key=lambda key: (counts[key], key))
-        keys, held = {key}, counts[key]
-    return DevSplit(frozenset(keys), held)
+        keys, pairs = {key}, counts[key]
+    return DevSplit(frozenset(keys), pairs)
 
 
-def _smallest(sources: Iterable[tuple[str, str]], limits: Mapping[str, int]) -> dict[str, dict[int, int]]:
-    """Of each part, the smallest keys, at most its limit, and how many pairs have each."""
-    found: dict[str, dict[int, int]] = {name: {} for name in limits}
+def _smallest_keys(sources: Iterable[tuple[str, str]], limits: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """Returns for each part its smallest keys, at most its limit, with the number of pairs that have each."""
+    results: dict[str, dict[int, int]] = {name: {} for name in limits}
     heaps: dict[str, list[int]] = {name: [] for name in limits}  # negated, with the largest key on top
     for name, source in sources:
-        key, counts, negated = _key(source), found[name], heaps[name]
+        key, counts, negated = _key(source), results[name], heaps[name]
         if key in counts:
             counts[key] += 1
         elif len(negated) < limits[name]:
@@ -137,7 +175,7 @@ def _smallest(sources: Iterable[tuple[str, str]], limits: Mapping[str, int]) -> 
         elif key < -negated[0]:
             del counts[-heappushpop(negated, -key)]
             counts[key] = 1
-    return found
+    return results
 
 
 def _key(source: str) -> int:

@@ -1,13 +1,15 @@
-"""A corpus looked at twice, pair by pair: what is in it as a whole, then what is wrong with each pair of it."""
+"""Checks a corpus in two passes: the first learns what it is like as a whole, the second checks each pair."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.errors import DataError
 from regard.files.character_arrays import Characters
@@ -15,19 +17,23 @@ from regard.files.check_thresholds import CheckSettings
 from regard.files.corpus import read_pairs
 from regard.files.language_classifier import Identifier, find_foreign
 from regard.files.pair_checks import CHECKS, CHUNK, Check, CheckResult, Severity, find_faults
-from regard.files.repeated_pairs import FlagArray, Repeats
 from regard.settings import DataSettings
 from regard.tokens.clean_text import tidy
 from regard.tokens.corpus_report import EXAMPLES, REASONS, Report
 from regard.tokens.text_pairs import Pair
 
-SAMPLE = 20_000  # pairs of a direction that its languages are learnt from, at least, where there are as many
+FlagArray = NDArray[np.bool_]
+HashArray = NDArray[np.int64]
+SAMPLE = 20_000  # pairs of a direction from which its languages are learned
 SHORT = 15  # characters by which one side may be longer than the other before the ratio matters
+HASHES = 1 << 18  # that are compared at once, which bounds the memory needed
+NAMES = {"no direction": "direction"}
+"""Checks whose name differs from the reason in reports of readers."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A pair in which something was found."""
+    """A pair with a fault."""
 
     where: str
     source: str = ""
@@ -36,7 +42,7 @@ class Example:
 
 @dataclass
 class Finding:
-    """How often a check found something, and the first examples."""
+    """The number of pairs with a fault, and the first of them."""
 
     check: Check
     count: int = 0
@@ -45,7 +51,7 @@ class Finding:
 
 @dataclass
 class PairChunk:
-    """Some pairs of one direction that stand close together, as a model would see them."""
+    """Neighbouring pairs of one direction, as a model reads them."""
 
     direction: str
     numbers: Sequence[int]  # of the pairs in the corpus, from 0
@@ -59,46 +65,89 @@ class PairChunk:
 
     @property
     def keys(self) -> Sequence[object]:
-        """What tells sources apart."""
+        """The sources, distinct for each direction."""
         return [(source, self.direction) for source in self.sources] if self.direction else self.sources
 
     def characters(self) -> tuple[Characters, Characters]:
-        """The texts of both sides; of those that are too long, the beginnings."""
+        """Returns the characters of both sides; of texts that are too long, only the beginnings."""
         left, right = ([text[: self.longest] for text in side] for side in (self.sources, self.targets))
         return Characters(left), Characters(right)
 
     def kept(self) -> Iterator[tuple[str, str]]:
-        """The pairs that pass."""
+        """Yields the pairs that are not dropped."""
         texts = zip(self.sources, self.targets, self.dropped.tolist(), strict=True)
-        return ((source, target) for source, target, dropped in texts if not dropped)
+        return ((source, target) for source, target, is_dropped in texts if not is_dropped)
 
 
 class _DirectionStatistics:
-    """What is known of a direction, from pairs that stand evenly in the whole corpus."""
+    """Learns the languages and the lengths of a direction from pairs spread over the whole corpus."""
 
     def __init__(self) -> None:
         self.sources, self.targets = list[str](), list[str]()
-        self.seen, self.stride = 0, 1
+        self.count, self.stride = 0, 1
 
-    def add(self, part: PairChunk) -> None:
-        rows = slice(-self.seen % self.stride, None, self.stride)
-        self.sources += [text[: part.longest] for text in part.sources[rows]]
-        self.targets += [text[: part.longest] for text in part.targets[rows]]
-        self.seen += len(part.pairs)
+    def add(self, chunk: PairChunk) -> None:
+        rows = slice(-self.count % self.stride, None, self.stride)
+        self.sources += [text[: chunk.longest] for text in chunk.sources[rows]]
+        self.targets += [text[: chunk.longest] for text in chunk.targets[rows]]
+        self.count += len(chunk.pairs)
         if len(self.sources) > 2 * SAMPLE:
             self.stride *= 2
             self.sources, self.targets = self.sources[::2], self.targets[::2]
 
     def finish(self) -> None:
-        """Learns the languages, and how long a target usually is for its source; the pairs have served."""
+        """Learns from the pairs and forgets them."""
         self.identifier = Identifier(Characters(self.sources), Characters(self.targets))
         pairs = zip(self.sources, self.targets, strict=True)
         self.ratio = float(np.median([len(target) / len(source) for source, target in pairs if source and target] or 1))
         self.sources, self.targets = [], []
 
 
+class Repeats:
+    """Remembers pairs by hashes of 64 bits, which collide in one of 370,000 corpora of ten million pairs."""
+
+    def __init__(self) -> None:
+        self._sources, self._pairs = array("q"), array("q")
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def add(self, sources: Sequence[object], targets: Sequence[str]) -> None:
+        """Adds the next pairs, with any hashable keys as sources."""
+        self._sources.extend(map(hash, sources))
+        self._pairs.extend(map(hash, zip(sources, targets, strict=True)))
+
+    def duplicates(self) -> FlagArray:
+        """Returns for each pair whether it also occurs earlier."""
+        hashes = np.frombuffer(self._pairs, np.int64)
+        order = np.argsort(hashes, kind="stable")
+        flags = np.zeros(len(hashes), bool)
+        flags[order[1:]] = hashes[order[1:]] == hashes[order[:-1]]
+        return flags
+
+    def scattered(self, most: int, duplicates: FlagArray) -> FlagArray:
+        """Returns for each pair whether its source has more than `most` different targets."""
+        sources = np.frombuffer(self._sources, np.int64)
+        different = np.sort(sources[~duplicates])
+        return _contained(sources, different[most:][different[most:] == different[: len(different[most:])]])
+
+    def known(self, sources: Iterable[object]) -> FlagArray:
+        """Returns for each pair whether its source is one of these."""
+        return _contained(np.frombuffer(self._sources, np.int64), np.sort(np.fromiter(map(hash, sources), np.int64)))
+
+
+def _contained(hashes: HashArray, wanted: HashArray) -> FlagArray:
+    """Returns for each hash whether it is among the wanted ones, which are sorted."""
+    flags = np.zeros(len(hashes), bool)
+    for start in range(0, len(hashes) if len(wanted) else 0, HASHES):
+        part = hashes[start : start + HASHES]
+        places = np.minimum(np.searchsorted(wanted, part), len(wanted) - 1)
+        flags[start : start + HASHES] = wanted[places] == part
+    return flags
+
+
 class Examination:
-    """Finds what is wrong with a corpus: `survey` first, then `judge`; `drop` are the checks that drop pairs."""
+    """Finds the faults of a corpus: first call `survey`, then `judge`. Pairs are dropped by the checks in `drop`."""
 
     def __init__(self, files: Sequence[Path], data: DataSettings, check: CheckSettings, drop: Iterable[str]) -> None:
         self.files, self.check, self.dropping = files, check, frozenset(drop)
@@ -112,12 +161,12 @@ class Examination:
         self.kept = 0
 
     def survey(self, test: Sequence[Path] = ()) -> Iterator[int]:
-        """Goes through the corpus, telling how many pairs were read, and learns what it is like."""
-        for part in self._parts(test) if test else ():
-            self.tested.update(part.keys)
-        for part in self._parts(self.files):
-            self.repeats.add(part.keys, part.targets)
-            self.directions.setdefault(part.direction, _DirectionStatistics()).add(part)
+        """Reads the corpus and learns what it is like; yields the number of pairs read so far."""
+        for chunk in self._chunks(test) if test else ():
+            self.tested.update(chunk.keys)
+        for chunk in self._chunks(self.files):
+            self.repeats.add(chunk.keys, chunk.targets)
+            self.directions.setdefault(chunk.direction, _DirectionStatistics()).add(chunk)
             yield len(self.repeats)
         if not self.report.read:
             raise DataError(f"no pairs in {' and '.join(map(str, self.files))}")
@@ -130,17 +179,17 @@ class Examination:
         self.total, self.repeats = len(self.repeats), Repeats()
 
     def judge(self) -> Iterator[PairChunk]:
-        """Goes through it again: the pairs, with a note of which are dropped; counts what it finds."""
-        seen = 0
-        for part in self._parts(self.files):
-            seen += len(part.pairs)
-            if seen > self.total:
+        """Reads the corpus again and counts the faults; yields its pairs with notes of which are dropped."""
+        count = 0
+        for chunk in self._chunks(self.files):
+            count += len(chunk.pairs)
+            if count > self.total:
                 break
-            for name, rows in self._faults(part):
-                self._count(name, rows, part)
-            self.kept += len(part.pairs) - int(part.dropped.sum())
-            yield part
-        if seen != self.total:
+            for name, rows in self._faults(chunk):
+                self._count(name, rows, chunk)
+            self.kept += len(chunk.pairs) - int(chunk.dropped.sum())
+            yield chunk
+        if count != self.total:
             raise DataError(f"{' and '.join(map(str, self.files))}: changed while being read: check again")
         for kind, count in self.report.counts.items():
             check = Check(REASONS.get(kind, kind), "error")
@@ -149,55 +198,51 @@ class Examination:
             finding.examples += map(Example, self.report.examples[kind])
 
     def severity(self, name: str) -> Severity:
-        """Whether pairs in which a check finds something are dropped; what readers leave out always is."""
+        """Returns "error" for a check whose pairs are dropped, which are always those that readers leave out."""
         return "error" if name in self.dropping or name not in CHECKS else "warning"
 
     def notes(self) -> list[str]:
-        """How files were taken that do not say it, and what could not be looked for."""
-        unable = [name for name, direction in self.directions.items() if not direction.identifier.able]
-        of = f" of {', '.join(unable)}" if any(unable) else ""
-        told = [f"The languages{of} were not checked: there is too little text to learn them from."] if unable else []
-        return [*self.report.notes, *told]
+        """Returns how files were interpreted that do not say it, and what could not be checked."""
+        unable = [name for name, direction in self.directions.items() if not direction.identifier.is_able]
+        names = f" of {', '.join(unable)}" if any(unable) else ""
+        note = f"The languages{names} were not checked: there is too little text to learn them from."
+        return [*self.report.notes, *[note] * bool(unable)]
 
-    def _parts(self, files: Sequence[Path]) -> Iterator[PairChunk]:
-        """The pairs of some files, chunk by chunk, each direction apart."""
+    def _chunks(self, files: Sequence[Path]) -> Iterator[PairChunk]:
+        """Yields the pairs of files in chunks, the directions of each chunk separately."""
         self.report = Report()
-        pairs, seen = read_pairs(files, self.data, self.report), 0
+        pairs, count = read_pairs(files, self.data, self.report), 0
         while chunk := list(islice(pairs, CHUNK)):
-            places = range(seen, seen + len(chunk))
             for direction in dict.fromkeys(pair.direction for pair in chunk):
-                mine = [row for row, pair in enumerate(chunk) if pair.direction == direction]
-                rows = [chunk[row] for row in mine]
-                yield PairChunk(direction, [places[row] for row in mine], rows, self.data.max_characters)
-            seen += len(chunk)
+                rows = [row for row, pair in enumerate(chunk) if pair.direction == direction]
+                numbers = [count + row for row in rows]
+                yield PairChunk(direction, numbers, [chunk[row] for row in rows], self.data.max_characters)
+            count += len(chunk)
 
-    def _faults(self, part: PairChunk) -> Iterator[CheckResult]:
-        """Every fault of some pairs."""
-        left, right = part.characters()
-        yield from find_faults(part.sources, part.targets, left, right)
-        lengths = [np.fromiter(map(len, texts), np.int64) for texts in (part.sources, part.targets)]
-        there = (lengths[0] > 0) & (lengths[1] > 0)
+    def _faults(self, chunk: PairChunk) -> Iterator[CheckResult]:
+        left, right = chunk.characters()
+        yield from find_faults(chunk.sources, chunk.targets, left, right)
+        lengths = [np.fromiter(map(len, texts), np.int64) for texts in (chunk.sources, chunk.targets)]
+        filled = (lengths[0] > 0) & (lengths[1] > 0)
         yield "long", np.flatnonzero(np.maximum(*lengths) > self.data.max_characters).tolist()
-        yield from ((name, np.flatnonzero(flags[part.numbers] & there).tolist()) for name, flags in self.flags.items())
-        about = self.directions[part.direction]
-        ratio = (lengths[1] + SHORT) / (lengths[0] * about.ratio + SHORT)
-        yield "ratio", np.flatnonzero(there & (np.maximum(ratio, 1 / ratio) > self.check.ratio)).tolist()
-        surely = about.identifier, self.check.confidence
-        sources = find_foreign(part.sources, part.targets, left, -1, *surely)
-        targets = find_foreign(part.targets, part.sources, right, 1, *surely)
+        yield from (
+            (name, np.flatnonzero(flags[chunk.numbers] & filled).tolist()) for name, flags in self.flags.items()
+        )
+        direction = self.directions[chunk.direction]
+        ratio = (lengths[1] + SHORT) / (lengths[0] * direction.ratio + SHORT)
+        yield "ratio", np.flatnonzero(filled & (np.maximum(ratio, 1 / ratio) > self.check.ratio)).tolist()
+        thresholds = direction.identifier, self.check.confidence
+        sources = find_foreign(chunk.sources, chunk.targets, left, -1, *thresholds)
+        targets = find_foreign(chunk.targets, chunk.sources, right, 1, *thresholds)
         yield "swapped", sorted(sources & targets)
         yield "language", sorted(sources ^ targets)
 
-    def _count(self, name: str, rows: Sequence[int], part: PairChunk) -> None:
+    def _count(self, name: str, rows: Sequence[int], chunk: PairChunk) -> None:
         finding = self.findings[name]
         finding.count += len(rows)
         for row in rows[: EXAMPLES - len(finding.examples)]:
-            finding.examples.append(Example(str(part.pairs[row].where), part.sources[row], part.targets[row]))
+            finding.examples.append(Example(str(chunk.pairs[row].where), chunk.sources[row], chunk.targets[row]))
         if name in self.dropping:
-            part.dropped[list(rows)] = True
+            chunk.dropped[list(rows)] = True
         if name == "leaked":
-            self.leaked.update(part.keys[row] for row in rows)
-
-
-NAMES = {"no direction": "direction"}
-"""What readers leave out under another name than that of its check."""
+            self.leaked.update(chunk.keys[row] for row in rows)

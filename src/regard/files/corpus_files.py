@@ -1,10 +1,10 @@
-"""Which files a corpus is made of, and which languages they say they have."""
+"""Finds the files of a corpus and the languages that they declare."""
 
 from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from regard.errors import DataError
@@ -17,60 +17,57 @@ CATALOGUES = (".po", ".pot", ".mo")
 
 
 def expand_paths(names: Iterable[Path | str], data: DataSettings | None = None) -> list[Path]:
-    """Files as they are; for a folder, the files in it that have both languages; for a pattern, those that fit it.
+    """Returns files as they are, for a folder the files in it with both languages, and for a pattern its matches.
 
-    What is found so and says that it is in another language than `data` names is left out.
+    Files of a folder or pattern that declare other languages than `data` are left out.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for name in names:
         path = as_path(name)
         if path.is_dir():
-            below = _below(path)
+            available = _files_below(path)
         elif not path.exists() and glob.has_magic(str(name)):
-            below = _fitting(path)
+            available = _matching_files(path)
         else:
-            found.append(path)
+            paths.append(path)
             continue
-        wanted = [each for each in below if data is None or _wanted(each, data)]
+        wanted = [each for each in available if data is None or _is_wanted(each, data)]
         if not wanted:
-            many = f", in the languages that are wanted ({data.source} and {data.target})" if below and data else ""
-            raise DataError(f"there is no file of a known format here{many}: {', '.join(files.PAIRED)}", path)
-        found += [each for each in wanted if each not in found]
-    return found
+            languages = f" from {data.source} to {data.target}" if available and data else ""
+            raise DataError(f"has no file{languages} of a known format: {', '.join(files.PAIRED)}", path)
+        paths += [each for each in wanted if each not in paths]
+    return paths
 
 
-def _fitting(pattern: Path) -> list[Path]:
-    """The files that fit a pattern, wherever they are."""
+def _matching_files(pattern: Path) -> list[Path]:
     if isinstance(pattern, RemotePath):
-        return pattern.fitting()
-    found = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 (it may begin anywhere)
-    return sorted(each for each in map(Path, found) if each.is_file())
+        return pattern.matching_files()
+    matches = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 (a pattern may be absolute)
+    return sorted(each for each in map(Path, matches) if each.is_file())
 
 
-def _below(folder: Path) -> list[Path]:
-    """The files in a folder and in those below it; not a catalogue's template, nor the compiled form beside it."""
+def _files_below(folder: Path) -> list[Path]:
+    """Returns the files in a folder and its subfolders without templates and compiled catalogues beside their .po."""
     if isinstance(folder, RemotePath):
-        inside = folder.below()
+        inside = folder.files_below()
     else:
         inside = sorted(path for path in folder.rglob("*") if path.is_file())
-    found = [path for path in inside if files.suffix(path) in files.PAIRED]
+    paths = {path: files.suffix(path) for path in inside if files.suffix(path) in files.PAIRED}
     return [
-        path
-        for path in found
-        if files.suffix(path) != ".pot" and not (files.suffix(path) == ".mo" and path.with_suffix(".po") in found)
+        path for path, end in paths.items() if end != ".pot" and not (end == ".mo" and path.with_suffix(".po") in paths)
     ]
 
 
-def _wanted(path: Path, data: DataSettings) -> bool:
-    """Whether a file is in the languages that were named, as far as it tells; a memory may have any."""
-    if data.directions or files.suffix(path) == ".tmx":
+def _is_wanted(path: Path, data: DataSettings) -> bool:
+    """Returns whether a file is in the languages of the settings, as far as both are known."""
+    if data.directions or files.suffix(path) == ".tmx":  # which may have any languages
         return True
     pairs = zip(declared_languages(path), (data.source, data.target), ("source", "target"), strict=True)
-    return all(not has or wanted == unnamed or same_language(has, wanted) for has, wanted, unnamed in pairs)
+    return all(not code or wanted == default or same_language(code, wanted) for code, wanted, default in pairs)
 
 
 def is_reversed(path: Path, data: DataSettings) -> bool:
-    """Whether a catalogue translates the other way than is wanted."""
+    """Returns whether a catalogue translates in the opposite direction to the settings."""
     if files.suffix(path) not in CATALOGUES or data.source == DataSettings.source or data.target == DataSettings.target:
         return False
     source, target = declared_languages(path)
@@ -78,30 +75,29 @@ def is_reversed(path: Path, data: DataSettings) -> bool:
 
 
 def languages(paths: Sequence[Path], source: str = "", target: str = "") -> tuple[str, str]:
-    """The languages of some files, as far as they tell and it is not known; refuses files of several."""
+    """Returns the languages that files declare, unless they are given; refuses files with several."""
     if source and target:
         return source, target
-    each = [(path, declared_languages(path, source, target)) for path in paths if files.suffix(path) in files.PAIRED]
-    if not each and len(paths) == 2 and all(files.suffix(path) in files.ALONE for path in paths):
+    declared = {path: declared_languages(path, source, target) for path in paths if files.suffix(path) in files.PAIRED}
+    if not declared and len(paths) == 2 and all(files.suffix(path) in files.ALONE for path in paths):
         return source or language_in_name(paths[0]), target or language_in_name(paths[1])
-    sources, targets = ({path: pair[side] for path, pair in each if pair[side]} for side in (0, 1))
-    return source or _common(sources, "source"), target or _common(targets, "target")
+    sources, targets = ({path: pair[side] for path, pair in declared.items() if pair[side]} for side in (0, 1))
+    return source or _common_language(sources, "source"), target or _common_language(targets, "target")
 
 
-def _common(codes: dict[Path, str], side: str) -> str:
-    """The one language of some files."""
+def _common_language(codes: Mapping[Path, str], side: str) -> str:
     for form in (normalize_code, primary):
-        found = {form(code): path for path, code in codes.items()}
-        if len(found) < 2:
-            return next(iter(found), "")
-    examples = ", ".join(f"{code} ({path})" for code, path in list(found.items())[:5])
-    raise DataError(f"the files have several {side} languages: {examples}; say which one to learn with --{side}")
+        examples = {form(code): path for path, code in codes.items()}
+        if len(examples) < 2:
+            return next(iter(examples), "")
+    listed = ", ".join(f"{code} ({path})" for code, path in list(examples.items())[:5])
+    raise DataError(f"the files have several {side} languages: {listed}; say which one to learn with --{side}")
 
 
 def declared_languages(path: Path, source: str = "", target: str = "") -> tuple[str, str]:
-    """The languages that a file says it has, by its content or its name; nothing where it does not.
+    """Returns the languages that a file declares by its content or name, or an empty text for each that it does not.
 
-    Of a file with several, it is that beside the one that is named.
+    A given language chooses among those of a file with several.
     """
     module = files.format_module(path)
     if module is not None and hasattr(module, "languages"):
@@ -115,7 +111,7 @@ def declared_languages(path: Path, source: str = "", target: str = "") -> tuple[
 
 
 def language_in_name(path: Path) -> str:
-    """The language in the name of a file or of the folders around it: de.po, app.de.po, de/LC_MESSAGES/app.po.
+    """Returns the language in the name of a file or its folders: de.po, app.de.po, de/LC_MESSAGES/app.po.
 
     A part of the name counts if it is a code of two letters, or a longer one with a region.
     """

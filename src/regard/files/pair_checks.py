@@ -1,4 +1,4 @@
-"""What can be wrong with a pair, seen from the pair alone."""
+"""Finds faults in single pairs: damaged characters, and placeholders, tags, addresses and numbers that differ."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ from regard.files.character_arrays import CONTROL, DIGIT, FOLLOWERS, INVISIBLE, 
 from regard.tokens.protected_pieces import ProtectedPiece, find
 from regard.tokens.text_pairs import Pair
 
+CHUNK = 4096
+"""Pairs that are checked together."""
 Severity = Literal["error", "warning"]
-"""An error is dropped, by training or by `regard check --fix`; a warning is kept."""
+"""Pairs with an error are dropped by training or by `regard check --fix`; pairs with a warning are kept."""
+CheckResult = tuple[str, Sequence[int]]
+"""The name of a check, and the rows in which it finds a fault."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What is looked for, in words, and what a find means."""
+    """A kind of fault and its severity."""
 
     meaning: str
     severity: Severity
-    always: bool = False  # training cannot use such pairs
+    always: bool = False  # True if training cannot use such pairs
 
 
 CHECKS = {
@@ -39,7 +43,7 @@ CHECKS = {
     "empty": Check("one side or both are empty", "error", always=True),
     "long": Check("a side is too long", "error", always=True),
     "ratio": Check("one side is much longer than the other", "error"),
-    "duplicate": Check("stands there before", "error"),
+    "duplicate": Check("repeats an earlier pair", "error"),
     "language": Check("a side is in the language of the other", "error"),
     "swapped": Check("the two sides are swapped", "error"),
     "leaked": Check("the source is in the test set", "error"),
@@ -52,13 +56,13 @@ CHECKS = {
     "identical": Check("both sides are the same", "warning"),
     "invisible": Check("zero-width or other invisible characters", "warning"),
 }
-"""Every check, by the name that it has in JSON and in flags, in the order in which they are told."""
+"""Every check by its name in JSON and in flags, in the order of the report."""
 
 
 def find_faults(
     sources: Sequence[str], targets: Sequence[str], left: Characters, right: Characters
 ) -> Iterator[CheckResult]:
-    """The faults of some pairs: the name of a check, and the numbers of the pairs in which it finds something."""
+    """Yields for each check the rows of the pairs in which it finds a fault."""
     either = left.kinds | right.kinds
     yield "control", _rows(either & CONTROL)
     yield "invisible", _rows(either & INVISIBLE)
@@ -68,39 +72,11 @@ def find_faults(
     same = np.fromiter(map(eq, sources, targets), bool, len(sources))
     yield "identical", _rows(same & (left.lengths > 0))
     either[same | (left.lengths == 0) | (right.lengths == 0)] = 0
-    found: dict[str, list[int]] = {name: [] for name in ("placeholders", "tags", "addresses", "numbers")}
+    rows: dict[str, list[int]] = {name: [] for name in (*PIECES_BY_CHECK, "numbers")}
     for row in _rows(either & (PIECES | DIGIT)):
         for name in differences(sources[row], targets[row]):
-            found[name].append(row)
-    yield from found.items()
-
-
-CheckResult = tuple[str, Sequence[int]]
-
-
-class Notices:
-    """What is found in pairs on their way to somewhere else."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-
-    def watch(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
-        """The same pairs, which are tidy; some thousand are looked at together."""
-        while chunk := list(islice(pairs, CHUNK)):
-            sources, targets = [pair.source for pair in chunk], [pair.target for pair in chunk]
-            for name, rows in find_faults(sources, targets, Characters(sources), Characters(targets)):
-                self.counts[name] += len(rows)
-            yield from chunk
-
-    def line(self, files: Sequence[Path]) -> str:
-        """What was found, for people, and how to find out more; nothing if nothing was."""
-        found = [f"{CHECKS[name].meaning}: {count:,}" for name, count in self.counts.most_common() if count]
-        command = shlex.join(["regard", "check", *map(str, files)]) if len(files) < 4 else "regard check"
-        return f"to look at ({command} tells more): {'; '.join(found)}" if found else ""
-
-
-CHUNK = 4096
-"""Pairs that are looked at together."""
+            rows[name].append(row)
+    yield from rows.items()
 
 
 def _rows(flags: NDArray[np.generic]) -> list[int]:
@@ -108,8 +84,29 @@ def _rows(flags: NDArray[np.generic]) -> list[int]:
     return rows
 
 
-# UTF-8 that was read as Windows-1252: a first byte, then as many others as it asks for. Quotation marks and the like
-# are such bytes too, and may well stand after a letter, so that only what nobody writes counts.
+class Notices:
+    """Counts the faults in a stream of pairs."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def watch(self, pairs: Iterator[Pair]) -> Iterator[Pair]:
+        """Yields the same pairs, which must be tidy."""
+        while chunk := list(islice(pairs, CHUNK)):
+            sources, targets = [pair.source for pair in chunk], [pair.target for pair in chunk]
+            for name, rows in find_faults(sources, targets, Characters(sources), Characters(targets)):
+                self.counts[name] += len(rows)
+            yield from chunk
+
+    def line(self, files: Sequence[Path]) -> str:
+        """Returns the counts for people and the command that shows more, or an empty text without faults."""
+        counts = [f"{CHECKS[name].meaning}: {count:,}" for name, count in self.counts.most_common() if count]
+        command = shlex.join(["regard", "check", *map(str, files)]) if len(files) < 4 else "regard check"
+        return f"to review ({command} shows more): {'; '.join(counts)}" if counts else ""
+
+
+# UTF-8 read as Windows-1252: a first byte and the number of following bytes that it requires. Quotation marks and
+# other symbols are such bytes too and often follow a letter, so only combinations that nobody writes count.
 _FOLLOWER = f"[\x80-\xbf{FOLLOWERS}]"
 _SYMBOL = "[\x80-\x9f¡-ª¬-º¼-¿€ƒ†‡ˆ‰ŠŒŽ˜™šœžŸ]"
 MOJIBAKE = re.compile(
@@ -118,23 +115,23 @@ MOJIBAKE = re.compile(
 
 
 def differences(source: str, target: str) -> Iterator[str]:
-    """What one text has and the other has not: placeholders, tags, addresses, numbers."""
+    """Yields the checks whose pieces differ between two texts: placeholders, tags, addresses, numbers."""
     texts = source, target
-    if _roughly(source) != _roughly(target):  # quick, and mostly they are the same
+    if _roughly(source) != _roughly(target):  # a quick test, which mostly finds no difference
         pieces = find(source), find(target)
         texts = _without(source, pieces[0]), _without(target, pieces[1])
-        for name, essence in ESSENCES.items():
-            if sorted(essence(pieces[0])) != sorted(essence(pieces[1])):
+        for name, compared in PIECES_BY_CHECK.items():
+            if sorted(compared(pieces[0])) != sorted(compared(pieces[1])):
                 yield name
     if numbers_differ(*texts):
         yield "numbers"
 
 
 def unmatched_items(name: str, source: str, target: str) -> tuple[list[str], list[str]]:
-    """What only one of two texts has of that which a check compares, the source and the target."""
-    texts, essence = (source, target), ESSENCES.get(name)
-    if essence:
-        left, right = (Counter(essence(find(text))) for text in texts)
+    """Returns the pieces compared by a check that only the source has, and those that only the target has."""
+    texts, compared = (source, target), PIECES_BY_CHECK.get(name)
+    if compared:
+        left, right = (Counter(compared(find(text))) for text in texts)
     else:
         bare = [_without(text, find(text)) if name == "numbers" else "" for text in texts]
         left, right = (Counter(NUMBERS.findall(text)) for text in bare)
@@ -152,7 +149,7 @@ def _without(text: str, pieces: Sequence[ProtectedPiece]) -> str:
 
 
 def _placeholders(pieces: Sequence[ProtectedPiece]) -> Iterator[str]:
-    """What a program will put something in place of, by name or kind; other positions and forms are no difference."""
+    """Yields placeholders by their name or kind; different positions and forms of them are equal."""
     for piece in pieces:
         if piece.kind == "icu":
             yield piece.text.partition(",")[0]
@@ -163,18 +160,18 @@ def _placeholders(pieces: Sequence[ProtectedPiece]) -> Iterator[str]:
 
 
 def _tags(pieces: Sequence[ProtectedPiece]) -> list[str]:
-    """The names of tags; a lone <file> is a word in brackets."""
-    found = [match for piece in pieces if piece.kind == "tag" and (match := TAG_NAME.match(piece.text))]
-    closed = {match[2] for match in found if match[1]}
-    return [match[1] + match[2] for match in found if match[3] or match[2] in closed or match[2] in SINGLE]
+    """Returns the names of tags; a lone <file> is a word in brackets."""
+    tags = [match for piece in pieces if piece.kind == "tag" and (match := TAG_NAME.match(piece.text))]
+    closed = {match[2] for match in tags if match[1]}
+    return [match[1] + match[2] for match in tags if match[3] or match[2] in closed or match[2] in SINGLE]
 
 
 def _addresses(pieces: Sequence[ProtectedPiece]) -> Iterator[str]:
-    found = (piece.text for piece in pieces if piece.kind in ("url", "email"))
-    return (text.partition("&gt;")[0].removesuffix("&gt").rstrip("/") for text in found)
+    texts = (piece.text for piece in pieces if piece.kind in ("url", "email"))
+    return (text.partition("&gt;")[0].removesuffix("&gt").rstrip("/") for text in texts)
 
 
-ESSENCES: dict[str, Callable[[Sequence[ProtectedPiece]], Iterable[str]]] = {
+PIECES_BY_CHECK: dict[str, Callable[[Sequence[ProtectedPiece]], Iterable[str]]] = {
     "placeholders": _placeholders,
     "tags": _tags,
     "addresses": _addresses,
@@ -185,31 +182,33 @@ TAG_NAME = re.compile(r"<(/?)([\w:.-]+)(\s*/|\s[^<>]*=)?")
 SINGLE = frozenset(("br", "hr", "img", "p", "li", "td", "tr", "wbr"))
 
 
-def numbers_differ(source: str, target: str) -> bool:
-    """Whether a number of one text is another in the other text.
+RUNS = re.compile(r"\d+")
+NUMBERS = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
+NUMERALS = re.compile("[一二三四五六七八九十百千万萬亿億两兩〇零]")
+LARGEST_WORD = 12  # up to which numbers are often written in words
+LARGEST_ROUND = 100  # up to which round numbers are
+LONGEST_NUMBER = 1000  # digits
 
-    One that is missing may have been written in words, unless it is long and not round; that its digits are grouped
-    in another way, as in 1,000.5 and 1.000,5 and 1000.5, is no difference.
+
+def numbers_differ(source: str, target: str) -> bool:
+    """Returns whether a number of one text is different in the other.
+
+    A missing number may have been written in words, unless it is long and not round. Digits may be grouped in other
+    ways, as in 1,000.5 and 1.000,5 and 1000.5.
     """
-    if sorted(RUNS.findall(source)) == sorted(RUNS.findall(target)):  # quick, and mostly so
+    if sorted(RUNS.findall(source)) == sorted(RUNS.findall(target)):  # a quick test, which is mostly true
         return False
     for pattern in (RUNS, NUMBERS):
         left, right = (Counter(_value(number) for number in pattern.findall(text)) for text in (source, target))
         missing, added = left - right, right - left
-        if not any(value > SPELT for value in missing) and not any(value > SPELT for value in added):
+        if not any(value > LARGEST_WORD for value in missing) and not any(value > LARGEST_WORD for value in added):
             return False
     if missing and added:
-        return any(value > SPELT for value in missing) and any(value > SPELT for value in added)
+        return any(value > LARGEST_WORD for value in missing) and any(value > LARGEST_WORD for value in added)
     if NUMERALS.search(source) or NUMERALS.search(target):
         return False
-    return any(len(str(value).rstrip("0")) > 1 and value > HUNDRED for value in missing | added)
+    return any(len(str(value).rstrip("0")) > 1 and value > LARGEST_ROUND for value in missing | added)
 
 
 def _value(number: str) -> int:
     return int("".join(filter(str.isdecimal, number))[:LONGEST_NUMBER])
-
-
-RUNS = re.compile(r"\d+")
-NUMBERS = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
-NUMERALS = re.compile("[一二三四五六七八九十百千万萬亿億两兩〇零]")
-SPELT, HUNDRED, LONGEST_NUMBER = 12, 100, 1000

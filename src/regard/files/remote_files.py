@@ -1,6 +1,6 @@
-"""Files that are not on this machine's disk: s3://, gs://, hf://, https:// and whatever else fsspec reads.
+"""Files on other machines: s3://, gs://, hf://, https:// and everything else that fsspec reads.
 
-`located` makes of a name what the readers take for a path; nothing is imported, and nobody asked, for a plain one.
+`as_path` makes a path for the readers from a name. For local names it neither imports fsspec nor uses the network.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -16,7 +17,7 @@ from regard.errors import DataError
 
 SCHEME = re.compile(r"(?:[a-z][\w+.-]*::)*([a-z][\w+.-]+):/+", re.IGNORECASE)
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "http", "https": "http"}
-"""Which extra brings what reads a protocol."""
+"""The extra of Regard that installs the package for a protocol."""
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub", "http": "aiohttp"}
 REFUSED = re.compile(r"credential|denied|forbidden|unauthori[sz]ed|\b40[13]\b|gated|permission", re.IGNORECASE)
 
@@ -24,36 +25,36 @@ T = TypeVar("T")
 
 
 def as_path(name: Path | str) -> Path:
-    """A file by its name: one on the disk, or one elsewhere, if it begins like s3://."""
+    """Returns the path of a file by its name: a local one, or a remote one if it begins like s3://."""
     if isinstance(name, RemotePath):
         return name
     text = str(name)
     if text.startswith("file://"):
         return Path(text.removeprefix("file://"))
-    found = SCHEME.match(text)
-    if found is None or ("://" not in found[0] and (isinstance(name, str) or name.exists())):
+    scheme = SCHEME.match(text)
+    if scheme is None or ("://" not in scheme[0] and (isinstance(name, str) or name.exists())):
         return Path(name)
-    return RemotePath(f"{found[0].rstrip('/')}//{text[found.end() :]}")  # pathlib makes one slash of two
+    return RemotePath(f"{scheme[0].rstrip('/')}//{text[scheme.end() :]}")  # pathlib makes one slash of two
 
 
 if TYPE_CHECKING:
     _LocalPath = Path
 else:
-    _LocalPath = type(Path())  # that of this system
+    _LocalPath = type(Path())  # that of this operating system
 
 
 class RemotePath(_LocalPath):
-    """A path whose file is asked of another machine: it is opened and listed as one of the disk is."""
+    """A path whose file is on another machine; it is opened and listed like a local one."""
 
     address: str
 
     def __new__(cls, address: str, *_: object) -> RemotePath:
-        made = super().__new__(cls, address)
-        made.address = address
-        return made
+        path = super().__new__(cls, address)
+        path.address = address
+        return path
 
     def __init__(self, address: str, *_: object) -> None:
-        if sys.version_info >= (3, 12):  # where paths are made here
+        if sys.version_info >= (3, 12):  # where __init__ builds the path
             super().__init__(address)
 
     def __str__(self) -> str:
@@ -93,40 +94,50 @@ class RemotePath(_LocalPath):
         return self
 
     def open(self, mode: str = "rb", *_: Any, **__: Any) -> Any:
-        """The bytes of the file, as they come; from elsewhere, nothing is written."""
+        """Opens the file for reading as bytes; remote files cannot be written."""
         assert mode == "rb", "remote files are read only"
-        system, path = self._system()
-        file = self._asked(lambda: system.open(path, "rb"))
-        return io.BufferedReader(_Raw(file, self), 1 << 20)
+        file = self._request(lambda system, path: system.open(path, "rb"))
+        return io.BufferedReader(_RawFile(file, self), 1 << 20)
 
     def exists(self, **_: Any) -> bool:
-        system, path = self._system()
-        return self._asked(lambda: bool(system.exists(path)))
+        return self._request(lambda system, path: bool(system.exists(path)))
 
     def is_dir(self, **_: Any) -> bool:
-        system, path = self._system()
-        return self._asked(lambda: bool(system.isdir(path)))
+        return self._request(lambda system, path: bool(system.isdir(path)))
 
     def is_file(self, **_: Any) -> bool:
-        system, path = self._system()
-        return self._asked(lambda: bool(system.isfile(path)))
+        return self._request(lambda system, path: bool(system.isfile(path)))
 
-    def below(self) -> list[Path]:
-        """The files in the folder that this is, and in those below it."""
-        return self._listed(lambda system, path: system.find(path))
+    def files_below(self) -> list[Path]:
+        """Returns the files in this folder and its subfolders."""
+        return self._list(lambda system, path: list(system.find(path)))
 
-    def fitting(self) -> list[Path]:
-        """The files that fit the pattern that this is."""
-        return self._listed(lambda system, path: [each for each in system.glob(path) if system.isfile(each)])
+    def matching_files(self) -> list[Path]:
+        """Returns the files that match this pattern."""
+        return self._list(lambda system, path: [each for each in system.glob(path) if system.isfile(each)])
 
-    def _listed(self, ask: Callable[[Any, str], list[str]]) -> list[Path]:
-        prefix, _, last = self.address.rpartition("::")  # of simplecache::s3://, the second is asked
-        system, path = RemotePath(last)._system()
-        names = self._asked(lambda: sorted(ask(system, path)))
-        return [RemotePath(f"{prefix}::{name}" if prefix else name) for name in map(system.unstrip_protocol, names)]
+    def _list(self, find: Callable[[Any, str], list[str]]) -> list[Path]:
+        prefix, _, last = self.address.rpartition("::")  # of simplecache::s3://, only s3:// can list files
+        names = RemotePath(last)._request(
+            lambda system, path: [system.unstrip_protocol(name) for name in sorted(find(system, path))]
+        )
+        return [RemotePath(f"{prefix}::{name}" if prefix else name) for name in names]
 
-    def _system(self) -> tuple[Any, str]:
-        """What reads it, and its name there."""
+    def _request(self, request: Callable[[Any, str], T]) -> T:
+        """Calls a function with the file system and the path on it."""
+        system, path = self._file_system()
+        with self.named_errors():
+            return request(system, path)
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Replaces any error by one of a single line that names the file."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 (each file system has errors of its own)
+            raise self._fault(error) from None
+
+    def _file_system(self) -> tuple[Any, str]:
         try:
             from fsspec.core import url_to_fs
         except ImportError:
@@ -136,33 +147,25 @@ class RemotePath(_LocalPath):
             system, path = url_to_fs(self.address)
         except ImportError as error:
             extra = EXTRAS.get(protocol)
-            what = f"{PACKAGES[extra]}: {advice(extra)}" if extra else f"a package ({' '.join(str(error).split())})"
-            raise DataError(f"{protocol}:// needs {what}", self) from None
+            package = f"{PACKAGES[extra]}: {advice(extra)}" if extra else f"a package ({' '.join(str(error).split())})"
+            raise DataError(f"{protocol}:// needs {package}", self) from None
         except ValueError as error:
             raise DataError(f"cannot be read: {' '.join(str(error).split())}", self) from None
         except Exception as error:  # noqa: BLE001 (each file system has errors of its own)
             raise self._fault(error) from None
         return system, str(path)
 
-    def _asked(self, ask: Callable[[], T]) -> T:
-        """What another machine answers; what goes wrong there in one line."""
-        try:
-            return ask()
-        except Exception as error:  # noqa: BLE001 (each file system has errors of its own)
-            raise self._fault(error) from None
-
     def _fault(self, error: Exception) -> DataError:
-        told = " ".join(f"{error}".split())[:200]
         if isinstance(error, FileNotFoundError):
-            return DataError("there is no such object", self)
-        kind = type(error).__name__
-        if isinstance(error, PermissionError) or REFUSED.search(kind) or REFUSED.search(told):
-            return DataError(f"access is refused ({kind}: {told}): check the credentials, and what they allow", self)
-        return DataError(f"cannot be read ({kind}: {told})", self)
+            return DataError("does not exist", self)
+        kind, reason = type(error).__name__, " ".join(f"{error}".split())[:200]
+        if isinstance(error, PermissionError) or REFUSED.search(kind) or REFUSED.search(reason):
+            return DataError(f"access is refused ({kind}: {reason}): check the credentials and their permissions", self)
+        return DataError(f"cannot be read ({kind}: {reason})", self)
 
 
-class _Raw(io.RawIOBase):
-    """A file of a file system as the readers of Python want it: what goes wrong while it is read is told alike."""
+class _RawFile(io.RawIOBase):
+    """A file of fsspec for io.BufferedReader; errors while it is read name the file."""
 
     def __init__(self, file: BinaryIO, path: RemotePath) -> None:
         self.file, self.path = file, path
@@ -174,15 +177,17 @@ class _Raw(io.RawIOBase):
         return bool(self.file.seekable())
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        return self.path._asked(lambda: self.file.seek(offset, whence))
+        with self.path.named_errors():
+            return self.file.seek(offset, whence)
 
     def tell(self) -> int:
         return self.file.tell()
 
     def readinto(self, buffer: Any) -> int:
-        found = self.path._asked(lambda: self.file.read(len(buffer)))
-        buffer[: len(found)] = found
-        return len(found)
+        with self.path.named_errors():
+            data = self.file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         if not self.closed:
@@ -191,4 +196,5 @@ class _Raw(io.RawIOBase):
 
 
 def advice(extra: str) -> str:
+    """Returns the command that installs an extra of Regard."""
     return f"install it with pip install 'regard[{extra}]'"

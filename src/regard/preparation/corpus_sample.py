@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.corpus import read_pairs
-from regard.files.corpus_doctor import clean
+from regard.files.corpus import clean, read_pairs
 from regard.files.formats import running_text as running
 from regard.settings import DataSettings
 from regard.tokens.corpus_report import Report, require_kept

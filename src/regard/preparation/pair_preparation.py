@@ -11,8 +11,7 @@ from typing import Any
 
 from regard.errors import DataError
 from regard.faithful import translation_memory as memory
-from regard.files.corpus import read_pairs, split, split_each
-from regard.files.corpus_doctor import clean, leaks
+from regard.files.corpus import clean, leaks, read_pairs, split, split_each
 from regard.files.corpus_files import expand_paths
 from regard.files.formats import format_by_suffix as files
 from regard.files.formats.multilingual_texts import missing_direction

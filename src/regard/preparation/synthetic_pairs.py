@@ -20,8 +20,7 @@ from regard.atomic_files import write_text
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translation, Translator
 from regard.errors import DataError
-from regard.files.corpus import read_pairs
-from regard.files.corpus_doctor import clean
+from regard.files.corpus import clean, read_pairs
 from regard.files.formats import plain_text as plain
 from regard.files.formats.format_by_suffix import PAIRED, require_plain, suffix
 from regard.files.remote_files import as_path

@@ -1,4 +1,4 @@
-"""A file per format; each reads its form of text into pairs, one at a time, and what can be filled in as a document."""
+"""File formats, one per module: each reads pairs, or opens documents that are filled in with translations."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Literal, Protocol
 from regard.tokens.text_pairs import Location
 
 TranslationState = Literal["empty", "draft", "done"]
-"""Of a translation: there is none; there is one that somebody has to look at (fuzzy, needs review); it is finished."""
+"""There is no translation yet; there is one to review (fuzzy, needs-review); or it is finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A text of a document, and what stands there as its translation."""
+    """A text of a document and its translation."""
 
     source: str
-    target: str  # nothing where there is none, and in files of one language
+    target: str  # empty without a translation, and in files of one language
     where: Location
     state: TranslationState = "empty"
-    marks: tuple[str, ...] = ()  # inline elements such as <g id="1">, as they stand in the text; all else in it is text
-    context: str = ""  # what tells equal sources apart
+    marks: tuple[str, ...] = ()  # inline elements such as <g id="1">, as the text has them; everything else is text
+    context: str = ""  # distinguishes units with equal sources
 
 
 class Document(Protocol):
-    """A file with texts to translate, which can be written again with their translations in it."""
+    """A file with texts to translate, which can be written again with their translations."""
 
-    source_language: str  # nothing where the file does not tell
+    source_language: str  # empty if the file does not declare it
     target_language: str
-    notes: list[str]  # what whoever translates it should know, such as another charset than before
+    notes: list[str]  # for the user, for example that the charset has changed
 
     @property
     def units(self) -> Sequence[Unit]: ...
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
-        """The file with these translations, by the numbers of their units, marked as made by a machine.
+        """Returns the file with these translations, by the numbers of their units, marked as machine translations.
 
-        All other bytes are those of the file; without any translation they all are. `language` is that of the
-        translations, for files that tell it.
+        All other bytes stay, and without translations all bytes do. Formats that declare the language of the
+        translations declare `language`.
         """
         ...

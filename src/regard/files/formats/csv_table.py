@@ -1,4 +1,7 @@
-"""CSV with a first line that names its columns, or with two columns (RFC 4180; semicolons and tabs too)."""
+"""CSV and TSV: tables with a column of sources and a column of targets, named by the first line or the only two.
+
+CSV follows RFC 4180, also with semicolons or tabs. In TSV, quotation marks are text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from pathlib import Path
 
 from regard.errors import DataError
 from regard.files.formats import Document, plain_text as plain
-from regard.files.formats.replaced_text import Spliced, Write
+from regard.files.formats.format_by_suffix import suffix
+from regard.files.formats.replaced_text import TextDocument, Write, on_one_line
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.corpus_report import Report
@@ -19,8 +23,9 @@ from regard.tokens.language_tags import is_language
 from regard.tokens.text_pairs import Location, Pair
 
 DELIMITERS = ",;\t"
-SEEN = 100  # lines by which a form is found
+HEAD = 100  # lines from which the delimiter and the columns are inferred
 UNNAMED = "the first line names no columns: the first column is taken as source, the second as target"
+SEVERAL = "; for more languages, name those of the columns in this line: regard train --directions en-de,de-en"
 TITLES = (
     "source target src tgt trg text texts string sentence segment original translation translated key id msgid "
     "msgstr context comment note notes term language lang locale reference column english german french spanish "
@@ -28,11 +33,36 @@ TITLES = (
     "danish norwegian finnish greek hungarian romanian hindi hebrew vietnamese indonesian deutsch englisch "
     "französisch spanisch italienisch français anglais allemand español inglés italiano português русский"
 )
-"""Words that a header may have in it, but hardly the first text of a file together with its translation."""
+"""Words that are common in headers, but rare in the first text of a file together with its translation."""
+Field = tuple[int, int, str]
+"""Where a field begins and ends, quotation marks included, and its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFormat:
+    """The delimiter and the columns of a file."""
+
+    delimiter: str
+    names: list[str]  # of the columns
+    places: tuple[int, int]  # of the source and the target among them
+    has_header: bool = True
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """The pairs of a file, a row each; a row without a translation is an empty pair."""
+    """Yields the pairs of a file, one per row; a row without a translation is an empty pair."""
+    return _read_tsv(path, data, report) if suffix(path) == ".tsv" else _read_csv(path, data, report)
+
+
+def _read_tsv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    for text, where in plain.texts(path, data, report):
+        columns = text.split("\t") if text.strip() else ["", ""]
+        if len(columns) != 2:
+            hint = SEVERAL if where.line == 1 and len(columns) > 2 else ""
+            raise DataError(f"{len(columns)} columns, where source, tab, target are needed{hint}", path, where.line)
+        yield Pair(columns[0], columns[1], where)
+
+
+def _read_csv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     number = 0
 
     def lines() -> Iterator[str]:
@@ -41,19 +71,19 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             text = plain.decode(line, path, number, data, Report())
             yield (line.decode(errors="surrogateescape") if text is None else text) + "\n"
 
-    head = [line.decode(errors="replace") for line in islice(plain.lines(path), SEEN)]
-    form = _form(head, data.source, data.target, path)
-    names, (left, right) = form.names, form.places
+    head = [line.decode(errors="replace") for line in islice(plain.lines(path), HEAD)]
+    form = _infer_format(head, data.source, data.target, path)
+    left, right = form.places
     if not form.has_header:
         report.note(f"{path}: {UNNAMED}")
-    rows = csv.reader(lines(), delimiter=form.delimiter, strict=True)
     try:
+        rows = csv.reader(lines(), delimiter=form.delimiter, strict=True)
         for row in islice(rows, int(form.has_header), None):
             if not any(cell.strip() for cell in row):
                 continue
             report.read += 1
-            if len(row) != len(names):
-                raise DataError(f"{len(row)} columns, where the first line has {len(names)}", path, number)
+            if len(row) != len(form.names):
+                raise DataError(f"{len(row)} columns, where the first line has {len(form.names)}", path, number)
             if SURROGATE.search(row[left] + row[right]):
                 report.drop("undecodable", Location(str(path), number))
             else:
@@ -63,71 +93,76 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
 
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
-    """A unit for each row; a translation is put into its column."""
-    document = Spliced(path, plain.text(path))
-    mark = document.text.startswith("\ufeff")
-    head = [line.rstrip("\r") for line in document.text[mark:].split("\n", SEEN)[:SEEN]]
-    form = _form(head, source, target, path)
-    delimiter, names, (left, right) = form.delimiter, form.names, form.places
-    if not form.has_header:
+    """Opens a file with a unit for each row, whose translation is written into its column.
+
+    A TSV may lack its last column, which is added.
+    """
+    document = TextDocument(path, plain.text(path))
+    begin = int(document.text.startswith("\ufeff"))
+    head = [line.rstrip("\r") for line in document.text[begin:].split("\n", HEAD)[:HEAD]]
+    is_tsv = suffix(path) == ".tsv"
+    if is_tsv:
+        names = [name.strip() for name in head[0].split("\t")]
+        places = _find_columns(names, source, target)
+        form = TableFormat("\t", names, places) if places else TableFormat("\t", ["", ""], (0, 1), has_header=False)
+    else:
+        form = _infer_format(head, source, target, path)
+    left, right = form.places
+    if form.has_header and _normalized(form.names[left]) != "source":
+        document.source_language, document.target_language = form.names[left], form.names[right]
+    elif not form.has_header and not is_tsv:
         document.notes.append(UNNAMED)
-    elif _name(names[left]) != "source":
-        document.source_language, document.target_language = names[left], names[right]
-    for row in islice(_rows(document, delimiter, mark), int(form.has_header), None):
-        texts = [text for _, _, text in row]
-        if not any(text.strip() for text in texts):
+    rows = _tsv_rows(document, begin) if is_tsv else _csv_rows(document, form.delimiter, begin)
+    for row in islice(rows, int(form.has_header), None):
+        if not any(text.strip() for _, _, text in row):
             continue
-        if len(row) != len(names):
-            raise document.fault(f"{len(row)} columns, where the first line has {len(names)}", row[0][0])
+        end = row[-1][1]
+        if is_tsv and len(row) == right == len(form.names) - 1:
+            row.append((end, end, ""))
+        if len(row) != len(form.names):
+            expected = f"{len(form.names)} are needed" if is_tsv else f"the first line has {len(form.names)}"
+            raise document.fault(f"{len(row)} columns, where {expected}", row[0][0])
         start, end, text = row[right]
-        if texts[left].strip():
-            quote = document.text[start:end].startswith('"')
-            write = _writer(delimiter, quote)
-            document.add(texts[left], start, end, write, target=text, state="done" if text.strip() else "empty")
+        write = (
+            _write_tsv(is_new=start == row[right - 1][1])
+            if is_tsv
+            else _write_csv(form.delimiter, is_quoted=document.text.startswith('"', start))
+        )
+        if row[left][2].strip():
+            document.add(row[left][2], start, end, write, target=text, state="done" if text.strip() else "empty")
     return document
 
 
-def columns(names: Sequence[str], source: str, target: str) -> tuple[int, int] | None:
-    """Which columns have the two texts: those called like the languages or source and target, or the only two."""
-    told = [_name(name) for name in names]
-    for left, right in ((_name(source), _name(target)), ("source", "target")):
-        if left and right and left != right and told.count(left) == told.count(right) == 1:
-            return told.index(left), told.index(right)
-    unknown = {source, target} <= {"", "source", "target"}
-    return (0, 1) if unknown and len(told) == 2 and all(map(is_language, told)) and told[0] != told[1] else None
+def _find_columns(names: Sequence[str], source: str, target: str) -> tuple[int, int] | None:
+    """Returns the columns named like the languages or source and target, or the only two if they name languages."""
+    known = [_normalized(name) for name in names]
+    for left, right in ((_normalized(source), _normalized(target)), ("source", "target")):
+        if left and right and left != right and known.count(left) == known.count(right) == 1:
+            return known.index(left), known.index(right)
+    is_open = {source, target} <= {"", "source", "target"}
+    return (0, 1) if is_open and len(known) == 2 and all(map(is_language, known)) and known[0] != known[1] else None
 
 
-def _name(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True)
-class TableFormat:
-    """How a file is to be read."""
-
-    delimiter: str
-    names: list[str]  # of the columns
-    places: tuple[int, int]  # of the source and the target among them
-    has_header: bool = True
-
-
-def _form(head: Sequence[str], source: str, target: str, path: Path) -> TableFormat:
-    """The form of a file by its first lines: its header, or else two columns of texts."""
+def _infer_format(head: Sequence[str], source: str, target: str, path: Path) -> TableFormat:
+    """Returns the format of a CSV by its first lines: its header, or else two columns of texts."""
     line = head[0] if head else ""
     for delimiter in DELIMITERS:
         try:
             names = next(csv.reader([line], delimiter=delimiter), [])
-        except csv.Error:  # such as a carriage return
+        except csv.Error:  # for example a carriage return
             break
-        found = columns(names, source, target)
-        if found is not None:
-            return TableFormat(delimiter, [name.strip() for name in names], found)
-    for delimiter in reversed(DELIMITERS):  # there are commas in texts
+        if places := _find_columns(names, source, target):
+            return TableFormat(delimiter, [name.strip() for name in names], places)
+    for delimiter in reversed(DELIMITERS):  # the comma comes last because texts have commas
         if _has_two_texts(head, delimiter):
             return TableFormat(delimiter, ["source", "target"], (0, 1), has_header=False)
-    wanted = f" or {source} and {target}" if {source, target} - {"", "source", "target"} else ""
+    languages = f" or {source} and {target}" if {source, target} - {"", "source", "target"} else ""
     raise DataError(
-        f"the first line of a CSV has to name its columns, two of them source and target{wanted} (say which, as "
+        f"the first line of a CSV has to name its columns, two of them source and target{languages} (say which, as "
         f"in regard train --source NAME --target NAME); not {line[:60]!r}",
         path,
         1,
@@ -135,49 +170,63 @@ def _form(head: Sequence[str], source: str, target: str, path: Path) -> TableFor
 
 
 def _has_two_texts(head: Sequence[str], delimiter: str) -> bool:
-    """Whether some lines have two columns, of which the first line is a text and not the name in each."""
+    """Returns whether lines have two columns, and the first line has texts in them rather than titles."""
+    lines = [f"{line}\n" for line in head]
     try:
-        rows = [row for row in csv.reader((f"{line}\n" for line in head), delimiter=delimiter, strict=True) if row]
-    except csv.Error:  # such as a field that goes on below
-        rows = [row for row in csv.reader([f"{line}\n" for line in head], delimiter=delimiter) if row][:-1]
+        rows = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if row]
+    except csv.Error:  # for example a field that continues below
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row][:-1]
     return bool(rows) and {len(row) for row in rows} == {2} and not any(map(_is_title, rows[0]))
 
 
 def _is_title(cell: str) -> bool:
-    """Whether a cell may be the name of a column: empty, an identifier, or a word that stands in headers."""
+    """Returns whether a cell may be the title of a column: empty, an identifier, or with a word of titles."""
     words = re.findall(r"\w+", cell.lower())
-    named = len(words) <= 3 and not set(words).isdisjoint(TITLES.split())
-    return not words or named or re.fullmatch(r"[a-z][\w.:-]*|[A-Z_]+", cell.strip()) is not None
+    has_title = len(words) <= 3 and not set(words).isdisjoint(TITLES.split())
+    return not words or has_title or re.fullmatch(r"[a-z][\w.:-]*|[A-Z_]+", cell.strip()) is not None
 
 
-def _rows(document: Spliced, delimiter: str, at: int) -> Iterator[list[tuple[int, int, str]]]:
-    """The fields of each row: where they begin and end, quotation marks included, and what they say."""
-    text = document.text
+def _tsv_rows(document: TextDocument, begin: int) -> Iterator[list[Field]]:
+    for match in re.compile(r"[^\n]*\n|[^\n]+").finditer(document.text, begin):
+        row, start = [], match.start()
+        for text in match[0].removesuffix("\n").removesuffix("\r").split("\t"):
+            row.append((start, start + len(text), text))
+            start += len(text) + 1
+        yield row
+
+
+def _csv_rows(document: TextDocument, delimiter: str, begin: int) -> Iterator[list[Field]]:
+    text, end = document.text, begin
     quoted = re.compile(r'"([^"]*(?:""[^"]*)*)"')
     unquoted = re.compile(rf"([^{delimiter}\r\n]*)")
     line_end = re.compile(r"\r?\n|\Z")
-    row: list[tuple[int, int, str]] = []
-    while at < len(text) or row:
-        found = (quoted if text.startswith('"', at) else unquoted).match(text, at)
-        if found is None:
-            raise document.fault("a field without its closing quotation mark", at)
-        row.append((at, found.end(), found[1].replace('""', '"') if text.startswith('"', at) else found[1]))
-        at = found.end()
-        if text.startswith(delimiter, at):
-            at += 1
+    row: list[Field] = []
+    while end < len(text) or row:
+        is_quoted = text.startswith('"', end)
+        match = (quoted if is_quoted else unquoted).match(text, end)
+        if match is None:
+            raise document.fault("a field without its closing quotation mark", end)
+        row.append((end, match.end(), match[1].replace('""', '"') if is_quoted else match[1]))
+        end = match.end()
+        if text.startswith(delimiter, end):
+            end += 1
             continue
-        end = line_end.match(text, at)
-        if end is None:
-            raise document.fault(f"not valid CSV: {text[at : at + 20]!r} after a field", at)
+        line = line_end.match(text, end)
+        if line is None:
+            raise document.fault(f"not valid CSV: {text[end : end + 20]!r} after a field", end)
         yield row
-        row, at = [], end.end()
+        row, end = [], line.end()
 
 
-def _writer(delimiter: str, quote: bool) -> Write:
-    """What quotes a text if that is needed, or was so before."""
+def _write_csv(delimiter: str, *, is_quoted: bool) -> Write:
+    """Returns a function that quotes a text if it needs quotation marks or had them before."""
 
     def write(text: str) -> str:
-        needed = quote or any(character in text for character in f'{delimiter}"\r\n') or text != text.strip()
-        return '"' + text.replace('"', '""') + '"' if needed else text
+        needs_quotes = is_quoted or re.search(rf'[{delimiter}"\r\n]', text) or text != text.strip()
+        return '"' + text.replace('"', '""') + '"' if needs_quotes else text
 
     return write
+
+
+def _write_tsv(*, is_new: bool) -> Write:
+    return lambda text: "\t" * is_new + on_one_line(text).replace("\t", " ")

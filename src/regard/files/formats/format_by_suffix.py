@@ -1,4 +1,4 @@
-"""Which format a file has, by how its name ends."""
+"""Finds the format of a file by its suffix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.tokens.corpus_report import Report
 from regard.tokens.language_tags import is_language
 from regard.tokens.text_pairs import Pair
 
-PAIRED = {  # formats with both languages in one file, and the module of each
+PAIRED = {  # formats with both languages in one file, and their modules
     ".po": "gettext",
     ".pot": "gettext",
     ".mo": "gettext",
@@ -22,48 +22,49 @@ PAIRED = {  # formats with both languages in one file, and the module of each
     ".xlf": "xliff",
     ".xliff": "xliff",
     ".csv": "csv_table",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
+    ".tsv": "csv_table",
+    ".jsonl": "json_texts",
 }
-ALONE = {  # formats with one language in a file: a translated copy takes its place
+ALONE = {  # formats with one language in a file, of which a translated copy is written
     ".srt": "subtitles",
     ".vtt": "subtitles",
-    ".json": "json_strings",
-    ".arb": "json_strings",
+    ".json": "json_texts",
+    ".arb": "json_texts",
     ".md": "markdown",
 }
 COMPILED = (".mo",)
 FILLABLE = tuple(end for end in (*PAIRED, *ALONE) if end not in COMPILED)
 """Formats that translations are written back into."""
 IN_PLACE = tuple(end for end in FILLABLE if end in PAIRED)
-"""Those among them that keep the source, so that a translated file may take the place of the old one."""
+"""Those of them that keep the source, so that a translated file may replace the original."""
 NOT_LINES = (".po", ".pot", ".mo", ".tmx", ".xlf", ".xliff", ".srt", ".vtt")
-"""Formats that lines of text alone do not make."""
+"""Formats that need more than lines of text."""
 PLAIN = (".txt", ".text", "")
 SIDES = (".src", ".tgt", ".trg", ".source", ".target", ".ref", ".hyp", ".tok")
-"""How files with one side of a corpus are called, beside the codes of languages."""
+"""Suffixes of one side of a corpus, besides language codes."""
 MARKED = (
     *(".xml", ".html", ".htm", ".xhtml", ".sgm", ".sgml", ".ftl", ".resx", ".properties", ".yml", ".yaml", ".tbx"),
     *(".xcstrings", ".strings", ".stringsdict", ".ttml", ".dita", ".sdlxliff", ".mqxliff", ".idml", ".svg"),
     *(".pdf", ".rtf", ".doc", ".docx", ".odt", ".xls", ".xlsx", ".ods", ".pptx", ".odp", ".epub", ".zip"),
 )
-"""Formats that have more in them than text and that Regard does not read."""
+"""Formats with more than text, which Regard does not read."""
+READ_ADVICE = f"take its text out of it, or give a format that Regard reads ({', '.join((*PAIRED, *ALONE))})"
 
 
 def suffix(path: Path) -> str:
-    """How a file's name ends, .gz aside."""
+    """Returns the suffix of a file in lower case, without .gz."""
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def has_plain_name(path: Path) -> bool:
-    """Whether a file is called like plain text: notes.txt, train.de, newstest.eng_Latn, part.01, README."""
+    """Returns whether a file is named like plain text: notes.txt, train.de, newstest.eng_Latn, part.01, README."""
     end = suffix(path)
     last = Path(path.name.removesuffix(".gz")).suffix[1:]
     return end in (*PLAIN, *SIDES) or " " in end or last.isdecimal() or is_language(last)
 
 
 def require_plain(path: Path, advice: str) -> None:
-    """Refuses a file that is not plain text, by how its name ends and by how its text begins."""
+    """Refuses a file that is not plain text, by its suffix and by the beginning of its text."""
     end = suffix(path)
     if end in (*PAIRED, *ALONE, *MARKED):
         raise DataError(f"{end} is not plain text: {advice}", path)
@@ -72,39 +73,36 @@ def require_plain(path: Path, advice: str) -> None:
 
 
 def format_module(path: Path) -> ModuleType | None:
-    """The module of a file's format; none for plain text."""
+    """Returns the module of a file's format, or None for plain text."""
     name = {**PAIRED, **ALONE}.get(suffix(path))
-    return None if name is None else import_module(f"regard.files.formats.{name}")
-
-
-READ_ADVICE = f"take its text out of it, or give a format that Regard reads ({', '.join((*PAIRED, *ALONE))})"
+    return import_module(f"regard.files.formats.{name}") if name else None
 
 
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """The pairs of a file that has both languages in it."""
-    found = format_module(path)
-    if found is None or suffix(path) in ALONE:
-        raise DataError("has one language only: give the file of the other beside it", path)
-    pairs: Iterator[Pair] = found.read(path, data, report)
+    """Yields the pairs of a file that has both languages."""
+    module = format_module(path)
+    if module is None or suffix(path) in ALONE:
+        raise DataError("has one language only: give the file with the other language too", path)
+    pairs: Iterator[Pair] = module.read(path, data, report)
     return pairs
 
 
 def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """The pairs of two files with one language each: line by line, or, where their format has texts, text by text."""
+    """Yields the pairs of two files with one language each, unit by unit, or line by line for plain text."""
     if format_module(source) is None or format_module(source) is not format_module(target):
         for path in (source, target):
             require_plain(path, READ_ADVICE)
         yield from plain.read(source, target, data, report)
         return
     lefts, rights = open_document(source).units, open_document(target).units
-    keys = [{unit.context: unit for unit in units if unit.context} for units in (lefts, rights)]
-    if len(keys[0]) == len(lefts) and len(keys[1]) == len(rights):
-        rights = [keys[1][key] for key in keys[0] if key in keys[1]]
-        lefts = [unit for key, unit in keys[0].items() if key in keys[1]]
+    by_context = [{unit.context: unit for unit in units if unit.context} for units in (lefts, rights)]
+    if len(by_context[0]) == len(lefts) and len(by_context[1]) == len(rights):
+        rights = [by_context[1][context] for context in by_context[0] if context in by_context[1]]
+        lefts = [unit for context, unit in by_context[0].items() if context in by_context[1]]
     elif len(lefts) != len(rights):
         raise DataError(
             f"{source} has {len(lefts):,} texts but {target} has {len(rights):,}: pairs would be misaligned; "
-            "text n of the one must translate text n of the other"
+            "text n of one must translate text n of the other"
         )
     for left, right in zip(lefts, rights, strict=True):
         report.read += 1
@@ -112,10 +110,10 @@ def read_two(source: Path, target: Path, data: DataSettings, report: Report) -> 
 
 
 def open_document(path: Path | str, source: str = "", target: str = "") -> Document:
-    """A file as units that can be filled in; the languages are those that are wanted, of a file that has several."""
+    """Opens a file to be filled in; the languages choose among those of a file with several."""
     path = Path(path)
-    found = plain if suffix(path) in PLAIN else format_module(path)
-    if found is None or not hasattr(found, "open_document"):
-        raise DataError("is in no format that translations are put back into", path)
-    document: Document = found.open_document(path, source, target)
+    module = plain if suffix(path) in PLAIN else format_module(path)
+    if module is None:
+        raise DataError("Regard cannot write translations back into this format", path)
+    document: Document = module.open_document(path, source, target)
     return document

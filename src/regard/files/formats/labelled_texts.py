@@ -1,17 +1,17 @@
-"""Texts with labels: TSV or CSV with a header, JSONL, or a word and its label a line; gzipped or not."""
+"""Texts with labels: TSV or CSV, JSONL, or a word and its label on each line; gzipped or not."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from regard.errors import DataError
-from regard.files.formats import jsonl, plain_text as plain
+from regard.files.formats import json_texts, plain_text as plain
 from regard.files.formats.format_by_suffix import require_plain, suffix
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE, tidy
@@ -21,77 +21,67 @@ from regard.tokens.text_pairs import Location
 LABELS = ("label", "labels", "class", "category", "tag", "tags", "sentiment", "ner_tags")
 FIRSTS = ("text", "question", "sentence", "sentence1", "text_a", "premise", "first", "words", "tokens", "word", "token")
 SECONDS = ("sentence2", "text_b", "hypothesis", "answer", "second", "text2")
-LONGEST = 200  # characters of a label
+"""Titles of columns and keys of objects for labels, texts, and second texts, by precedence."""
+LONGEST_LABEL = 200  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A text, or two, with its label; or words with a label each."""
+    """A text or two texts with a label; or words with a label each."""
 
-    texts: tuple[str, ...]  # one or two; or the words
-    labels: tuple[str, ...]  # one; or as many as there are words
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
     where: Location
 
 
 def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[Labelled]:
-    """The labelled texts of some files; what is empty is left out and counted."""
+    """Yields the labelled texts of files, tidied; leaves out and counts those that are empty or cannot be used."""
     for path in files:
-        for found in _read_file(path, data, report):
-            texts = tuple(map(tidy, found.texts))
-            labels = tuple(map(tidy, found.labels))
-            if not all(texts) or not all(labels) or not texts:
-                report.drop("empty", found.where)
+        for item in _read_file(path, data, report):
+            texts, labels = tuple(map(tidy, item.texts)), tuple(map(tidy, item.labels))
+            if not texts or not all(texts) or not all(labels):
+                report.drop("empty", item.where)
             elif SURROGATE.search("".join((*texts, *labels))):
-                report.drop("undecodable", found.where)
+                report.drop("undecodable", item.where)
             elif sum(map(len, texts)) > data.max_characters * len(texts):
-                report.drop("too long", found.where)
+                report.drop("too long", item.where)
             else:
                 report.kept += 1
-                yield Labelled(texts, labels, found.where)
+                yield Labelled(texts, labels, item.where)
 
 
 def _read_file(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
     form = suffix(path)
     if form == ".jsonl":
-        return _objects(path, data, report)
+        return _read_objects(path, data, report)
     if data.carrier == "word":
         if form not in (".tsv", ".csv"):
-            require_plain(path, "give a word and its label a line, or a .jsonl")
-        return _words(path, data, report)
+            require_plain(path, "give a word and its label on each line, or a .jsonl")
+        return _read_words(path, data, report)
     if form in (".tsv", ".csv"):
-        return _table(path, "\t" if form == ".tsv" else ",", data, report)
+        return _read_table(path, data, report)
     raise DataError("labelled texts are read from .tsv, .csv or .jsonl files (each may end in .gz)", path)
 
 
-def _lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(plain.lines(path), 1):
-        text = plain.decode(line, path, number, data, report)
-        if text is not None:
-            yield number, text
+def _read_table(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
+    """Yields the rows of a table; without a header, the label is the first column."""
+    number = 0  # of the last line that was read; csv.reader does not count lines that were left out
 
-
-def _table(path: Path, delimiter: str, data: DataSettings, report: Report) -> Iterator[Labelled]:
-    """A label and one or two texts a row; a header says which column is which, without one the label is first."""
-    number = 0  # of the last line that was read: where a line is left out, the reader of CSV counts too few
-
-    def numbered() -> Iterator[str]:
+    def lines() -> Iterator[str]:
         nonlocal number
-        for number, line in _lines(path, data, report):  # noqa: B007
+        for number, line in plain.decoded_lines(path, data, report):  # noqa: B007
             yield line + "\n"
 
-    ended = numbered()
-    if delimiter == "\t":  # quotation marks are text
-        rows = csv.reader(ended, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    if suffix(path) == ".tsv":  # in which quotation marks are text
+        rows = csv.reader(lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
-        rows = csv.reader(ended, delimiter=delimiter, strict=True)
+        rows = csv.reader(lines(), strict=True)
     try:
         first = next(rows, None)
         if first is None:
             return
-        columns = _header([name.strip().lower() for name in first])
-        width = len(first)
+        columns, width = _columns([name.strip().lower() for name in first]), len(first)
         for row in rows if columns else chain([first], rows):
-            where = Location(str(path), number)
             if not any(cell.strip() for cell in row):
                 continue
             report.read += 1
@@ -99,43 +89,40 @@ def _table(path: Path, delimiter: str, data: DataSettings, report: Report) -> It
                 expected = f"{width} columns as in the first line" if columns else "a label and one or two texts"
                 raise DataError(f"{len(row)} columns, where {expected} are needed", path, number)
             label, *texts = [row[i].rstrip("\n") for i in (columns or range(width))]
-            if len(label) > LONGEST:
-                raise DataError(f"a label of {len(label)} characters: {_ADVICE}", path, number)
-            yield Labelled(tuple(texts), (label,), where)
+            if len(label) > LONGEST_LABEL:
+                advice = "is the label the first column? If not, name the columns in a first line: label, text"
+                raise DataError(f"a label of {len(label)} characters: {advice} (and text_b)", path, number)
+            yield Labelled(tuple(texts), (label,), Location(str(path), number))
     except csv.Error as error:
         raise DataError(f"not valid CSV ({error})", path, number) from None
 
 
-_ADVICE = "is the label the first column? If not, name the columns in a first line: label, text (and text_b)"
-
-
-def _header(names: Sequence[str]) -> list[int]:
-    """The places of the label and of the texts; nothing where this is no header."""
+def _columns(names: Sequence[str]) -> list[int]:
+    """Returns the columns of the label and the texts, or an empty list if the names are not a header."""
     label = next((names.index(name) for name in LABELS if name in names), None)
-    texts = [names.index(name) for name in _texts(names)]
+    texts = [names.index(name) for name in _text_names(names)]
     if label is None:
         return []
-    if not texts:  # only the label has a known name: what stands beside it is the text
+    if not texts:  # only the label has a known name: the columns beside it are texts
         others = [i for i in range(len(names)) if i != label]
         return [label, *others] if len(others) in (1, 2) else []
     return [label, *texts]
 
 
-def _texts(names: Iterable[str]) -> list[str]:
-    """The names of the one text or the two texts, of those in a header or a record."""
-    known = set(names)
-    first = next((name for name in FIRSTS if name in known), None)
+def _text_names(names: Collection[str]) -> list[str]:
+    """Returns the names of the one text or the two texts, among those of a header or an object."""
+    first = next((name for name in FIRSTS if name in names), None)
     seconds = (*SECONDS, "sentence") if first == "question" else SECONDS
-    second = next((name for name in seconds if name in known), None)
-    return [] if first is None else [first] if second is None else [first, second]
+    second = next((name for name in seconds if name in names), None)
+    return [name for name in (first, second if first else None) if name]
 
 
-def _words(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
-    """A word, a tab or spaces, and its label a line; a blank line ends a text."""
+def _read_words(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
+    """Yields texts with a word, a tab or spaces, and its label on each line, and a blank line after each text."""
     words: list[str] = []
     labels: list[str] = []
     begin = 1
-    for number, line in chain(_lines(path, data, report), [(0, "")]):
+    for number, line in chain(plain.decoded_lines(path, data, report), [(0, "")]):
         if line.strip() and not line.startswith("-DOCSTART-"):
             columns = line.split("\t") if "\t" in line else line.split()
             if len(columns) < 2:
@@ -149,38 +136,34 @@ def _words(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]
             words, labels = [], []
 
 
-def _objects(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
-    """An object a line: text (and text_b) with a label, or tokens with labels."""
-    for number, line in _lines(path, data, report):
-        if not line.strip():
-            continue
-        report.read += 1
-        where = Location(str(path), number)
-        record = jsonl.record(line, where)
-        label = next((record[name] for name in LABELS if name in record), None)
-        first, second = [*(record[name] for name in _texts(record)), None, None][:2]
-        yield _labelled(first, second, label, data, where)
+def _read_objects(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
+    """Yields an object per line: text (and text_b) with a label, or tokens with labels."""
+    for number, line in plain.decoded_lines(path, data, report):
+        if line.strip():
+            report.read += 1
+            where = Location(str(path), number)
+            record = json_texts.record(line, where)
+            label = next((record[name] for name in LABELS if name in record), None)
+            first, second = [*(record[name] for name in _text_names(record)), None, None][:2]
+            yield _labelled(first, second, label, data, where)
 
 
 def _labelled(first: Any, second: Any, label: Any, data: DataSettings, where: Location) -> Labelled:
+    fault = ""
     if data.carrier == "word":
         words = first.split() if isinstance(first, str) else first
-        if not isinstance(words, list) or not isinstance(label, list) or len(words) != len(label):
-            raise DataError('needs "tokens" and "labels", two lists of one length', where.path, where.line)
-        return Labelled(tuple(map(str, words)), tuple(map(_name, label)), where)
-    if isinstance(first, list) or isinstance(label, list):
-        raise DataError(
-            "a list of labels: for labels of words, regard train --data.carrier word", where.path, where.line
-        )
+        if isinstance(words, list) and isinstance(label, list) and len(words) == len(label):
+            return Labelled(tuple(map(str, words)), tuple(map(_label_text, label)), where)
+        fault = 'needs "tokens" and "labels", two lists of one length'
+    elif isinstance(first, list) or isinstance(label, list):
+        fault = "a list of labels: for labels of words, regard train --data.carrier word"
     texts = (first,) if second is None else (first, second)
-    if label is None or isinstance(label, dict) or not all(isinstance(text, str) for text in texts):
-        raise DataError(
-            f'needs "text" and "label" (and "text_b" for two texts), or names like these: {", ".join(FIRSTS[:5])}',
-            where.path,
-            where.line,
-        )
-    return Labelled(tuple(str(text) for text in texts), (_name(label),), where)
+    if not fault and label is not None and not isinstance(label, dict) and all(isinstance(text, str) for text in texts):
+        return Labelled(texts, (_label_text(label),), where)
+    names = ", ".join(FIRSTS[:5])
+    fault = fault or f'needs "text" and "label" (and "text_b" for two texts), or names like these: {names}'
+    raise DataError(fault, where.path, where.line)
 
 
-def _name(label: Any) -> str:
+def _label_text(label: Any) -> str:
     return label if isinstance(label, str) else json.dumps(label)

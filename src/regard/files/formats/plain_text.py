@@ -1,4 +1,4 @@
-"""Plain text, gzipped or not: line n of a file translates line n of another; a unit a line of one alone."""
+"""Plain text, gzipped or not: line n of one file translates line n of another; a document has a unit per line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -14,13 +14,13 @@ from typing import BinaryIO, cast
 
 from regard.errors import DataError
 from regard.files.formats import Document
-from regard.files.formats.replaced_text import Spliced, has_words, one_line
+from regard.files.formats.replaced_text import TextDocument, has_words, on_one_line
 from regard.settings import DataSettings
 from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location, Pair
 
-HEAD = 1 << 14  # bytes of a file that are looked at
-MARKED = {  # what text begins with that is not plain
+HEAD = 1 << 14  # bytes of a file in which its kind is looked for
+BEGINNINGS = {
     "XML or HTML": rb"<(?:\?xml|!doctype|html|head|body|svg|xliff|tmx|martif|tbx|ts|resources|root|plist|rss)\b",
     "JSON": rb'(?:\[\s*)?\{\s*"(?:[^"\\\n]|\\.)*"\s*:',
     "a PO catalogue": rb'(?:#[^\n]*(?:\n|\Z)|\s)*(?:msgctxt|msgid)[ \t]*"',
@@ -28,20 +28,20 @@ MARKED = {  # what text begins with that is not plain
     "a PDF file": rb"%PDF-",
     "an RTF file": rb"\{\\rtf",
 }
-MARKED_AS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in MARKED.items()}
+"""How files begin that are not plain text, by their kind."""
 
 
 def detect_markup(path: Path) -> str:
-    """Names what a file is by its first bytes if that is not plain text; a pipe is left unread."""
+    """Returns the kind of a file that does not begin like plain text, or an empty text; never reads from a pipe."""
     if not path.is_file():
         return ""
     with open_unpacked(path) as file:
         head = file.read(HEAD).removeprefix(codecs.BOM_UTF8).lstrip()
-    return next((kind for kind, pattern in MARKED_AS.items() if pattern.match(head)), "")
+    return next((kind for kind, beginning in BEGINNINGS.items() if re.match(beginning, head, re.IGNORECASE)), "")
 
 
 def is_surely_utf8(data: bytes) -> bool:
-    """Whether bytes that are said to be in another charset are in UTF-8: three letters are so by chance no more."""
+    """Returns whether bytes are UTF-8 with at least three letters beyond ASCII, which is hardly ever by chance."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
@@ -50,16 +50,8 @@ def is_surely_utf8(data: bytes) -> bool:
 
 
 def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    """The pairs of two files with equally many lines."""
-    lefts, rights = lines(source), lines(target)
-    for number, (left, right) in enumerate(zip_longest(lefts, rights), 1):
-        if left is None or right is None:
-            shorter, longer = number - 1, number + sum(1 for _ in (rights if left is None else lefts))
-            counts = (shorter, longer) if left is None else (longer, shorter)
-            raise DataError(
-                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: pairs would be misaligned; "
-                "line n of the one must translate line n of the other"
-            )
+    """Yields the pairs of two files with the same number of lines."""
+    for number, (left, right) in aligned_lines([source, target], "line n of one must translate line n of the other"):
         report.read += 1
         source_text = decode(left, source, number, data, report)
         target_text = None if source_text is None else decode(right, target, number, data, report)
@@ -67,8 +59,22 @@ def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iter
             yield Pair(source_text, target_text, Location(str(source), number))
 
 
+def aligned_lines(paths: Sequence[Path], rule: str) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yields a line number and that line of each file; refuses files with different numbers of lines."""
+    readers = [lines(path) for path in paths]
+    for number, row in enumerate(zip_longest(*readers), 1):
+        if None in row:
+            counts = [
+                number - 1 if line is None else number + sum(1 for _ in reader)
+                for line, reader in zip(row, readers, strict=True)
+            ]
+            listed = " but ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
+            raise DataError(f"{listed}: pairs would be misaligned; {rule}")
+        yield number, row
+
+
 def texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str, Location]]:
-    """The lines of a file as text, each counted as read; what is not UTF-8 is left out where the settings say so."""
+    """Yields the lines of a file as text and counts them; leaves out undecodable lines if the settings say so."""
     for number, line in enumerate(lines(path), 1):
         report.read += 1
         text = decode(line, path, number, data, report)
@@ -77,7 +83,7 @@ def texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str,
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, cut at line feeds only, without line ends and byte-order mark."""
+    """Yields the lines of a file, which end at line feeds only, without line ends and byte-order mark."""
     with open_unpacked(path) as file:
         for number, line in enumerate(file, 1):
             if b"\0" in line:
@@ -89,7 +95,7 @@ def lines(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def open_unpacked(path: Path) -> Iterator[BinaryIO]:
-    """A file to read, gzipped or not, wherever it is; what goes wrong while it is read is told with its name."""
+    """Opens a file, gzipped or not, local or remote; errors while it is read name the file."""
     try:
         with path.open("rb") as file:
             if path.suffix != ".gz":
@@ -103,40 +109,36 @@ def open_unpacked(path: Path) -> Iterator[BinaryIO]:
 
 
 def content(path: Path) -> bytes:
-    """All bytes of a file, unpacked."""
+    """Returns all bytes of a file, unpacked."""
     with open_unpacked(path) as file:
         return file.read()
 
 
 def text(path: Path) -> str:
-    """All text of a file in UTF-8, with its byte-order mark and its line ends."""
+    """Returns the text of a file in UTF-8, with its byte-order mark and its line ends."""
     whole = content(path)
     try:
         return whole.decode()
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"byte {error.start + 1} of the file (0x{whole[error.start]:02X}) is not UTF-8: convert it, e.g. with "
-            "iconv -f latin1 -t utf-8",
-            path,
-            whole.count(b"\n", 0, error.start) + 1,
-        ) from None
+        advice = "convert it, for example with iconv -f latin1 -t utf-8"
+        byte = f"byte {error.start + 1} of the file (0x{whole[error.start]:02X})"
+        raise DataError(f"{byte} is not UTF-8: {advice}", path, whole.count(b"\n", 0, error.start) + 1) from None
 
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
-    """A unit for each line that has words in it."""
-    kind = detect_markup(path)
-    if kind:
-        raise DataError(f"begins like {kind}, not like plain text: let its name end as its format does", path)
-    document = Spliced(path, text(path), source, target)
-    for found in re.finditer(r"[^\s\ufeff][^\n]*", document.text):
-        line = found[0].rstrip()
+    """Opens a file with a unit for each line that has words in it."""
+    if kind := detect_markup(path):
+        raise DataError(f"begins like {kind}, not like plain text: give it the suffix of its format", path)
+    document = TextDocument(path, text(path), source, target)
+    for match in re.finditer(r"[^\s\ufeff][^\n]*", document.text):
+        line = match[0].rstrip()
         if has_words(line):
-            document.add(line, found.start(), found.start() + len(line), one_line)
+            document.add(line, match.start(), match.start() + len(line), on_one_line)
     return document
 
 
 def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Report) -> str | None:
-    """The text of a line; None, with a note in the report, when it is not UTF-8 and such lines are dropped."""
+    """Returns the text of a line, or None for one that is not UTF-8 if the settings drop such lines."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -145,7 +147,15 @@ def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Rep
             return None
         raise DataError(
             f"byte {error.start + 1} of the line (0x{line[error.start]:02X}) is not UTF-8: convert the file, e.g. "
-            "with iconv -f latin1 -t utf-8, or leave such lines out with regard train --data.undecodable drop",
+            "with iconv -f latin1 -t utf-8, or leave out such lines with regard train --data.undecodable drop",
             path,
             number,
         ) from None
+
+
+def decoded_lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:
+    """Yields the numbers and texts of lines without counting them; leaves out undecodable ones like `texts`."""
+    for number, line in enumerate(lines(path), 1):
+        text = decode(line, path, number, data, report)
+        if text is not None:
+            yield number, text

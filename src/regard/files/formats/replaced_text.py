@@ -1,11 +1,12 @@
-"""A document in UTF-8 in which translations take the place of parts of its text."""
+"""A document in UTF-8 in which translations replace parts of the text, and every other byte stays."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import AnyStr
 
 from regard.errors import DataError
 from regard.files.formats import TranslationState, Unit
@@ -13,31 +14,28 @@ from regard.tokens.clean_text import SURROGATE
 from regard.tokens.text_pairs import Location
 
 Write = Callable[[str], str]
+"""Spells a translation as its format requires, for example with escapes."""
 
 
-class Spliced:
-    """Units, each with the part of the text that a translation replaces and with how it is spelled there."""
+class TextDocument:
+    """Units of translation, each with the part of the text that its translation replaces."""
 
     def __init__(self, path: Path, text: str, source_language: str = "", target_language: str = "") -> None:
         self.path, self.text = path, text
         self.source_language, self.target_language = source_language, target_language
         self.notes: list[str] = []
-        self.language: tuple[int, int, Write] | None = None  # where the language of the text stands, if it does
-        self._units: list[Unit] = []
+        self.units: list[Unit] = []
+        self.language: tuple[int, int, Write] | None = None  # the part of the text that names its language
         self._parts: list[tuple[int, int, Write]] = []
-        self._ends = [found.end() for found in re.finditer("\n", text)]
+        self._ends = [match.end() for match in re.finditer("\n", text)]
 
-    @property
-    def units(self) -> Sequence[Unit]:
-        return self._units
+    def location(self, position: int) -> Location:
+        """Returns the line of a character of the text."""
+        return Location(str(self.path), bisect(self._ends, position) + 1)
 
-    def place(self, at: int) -> Location:
-        """The line of a character of the text."""
-        return Location(str(self.path), bisect(self._ends, at) + 1)
-
-    def fault(self, message: str, at: int) -> DataError:
-        """What to raise where the text is not as it has to be."""
-        return DataError(message, self.path, self.place(at).line)
+    def fault(self, message: str, position: int) -> DataError:
+        """Returns an error that names the line of a character."""
+        return DataError(message, self.path, self.location(position).line)
 
     def add(
         self,
@@ -51,46 +49,56 @@ class Spliced:
         marks: tuple[str, ...] = (),
         context: str = "",
     ) -> None:
-        """A unit whose translation stands, or will stand, at text[start:end]."""
-        self._units.append(Unit(source, target, self.place(start), state, marks, context))
+        """Adds a unit whose translation replaces text[start:end]."""
+        self.units.append(Unit(source, target, self.location(start), state, marks, context))
         self._parts.append((start, end, write))
 
     def render(self, targets: Mapping[int, str], language: str = "") -> bytes:
-        """The text with these translations in it."""
-        edits = [(*self._parts[i][:2], self._parts[i][2](replace_surrogates(target))) for i, target in targets.items()]
+        """Returns the document with these translations, by the numbers of their units."""
+        parts = [(self._parts[number], replace_surrogates(target)) for number, target in targets.items()]
         if targets and language and self.language:
-            start, end, write = self.language
-            edits.append((start, end, write(language)))
-        pieces, at = [], 0
-        for start, end, new in sorted(edits):
-            pieces += [self.text[at:start], new]
-            at = end
-        return "".join([*pieces, self.text[at:]]).encode()
+            parts.append((self.language, language))
+        return splice(self.text, sorted((start, end, write(new)) for (start, end, write), new in parts)).encode()
+
+
+def splice(text: AnyStr, edits: Iterable[tuple[int, int, AnyStr]]) -> AnyStr:
+    """Returns a text with text[start:end] replaced for each (start, end, new), which are sorted."""
+    pieces: list[AnyStr] = []
+    position = 0
+    for start, end, new in edits:
+        pieces += [text[position:start], new]
+        position = end
+    pieces.append(text[position:])
+    return text[:0].join(pieces)
 
 
 def replace_surrogates(text: str) -> str:
-    """A text without what UTF-8 cannot spell."""
+    """Returns a text with replacement characters for surrogates, which UTF-8 cannot encode."""
     return SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def has_words(text: str, marks: Sequence[str] = ()) -> bool:
-    """Whether there is anything to translate in a text beside its marks."""
-    for mark in marks:
-        text = text.replace(mark, " ", 1)
-    return any(character.isalpha() for character in text) and not SURROGATE.search(text)
+def has_words(text: str) -> bool:
+    """Returns whether a text has a letter, and no surrogate that could not be written back."""
+    return any(map(str.isalpha, text)) and not SURROGATE.search(text)
 
 
-def one_line(text: str) -> str:
-    """A text without line ends."""
+def on_one_line(text: str) -> str:
+    """Returns a text with spaces for its line ends."""
     return re.sub(r"[\r\n]+", " ", text)
 
 
 def wrap(words: Sequence[str], width: int, may_begin: Callable[[str], bool] = bool) -> list[str]:
-    """Words in lines of so many characters, if no word is longer; some words may begin no line but the first."""
-    lines: list[str] = []
+    """Joins words to lines of at most `width` characters if no word is longer.
+
+    Only words for which `may_begin` is true begin a line after the first.
+    """
+    lines: list[list[str]] = []
+    length = 0
     for word in words:
-        if lines and (len(lines[-1]) + 1 + len(word) <= width or not may_begin(word)):
-            lines[-1] += f" {word}"
+        if lines and (length + 1 + len(word) <= width or not may_begin(word)):
+            lines[-1].append(word)
+            length += 1 + len(word)
         else:
-            lines.append(word)
-    return lines
+            lines.append([word])
+            length = len(word)
+    return [" ".join(line) for line in lines]

@@ -1,4 +1,4 @@
-"""Running text: .txt files, whole or in documents, and .jsonl with a document a line; gzipped or not."""
+"""Running text: .txt files, whole or split into documents, and .jsonl with a document per line; gzipped or not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.files.formats import jsonl, plain_text as plain
+from regard.files.formats import json_texts, plain_text as plain
 from regard.files.formats.format_by_suffix import require_plain, suffix
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE
@@ -18,41 +18,38 @@ from regard.tokens.text_pairs import Location
 
 SEPARATOR = "<|endoftext|>"
 PART = 100_000
-"""Characters after which a long document is handed on, so that memory does not grow with it."""
+"""Characters after which a long document is split, to bound the memory that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentPart:
-    """A document, or the next part of one: parts of a document joined give its text back."""
+    """A document or a part of one; joined parts give the text of the document."""
 
     text: str
-    begins: bool  # whether a document begins with it
+    begins: bool  # True for the first part of a document
     where: Location
 
 
 def read(files: Sequence[Path], data: DataSettings, report: Report) -> Iterator[DocumentPart]:
-    """The documents of some files, in parts; composed characters (NFC).
+    """Yields the documents of files in parts, as composed characters (NFC).
 
-    The cut is before a line end that follows a visible character: no token lies across it.
+    Documents are split before a line end that follows a visible character, where no token crosses the boundary.
     """
     for path in files:
         if suffix(path) not in (".jsonl", ".md"):
             require_plain(path, "take its text out of it, or put it under text in a .jsonl")
     for path in files:
         if suffix(path) == ".jsonl":
-            yield from _objects(path, data, report)
+            yield from _read_objects(path, data, report)
         else:
-            yield from _parts(_documents(path, data, report), report)
+            yield from _split(_lines(path, data, report), report)
 
 
-def _documents(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str | None, Location]]:
-    """The lines of a file with their line ends, and none where a document ends."""
+def _lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str | None, Location]]:
+    """Yields the lines of a file with their line ends, and None at the end of each document."""
     number = 0
-    for number, line in enumerate(plain.lines(path), 1):
+    for number, text in plain.decoded_lines(path, data, report):
         where = Location(str(path), number)
-        text = plain.decode(line, path, number, data, report)
-        if text is None:
-            continue
         if text.strip() == SEPARATOR or (data.documents == "paragraph" and not text.strip()):
             yield None, where
             continue
@@ -62,37 +59,34 @@ def _documents(path: Path, data: DataSettings, report: Report) -> Iterator[tuple
     yield None, Location(str(path), number)
 
 
-def _parts(lines: Iterable[tuple[str | None, Location]], report: Report) -> Iterator[DocumentPart]:
-    """Lines joined; a document without a visible character is left out, and so is white space around one."""
-    held: list[str] = []
+def _split(lines: Iterable[tuple[str | None, Location]], report: Report) -> Iterator[DocumentPart]:
+    """Yields the parts of documents without the white space around them; leaves out blank documents."""
+    part: list[str] = []
     size, begins, begin = 0, True, Location("", 0)
     for line, where in lines:
-        if line is not None and (line.strip() or held or not begins):
-            if not held:
-                begin = where
-            held.append(line)
+        if line is not None and (line.strip() or part or not begins):
+            begin = begin if part else where
+            part.append(line)
             size += len(line)
         ends = line is None
         if not ends and not (size > PART and line and line[-2:-1].strip()):
             continue
-        text = "".join(held).rstrip() if ends else "".join(held).removesuffix("\n")
+        text = "".join(part).rstrip() if ends else "".join(part).removesuffix("\n")
         text = text.lstrip() if begins else text
         if text.strip():
             report.read, report.kept = report.read + begins, report.kept + begins
             yield DocumentPart(text, begins, begin)
-        held, size = ([], 0) if ends else (["\n"], 1)
-        begins = ends if ends else False
+        part, size, begins = ([], 0, True) if ends else (["\n"], 1, False)
 
 
-def _objects(path: Path, data: DataSettings, report: Report) -> Iterator[DocumentPart]:
-    """A document for each line: the text under "text" or "content"."""
-    for number, line in enumerate(plain.lines(path), 1):
-        where = Location(str(path), number)
-        found = plain.decode(line, path, number, data, report)
-        if found is None or not found.strip():
+def _read_objects(path: Path, data: DataSettings, report: Report) -> Iterator[DocumentPart]:
+    """Yields a document per line: the text under "text" or "content"."""
+    for number, line in plain.decoded_lines(path, data, report):
+        if not line.strip():
             continue
         report.read += 1
-        record = jsonl.record(found, where)
+        where = Location(str(path), number)
+        record = json_texts.record(line, where)
         text = next((record[key] for key in ("text", "content") if isinstance(record.get(key), str)), None)
         if text is None:
             keys = ", ".join(map(json.dumps, list(record)[:10])) or "none"

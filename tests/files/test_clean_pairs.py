@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
-from regard.files.corpus import read_pairs
-from regard.files.corpus_doctor import clean, leaks
+from regard.files.corpus import clean, leaks, read_pairs
 from regard.settings import DataSettings
 from regard.tokens.clean_text import tidy
 from regard.tokens.corpus_report import Report, require_kept

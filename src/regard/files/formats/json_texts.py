@@ -1,0 +1,187 @@
+"""JSON and ARB, tables of texts in one language, and JSONL, which has an object with two texts on each line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.errors import DataError
+from regard.files.formats import Document, TranslationState, plain_text as plain
+from regard.files.formats.format_by_suffix import suffix
+from regard.files.formats.replaced_text import TextDocument, has_words
+from regard.settings import DataSettings
+from regard.tokens.clean_text import SURROGATE
+from regard.tokens.corpus_report import Report
+from regard.tokens.text_pairs import Location, Pair
+
+TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+LONGEST_PREFIX = 200  # characters of a context that nested values share
+
+
+def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    """Yields the pairs of a JSONL file, one per line; a blank line is an empty pair."""
+    for text, where in plain.texts(path, data, report):
+        source, target = _texts(text, data, where) if text.strip() else ("", "")
+        if is_valid_text(source + target, where, data):
+            yield Pair(source, target, where)
+        else:
+            report.drop("undecodable", where)
+
+
+def is_valid_text(text: str, where: Location, data: DataSettings) -> bool:
+    """Returns whether a text has no lone surrogate, which JSON can spell; refuses one unless such lines are dropped."""
+    if not SURROGATE.search(text):
+        return True
+    if data.undecodable == "error":
+        advice = "correct it, or leave out such lines with regard train --data.undecodable drop"
+        raise DataError(f"a lone surrogate (such as \\ud800) is not a character: {advice}", where.path, where.line)
+    return False
+
+
+def record(line: str, where: Location) -> dict[str, Any]:
+    """Returns the object of a line."""
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"not JSON: {error.msg} at character {error.pos + 1}", where.path, where.line) from None
+    except (ValueError, RecursionError) as error:  # a number too long, lists nested too deep
+        raise DataError(f"not JSON that can be read: {error}", where.path, where.line) from None
+    if not isinstance(value, dict):
+        raise DataError(f"a JSON {type(value).__name__}, where an object is needed", where.path, where.line)
+    return value
+
+
+def _texts(line: str, data: DataSettings, where: Location) -> tuple[str, str]:
+    """Returns the source and the target of a line."""
+    value = record(line, where)
+    nested = value.get("translation")
+    forms = [(value, "source", "target"), (value, data.source, data.target), (nested, data.source, data.target)]
+    for texts, source, target in forms:
+        if isinstance(texts, dict) and isinstance(texts.get(source), str) and isinstance(texts.get(target), str):
+            return texts[source], texts[target]
+    keys = [*value, *(f"translation.{key}" for key in nested)] if isinstance(nested, dict) else [*value]
+    raise DataError(
+        f"no texts under source and target, {data.source} and {data.target}, or translation.{data.source} and "
+        f"translation.{data.target}; the keys are {', '.join(map(json.dumps, keys[:10])) or 'none'} (say which two, "
+        "as in regard train --source NAME --target NAME, or more with regard train --directions LIST)",
+        where.path,
+        where.line,
+    )
+
+
+def open_document(path: Path, source: str = "", target: str = "") -> Document:
+    """Opens a table with a unit for each string that has words, or a JSONL with a unit for each object."""
+    document = TextDocument(path, plain.text(path), source, target)
+    if suffix(path) == ".jsonl":
+        document.source_language = document.target_language = ""
+        for match in re.finditer(r"[^\s\ufeff][^\n]*", document.text):
+            _add_object(document, match[0], match.start(), source, target)
+    else:
+        _add_table(document, is_arb=suffix(path) == ".arb")
+    return document
+
+
+def _add_table(document: TextDocument, *, is_arb: bool) -> None:
+    """Adds the strings of a table; not its keys, and not what an ARB file says about them."""
+    begin = int(document.text.startswith("\ufeff"))
+    try:
+        table = json.loads(document.text[begin:])
+    except json.JSONDecodeError as error:
+        at = begin + error.pos
+        raise document.fault(f"not JSON: {error.msg}, not {document.text[at : at + 20]!r}", at) from None
+    except (ValueError, RecursionError) as error:  # a number too long, lists nested too deep
+        raise DataError(f"not JSON that can be read: {error}", document.path) from None
+    has_messages = (  # each with a description beside it, as in browser extensions
+        bool(table)
+        and isinstance(table, dict)
+        and all(isinstance(each, dict) and isinstance(each.get("message"), str) for each in table.values())
+    )
+    write = json.dumps if document.text.isascii() and "\\u" in document.text else _spell
+    for value in _values(document.text, begin):
+        text = json.loads(value.spelled) if value.spelled.startswith('"') else ""
+        if is_arb and value.context == "@@locale":
+            document.source_language = document.source_language or text
+            document.language = (value.start, value.end, json.dumps)
+        elif value.keys and str(value.keys[0]).startswith("@" if is_arb else "$"):
+            continue
+        elif has_words(text) and (not has_messages or value.keys[1:] == ["message"]):
+            document.add(text, value.start, value.end, write, context=value.context)
+
+
+def _add_object(document: TextDocument, line: str, start: int, source: str, target: str) -> None:
+    """Adds the object of a line; a translation without a place is written after its source."""
+    where = document.location(start)
+    whole = record(line, where)
+    places = {tuple(value.keys): value for value in _values(line) if len(value.keys) < 3}
+    forms: list[tuple[str | int, ...]] = [("source",), (source,), ("translation", source)]
+    keys = next((form for form in forms if form in places and places[form].spelled.startswith('"')), None)
+    if keys is None:
+        raise document.fault(f"no text under source{' or ' * bool(source)}{source}", start)
+    name = "target" if keys == ("source",) else target
+    if not name:
+        raise document.fault("say which language is the target, with --to", start)
+    if isinstance((whole if len(keys) == 1 else whole["translation"]).get(name), dict | list):
+        raise document.fault(f"no text under {name}", start)
+    text, place = json.loads(places[keys].spelled), places.get((*keys[:-1], name))
+    if not text.strip() or SURROGATE.search(text):
+        return
+    if place is None:
+        end = start + places[keys].end
+        document.add(text, end, end, lambda new: f", {_spell(name)}: {_spell(new)}")
+    else:
+        old = json.loads(place.spelled) if place.spelled.startswith('"') else ""
+        state: TranslationState = "done" if old.strip() else "empty"
+        document.add(text, start + place.start, start + place.end, _spell, target=old, state=state)
+
+
+def _spell(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+class _JSONValue(NamedTuple):
+    """A string, number or other value that holds no further ones, and its position in a text."""
+
+    keys: list[str | int]  # those that lead to it, with numbers for list items; valid until the next value
+    context: str  # the same, joined
+    start: int
+    end: int
+    spelled: str
+
+
+def _values(text: str, start: int = 0) -> Iterator[_JSONValue]:
+    """Yields the values of a text that is known to be JSON."""
+    keys: list[str | int] = []  # the current key of each open object, and the current number of each open list
+    prefixes: list[str] = []  # the context of each open object and list
+    is_key = False
+    for match in TOKEN.finditer(text, start):
+        piece = match[0]
+        if piece in "{[":
+            prefixes.append(_shortened(f"{prefixes[-1]}{keys[-1]}.") if keys else "")
+            keys.append("" if piece == "{" else 0)
+            is_key = piece == "{"
+        elif piece in "}]":
+            keys.pop()
+            prefixes.pop()
+            is_key = False
+        elif piece == ",":
+            last = keys[-1]
+            is_key = isinstance(last, str)
+            keys[-1] = last if isinstance(last, str) else last + 1
+        elif piece == ":":
+            is_key = False
+        elif is_key:
+            keys[-1] = json.loads(piece)
+        else:
+            context = f"{prefixes[-1]}{keys[-1]}" if keys else ""
+            yield _JSONValue(keys, context, match.start(), match.end(), piece)
+
+
+def _shortened(prefix: str) -> str:
+    """Returns a prefix of contexts, or if it is long, a digest of it, since every value below repeats it."""
+    if len(prefix) <= LONGEST_PREFIX:
+        return prefix
+    return blake2b(prefix.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() + "."
