@@ -27,7 +27,7 @@ from benchmarks.program import BenchmarkError
 from benchmarks.tables import show, spread
 
 from benchmarks import decoding
-from regard.interop.huggingface_config import describe
+from regard.interop.config_writing import describe
 from regard.settings.resolution import load
 from regard.weights import read_folder
 from tests.interop.toys import SHAPES, SOURCES, settings_of, write_model

@@ -142,7 +142,7 @@ def test_a_report_and_a_translation_do_not_meet(capsys: pytest.CaptureFixture[st
         ("look -o a.de/x.html", "a.de/x.html: cannot be written: "),
         ("quantize MODEL -o a.en", "a.en: is a file; name a folder"),
         ("quantize MODEL -o docs", "is not empty; name another folder"),
-        ("quantize MODEL -o docs --overwrite", "holds app.po, which is no part of an export"),
+        ("quantize MODEL -o docs --overwrite", "holds app.po, which is not part of an export"),
         ("train a.en a.de -o docs", "docs: holds app.po, and no model: choose another folder"),
         ("train a.en a.de -o docs --overwrite", "docs: holds app.po, and no model: choose another folder"),
         ("train a.en a.de -o .", "a.en, and would write over it: choose another folder"),

@@ -196,7 +196,7 @@ def test_the_page_of_a_translator_runs(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", settings_of("translate", joint=False, tie="none"))
     notes = export_model(folder, tmp_path / "out")
     assert [note.split(":")[0] for note in notes] == [
-        "CTranslate2 does not know which tokens are part of no text",
+        "CTranslate2 would also generate special tokens",
         "CTranslate2's length penalty is length ^ alpha (decoding.penalty = power), not google's",
     ]
     run_snippet(tmp_path / "out")
@@ -239,7 +239,7 @@ def test_what_is_in_the_way_is_left_alone(tmp_path: Path) -> None:
         export_model(folder, output)
     export_model(folder, output, overwrite=True)
     (output / "thesis.txt").write_text("years of work")
-    with pytest.raises(ModelError, match=r"out: holds thesis\.txt, which is no part of an export"):
+    with pytest.raises(ModelError, match=r"out: holds thesis\.txt, which is not part of an export"):
         export_model(folder, output, overwrite=True)
     assert (output / "thesis.txt").read_text() == "years of work"
     for place in (folder, tmp_path):
@@ -260,7 +260,7 @@ def test_a_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pyte
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_tokenizers", fail)
+    monkeypatch.setattr(module, "write_companions", fail)
     for place in (output, tmp_path / "deep" / "new"):
         with pytest.raises(ModelError, match=r"cannot be written \(the disk is full"):
             export_model(folder, place, overwrite=True)

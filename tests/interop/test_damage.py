@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.errors import ModelError, RegardError
 from regard.interop.huggingface import import_model
-from regard.interop.weight_names import BERT, DISTILBERT, GPT2, LLAMA, ROBERTA, Table, marian_table
+from regard.interop.model_families import families
 from tests.interop.published import save_bert, save_gpt2, save_llama, save_marian
 
 Damage = Callable[[Path], None]
@@ -65,7 +65,11 @@ DAMAGES: list[tuple[Damage, str, str]] = [
     (put("config.json", "{"), "config.json", "damaged: not JSON"),
     (put("config.json", "[]"), "config.json", "damaged: not a JSON object"),
     (config(model_type="t5"), "config.json", "a model of type 't5': Regard reads bert, roberta"),
-    (config(model_type=None, architectures=["BigBirdModel"]), "config.json", "it has no model_type, and the family is"),
+    (
+        config(model_type=None, architectures=["BigBirdModel"]),
+        "config.json",
+        "has no model_type, and its layout does not show",
+    ),
     (config(hidden_size=None), "config.json", "does not say hidden_size"),
     (config(hidden_size="wide"), "config.json", "hidden_size must be a whole number above 0, not 'wide'"),
     (config(num_attention_heads=3), "config.json", "model.width 16 is not divisible by model.heads 3"),
@@ -209,7 +213,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         import_model(tmp_path / "theirs", tmp_path / "ours")
 
 
-@pytest.mark.parametrize("table", [BERT, ROBERTA, DISTILBERT, GPT2, LLAMA, marian_table(shared=True)])
-def test_no_row_stands_twice(table: Table) -> None:
-    every = [row.theirs for row in table.rows]
-    assert sorted(every) == sorted(set(every))
+@pytest.mark.parametrize("model_type", families())
+def test_every_foreign_name_is_listed_once(model_type: str) -> None:
+    names = [name.foreign for name in families()[model_type].names]
+    assert sorted(names) == sorted(set(names))

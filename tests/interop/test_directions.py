@@ -55,7 +55,6 @@ def test_the_page_of_onnx_translates_as_regard(folder: Path, tmp_path: Path) -> 
     assert run_snippet(tmp_path / "out") == greedy(contents, "de") != greedy(contents, "fr")
 
 
-def test_the_page_of_ctranslate2_puts_the_tag_first(folder: Path) -> None:
-    contents = read_folder(folder)
-    assert NOTE in ctranslate2.notes(contents)
-    assert '[["<tag:de>", *source.encode(' in ctranslate2.page(contents, "a.json", "a.json")
+def test_the_page_of_ctranslate2_puts_the_tag_first(folder: Path, tmp_path: Path) -> None:
+    assert NOTE in ctranslate2.export_model(folder, tmp_path / "out")
+    assert '[["<tag:de>", *source.encode(' in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")

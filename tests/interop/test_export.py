@@ -17,7 +17,7 @@ from regard.decoding.writer import Writer
 from regard.errors import ModelError
 from regard.explorer.model_explorer import contents_of
 from regard.interop.huggingface import export_model, import_model
-from regard.interop.huggingface_config import halve_sinusoids
+from regard.interop.weight_conversion import halve_sinusoids
 from regard.settings import Settings
 from regard.settings.option_fields import dump
 from regard.settings.resolution import resolve

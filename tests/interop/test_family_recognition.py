@@ -41,7 +41,9 @@ def test_a_config_without_model_type(tmp_path: Path, family: str, classes: bool)
     before = import_model(source, tmp_path / "whole")
     config(model_type=None, **({} if classes else {"architectures": None}))(source)
     if not classes and family in ("llama", "marian"):  # which never came without
-        with pytest.raises(ModelError, match="has no model_type, and the family is not plain without it: Regard reads"):
+        with pytest.raises(
+            ModelError, match="has no model_type, and its layout does not show the family: Regard reads"
+        ):
             import_model(source, tmp_path / "ours")
         return
     by = "architectures" if classes else "its keys and the names of its weights"
@@ -52,7 +54,7 @@ def test_a_config_without_model_type(tmp_path: Path, family: str, classes: bool)
 
 
 def test_the_names_of_a_bare_encoder_are_plain_with_two_segments_alone(tmp_path: Path) -> None:
-    for name, told in (("bert", "read as bert"), ("roberta", "not plain")):
+    for name, told in (("bert", "read as bert"), ("roberta", "does not show the family")):
         source = SAVERS[name](tmp_path / name) if name == "roberta" else save_bert(tmp_path / name, "BertModel")
         tensors(lambda t: [t.update({key.partition("roberta.")[2]: t.pop(key)}) for key in list(t) if "rta." in key])(
             source

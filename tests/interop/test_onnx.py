@@ -210,7 +210,7 @@ def test_what_is_in_the_way_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="out: is not empty; name another folder"):
         export_model(folder, output)
     (output / "mine.onnx").touch()
-    with pytest.raises(ModelError, match=r"out: holds mine\.onnx, which is no part of an export"):
+    with pytest.raises(ModelError, match=r"out: holds mine\.onnx, which is not part of an export"):
         export_model(folder, output, overwrite=True)
 
 
@@ -222,7 +222,7 @@ def test_a_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pyte
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "page", fail)
+    monkeypatch.setattr(module, "write_companions", fail)
     for place in (output, tmp_path / "new"):
         with pytest.raises(KeyboardInterrupt):
             export_model(folder, place, overwrite=True)

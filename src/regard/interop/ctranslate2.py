@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.atomic_files import write_text
 from regard.errors import ModelError
 from regard.interop.export_folder import (
     README,
@@ -23,13 +22,13 @@ from regard.interop.export_folder import (
     sine_table,
     tag_notes,
     whole_folder,
-    write_tokenizers,
+    write_companions,
 )
 from regard.model.attention import Attention
 from regard.model.layers import FeedForward
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
 from regard.settings import ModelSettings
-from regard.tokens.directions import format_directions, targets_of
+from regard.tokens.directions import targets_of
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, Transformer, read_folder, transformer_of
 
@@ -43,7 +42,7 @@ FILES = (
 
 
 def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
-    """Writes the model of a Regard folder as a folder of CTranslate2; returns what the user should know of it."""
+    """Writes the model of a Regard folder as a folder of CTranslate2; returns notes for the user."""
     folder, output = Path(folder), Path(output)
     specs = require("ctranslate2", "ctranslate2").specs
     contents = read_folder(folder)
@@ -52,9 +51,24 @@ def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = Fa
         spec.validate()
         spec.optimize()
         spec.save(str(place))
-        names = write_tokenizers(place, contents.vocabularies)
-        write_text(place / README, page(contents, *names))
+        write_companions(place, "ctranslate2", contents, _example_values(contents))
     return notes(contents)
+
+
+def _example_values(contents: Contents) -> dict[str, Any]:
+    """Returns what the example in README.md needs."""
+    settings, tokenizer = contents.settings, contents.vocabularies.target
+    specials, pieces = tokenizer.specials, vocabulary(tokenizer)
+    normalize = "vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)\n"
+    return {
+        "TAG": "".join(f'"<tag:{name}>", ' for name in targets_of(settings.data)[:1]),
+        "ALPHA": settings.decoding.length_penalty,
+        "BEAM": settings.decoding.beam,
+        "NEVER": [[pieces[token]] for token in specials.never_generated],
+        "PREFIX": [pieces[specials.begin]] if specials.prompt else [],
+        "POOL": "state[: len(row)].mean(0)" if settings.embedding.pooling == "mean" else "state[0]",
+        "NORMALIZE": normalize if settings.embedding.normalize else "",
+    }
 
 
 def notes(contents: Contents) -> list[str]:
@@ -64,12 +78,12 @@ def notes(contents: Contents) -> list[str]:
         heads = {"fill": model.fill, "label": model.label, "next sentence": model.follows}
         lost = [name for name, head in heads.items() if head is not None]
         return [f"CTranslate2 runs the encoder alone: without the {name} head (ONNX has it)" for name in lost]
-    found = ["CTranslate2 does not know which tokens are part of no text: see suppress_sequences in README.md"]
+    differences = ["CTranslate2 would also generate special tokens: see suppress_sequences in README.md"]
     if decoding.penalty == "google" and decoding.length_penalty and decoding.beam > 1:
-        found.append(
+        differences.append(
             "CTranslate2's length penalty is length ^ alpha (decoding.penalty = power), not google's: a beam may differ"
         )
-    return [*found, *tag_notes(contents.settings)]
+    return [*differences, *tag_notes(contents.settings)]
 
 
 # The weights under CTranslate2's names
@@ -285,89 +299,3 @@ def weights(linear: nn.Linear) -> Weights:
 def plain(tensor: Tensor) -> Tensor:
     """Returns a parameter as a float32 array."""
     return tensor.detach().float()
-
-
-# How to run it
-
-
-def page(contents: Contents, source: str, target: str) -> str:
-    """Returns the text of README.md in the exported folder."""
-    settings = contents.settings
-    title = {"translate": format_directions(settings.data), "write": "a writer"}
-    snippet = {"translate": TRANSLATE, "write": WRITE}.get(settings.task, READ)
-    tokenizer = contents.vocabularies.target
-    specials, pieces = tokenizer.specials, vocabulary(tokenizer)
-    values = {
-        "TAG": "".join(f'"<tag:{name}>", ' for name in targets_of(settings.data)[:1]),
-        "SOURCE": source,
-        "TARGET": target,
-        "ALPHA": settings.decoding.length_penalty,
-        "BEAM": settings.decoding.beam,
-        "LENGTH": settings.model.max_length,
-        "NEVER": [[pieces[token]] for token in specials.never_generated],
-        "PREFIX": [pieces[specials.begin]] if specials.prompt else [],
-        "BEGIN": specials.begin,
-        "END": specials.end,
-        "POOL": "state[: len(row)].mean(0)" if settings.embedding.pooling == "mean" else "state[0]",
-    }
-    if not settings.embedding.normalize:
-        snippet = snippet.replace(NORMALIZE, "")
-    for name, value in values.items():
-        snippet = snippet.replace(f"${name}", str(value))
-    return f"# {title.get(settings.task, 'an encoder')}, for CTranslate2\n\n{INTRODUCTION}```python\n{snippet}```\n"
-
-
-INTRODUCTION = """Written by Regard. Run this in this folder (`pip install ctranslate2 tokenizers`). Next to `device`,
-`compute_type="int8"` makes the weights a quarter as large, and a bit less exact; a GPU is `device="cuda"`.
-
-"""
-TRANSLATE = """import ctranslate2
-from tokenizers import Tokenizer
-
-translator = ctranslate2.Translator(".", device="cpu")
-source, target = Tokenizer.from_file("$SOURCE"), Tokenizer.from_file("$TARGET")
-texts = ["Hello!", "How are you?"]  # sentences; CTranslate2 cuts off what is longer than its positions
-results = translator.translate_batch(
-    [[$TAG*source.encode(text, add_special_tokens=False).tokens] for text in texts],
-    beam_size=$BEAM,
-    patience=2,  # with 1 it stops early, at times before the best is found
-    length_penalty=$ALPHA,
-    max_input_length=$LENGTH,
-    min_decoding_length=0,
-    max_decoding_length=$LENGTH,
-    suppress_sequences=$NEVER,  # never part of a text; CTranslate2 does not know
-)
-for result in results:
-    print(target.decode([target.token_to_id(token) for token in result.hypotheses[0]]))
-"""
-WRITE = """import ctranslate2
-from tokenizers import Tokenizer
-
-generator = ctranslate2.Generator(".", device="cpu")
-tokenizer = Tokenizer.from_file("$TARGET")
-text = tokenizer.encode("Once upon a time", add_special_tokens=False)
-prompt = $PREFIX + text.tokens
-(result,) = generator.generate_batch(
-    [prompt],
-    max_length=$LENGTH - len(prompt),
-    min_length=0,
-    sampling_topk=1,  # 1: greedy; more: sample from as many
-    suppress_sequences=$NEVER,  # never part of a text; CTranslate2 does not know
-    include_prompt_in_result=False,
-)
-print(tokenizer.decode(text.ids + result.sequences_ids[0]))
-"""
-NORMALIZE = "vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)\n"
-READ = f"""import ctranslate2
-import numpy as np
-from tokenizers import Tokenizer
-
-encoder = ctranslate2.Encoder(".", device="cpu")
-tokenizer = Tokenizer.from_file("$TARGET")
-texts = ["a dog", "the cat sleeps"]  # at most $LENGTH tokens
-rows = [[$BEGIN, *tokenizer.encode(text, add_special_tokens=False).ids, $END] for text in texts]
-output = encoder.forward_batch(rows)
-states = np.array(output.last_hidden_state)  # [text, token, width]
-vectors = np.stack([$POOL for state, row in zip(states, rows)])
-{NORMALIZE}print(vectors @ vectors.T)  # how alike the texts are
-"""

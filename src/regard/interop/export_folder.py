@@ -1,4 +1,4 @@
-"""The folder that an export makes: written whole or not at all, with the vocabulary beside the model."""
+"""Writes the folder of an export, whole or not at all, with the vocabulary and an example beside the model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from string import Template
 from typing import Any, cast
 
 from torch import Tensor
@@ -18,13 +19,13 @@ from regard.model.layers import Layer
 from regard.model.positions import sinusoids
 from regard.model.transformer import Stack
 from regard.settings import ModelSettings, Settings
-from regard.tokens.directions import targets_of
-from regard.tokens.tokenizer import Vocabularies
+from regard.tokens.directions import format_directions, targets_of
+from regard.weights import Contents
 
 README = "README.md"
 TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
 SINUSOIDS = 1024
-"""Positions written at least where they are sines, which have no end; other programs stop where the table does."""
+"""Minimum number of sinusoidal positions in an export: Regard can add more, other programs stop at the table's end."""
 
 
 def sine_table(settings: ModelSettings) -> Tensor:
@@ -50,32 +51,32 @@ def whole_folder(output: Path, model: Path, files: Sequence[str], *, overwrite: 
     output = output.resolve()
     staging = output.with_name(f".{output.name}.{os.getpid()}.new")
     try:
-        refuse_in_the_way(output, model.resolve(), files, overwrite=overwrite)
+        _check_output(output, model.resolve(), files, overwrite=overwrite)
         staging.mkdir(parents=True)
         yield staging
-        put_in_place(staging, output)
+        _put_in_place(staging, output)
     except OSError as error:
-        told = f"{output}: cannot be written ({explain_write_error(error)}); what was there before is unchanged"
-        raise ModelError(told) from None
+        cause = f"cannot be written ({explain_write_error(error)})"
+        raise ModelError(f"{output}: {cause}; what was there before is unchanged") from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def refuse_in_the_way(output: Path, model: Path, files: Sequence[str], *, overwrite: bool) -> None:
-    """Refuses an output that is a file, the model itself, in use, or of other things than an earlier export."""
+def _check_output(output: Path, model: Path, files: Sequence[str], *, overwrite: bool) -> None:
+    """Refuses an output that is a file, the model itself, in use, or a folder of anything but an earlier export."""
     if output.exists() and not output.is_dir():
         raise ModelError(f"{output}: is a file; name a folder to write to")
     if output == model or output in model.parents:
         raise ModelError(f"{output}: is or holds the model itself; name another folder to write to")
-    found = sorted(path.name for path in output.iterdir()) if output.is_dir() else []
-    if found and not overwrite:
+    names = sorted(path.name for path in output.iterdir()) if output.is_dir() else []
+    if names and not overwrite:
         raise ModelError(f"{output}: is not empty; name another folder, or replace it with --overwrite")
-    strangers = [name for name in found if name not in files]
-    if strangers:
-        raise ModelError(f"{output}: holds {strangers[0]}, which is no part of an export; name another folder")
+    for name in names:
+        if name not in files:
+            raise ModelError(f"{output}: holds {name}, which is not part of an export; name another folder")
 
 
-def put_in_place(staging: Path, output: Path) -> None:
+def _put_in_place(staging: Path, output: Path) -> None:
     """Renames a finished folder; an existing folder is kept until the new one is in place."""
     old = staging.with_suffix(".old")
     if output.exists():
@@ -89,22 +90,32 @@ def put_in_place(staging: Path, output: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def write_tokenizers(folder: Path, vocabularies: Vocabularies) -> tuple[str, str]:
-    """Writes plain files of Hugging Face `tokenizers`; returns the names of the source's and the target's."""
+def write_companions(folder: Path, program: str, contents: Contents, values: dict[str, Any]) -> None:
+    """Writes the vocabularies as files of Hugging Face `tokenizers`, and README.md with an example that runs.
+
+    `values` are what the example of this program needs, besides what all need.
+    """
+    vocabularies, settings = contents.vocabularies, contents.settings
     both, source, target = TOKENIZERS
     if vocabularies.source is vocabularies.target:
         source = target = both
     write_text(folder / source, vocabularies.source.model.to_str())
     write_text(folder / target, vocabularies.target.model.to_str())
-    return source, target
+    specials = vocabularies.target.specials
+    titles = {"translate": format_directions(settings.data), "write": "a writer"}
+    values |= {"SOURCE": source, "TARGET": target, "LENGTH": settings.model.max_length}
+    values |= {"TITLE": titles.get(settings.task, "an encoder"), "BEGIN": specials.begin, "END": specials.end}
+    name = f"{program}_{settings.task if settings.task in titles else 'encode'}.md"
+    example = Path(__file__).with_name("examples") / name
+    write_text(folder / README, Template(example.read_text(encoding="utf-8")).substitute(values))
 
 
 def tag_notes(settings: Settings) -> list[str]:
-    """Returns the section of README.md about a model with several directions."""
+    """Returns a note for users of a model with several directions."""
     names = [f"<tag:{name}>" for name in targets_of(settings.data)]
     return [f"put the language to translate into before each text, as {' or '.join(names)}"] if names else []
 
 
 def layers_of(stack: Stack) -> list[Layer]:
-    """Returns the layers of a stack with their type; for the type checker, a ModuleList holds any modules."""
+    """Returns the layers of a stack with their type, which a ModuleList does not know."""
     return cast("list[Layer]", list(stack.layers))

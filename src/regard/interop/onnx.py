@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from regard.atomic_files import write_text
 from regard.interop.export_folder import (
     README,
     TOKENIZERS,
@@ -27,7 +27,7 @@ from regard.interop.export_folder import (
     require,
     tag_notes,
     whole_folder,
-    write_tokenizers,
+    write_companions,
 )
 from regard.interop.onnx_graph import (
     AttentionState,
@@ -43,7 +43,7 @@ from regard.interop.onnx_graph import (
 )
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings, Settings
-from regard.tokens.directions import format_directions, targets_of
+from regard.tokens.directions import targets_of
 from regard.weights import Contents, read_folder, transformer_of
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")
@@ -51,16 +51,31 @@ FILES = (*GRAPHS, *(f"{name}.data" for name in GRAPHS), *TOKENIZERS, README)
 
 
 def export_model(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> list[str]:
-    """Writes the model of a Regard folder as ONNX graphs; returns what the user should know of them."""
+    """Writes the model of a Regard folder as ONNX graphs; returns notes for the user."""
     folder, output = Path(folder), Path(output)
     onnx = require("onnx", "onnx")
     contents = read_folder(folder)
     with whole_folder(output, folder, FILES, overwrite=overwrite) as place, torch.no_grad():
         for name, graph in build_graphs(contents).items():
             graph.write(onnx, place / name)
-        names = write_tokenizers(place, contents.vocabularies)
-        write_text(place / README, page(contents, *names))
+        write_companions(place, "onnx", contents, _example_values(contents))
     return tag_notes(contents.settings)
+
+
+def _example_values(contents: Contents) -> dict[str, Any]:
+    """Returns what the example in README.md needs."""
+    shape, specials = contents.settings.model, contents.vocabularies.target.specials
+    axes = f"{shape.decoder_layers}, len(texts), {shape.query_groups}, 0"
+    tags = [f'source.token_to_id("<tag:{name}>"), ' for name in targets_of(contents.settings.data)]
+    return {
+        "TAG": "".join(tags[:1]),
+        "NEVER": specials.never_generated,
+        "PREFIX": [specials.begin] if specials.prompt else [],
+        "PAD": specials.pad,
+        "KEYS": f"({axes}, {shape.head_width})",
+        "VALUES": f"({axes}, {shape.head_value_width})",
+        "SEGMENTS": ', "segments": np.zeros_like(tokens)' if shape.segments else "",
+    }
 
 
 def build_graphs(contents: Contents) -> dict[str, Graph]:
@@ -173,104 +188,3 @@ def text_vector(graph: Graph, states: str, keep: str, settings: Settings) -> str
         return str(vector)
     length = graph("ReduceL2", vector, graph.constant([-1], np.int64), keepdims=1)
     return str(graph("Div", vector, graph("Max", length, graph.constant(1e-12))))
-
-
-# How to run it
-
-
-def page(contents: Contents, source: str, target: str) -> str:
-    """Returns the text of README.md in the exported folder."""
-    settings, specials = contents.settings, contents.vocabularies.target.specials
-    shape = settings.model
-    title = {"translate": format_directions(settings.data), "write": "a writer"}
-    snippet = {"translate": TRANSLATE, "write": WRITE}.get(settings.task, READ)
-    axes = f"{shape.decoder_layers}, len(texts), {shape.query_groups}, 0"
-    values = {
-        "TAG": "".join(f'source.token_to_id("<tag:{name}>"), ' for name in targets_of(settings.data)[:1]),
-        "SOURCE": source,
-        "TARGET": target,
-        "LENGTH": shape.max_length,
-        "NEVER": specials.never_generated,
-        "PREFIX": [specials.begin] if specials.prompt else [],
-        "PAD": specials.pad,
-        "BEGIN": specials.begin,
-        "END": specials.end,
-        "KEYS": f"({axes}, {shape.head_width})",
-        "VALUES": f"({axes}, {shape.head_value_width})",
-        "SEGMENTS": ', "segments": np.zeros_like(tokens)' if shape.segments else "",
-    }
-    for name, value in values.items():
-        snippet = snippet.replace(f"${name}", str(value))
-    return f"# {title.get(settings.task, 'an encoder')}, for ONNX\n\n{INTRODUCTION}```python\n{snippet}```\n"
-
-
-INTRODUCTION = """Written by Regard. Run this in this folder (`pip install onnxruntime tokenizers`).
-
-"""
-TRANSLATE = """import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-encoder, decoder = (onnxruntime.InferenceSession(f"{name}.onnx") for name in ("encoder", "decoder"))
-source, target = Tokenizer.from_file("$SOURCE"), Tokenizer.from_file("$TARGET")
-texts = ["Hello!", "How are you?"]  # sentences of less than $LENGTH tokens
-
-rows = [[$TAG*source.encode(text, add_special_tokens=False).ids, $END] for text in texts]
-longest = max(map(len, rows))
-tokens = np.array([row + [$PAD] * (longest - len(row)) for row in rows], np.int64)
-keep = np.arange(longest) < np.array([[len(row)] for row in rows])
-memory, cross_keys, cross_values = encoder.run(None, {"tokens": tokens, "keep": keep})
-
-given = {"keep": keep, "cross_keys": cross_keys, "cross_values": cross_values}
-keys, values = np.zeros($KEYS, np.float32), np.zeros($VALUES, np.float32)
-new, outputs, done = np.full((len(texts), 1), $BEGIN, np.int64), [[] for _ in texts], np.zeros(len(texts), bool)
-for _ in range($LENGTH):  # greedy: the most probable token, again and again
-    logits, keys, values = decoder.run(None, {**given, "tokens": new, "past_keys": keys, "past_values": values})
-    logits[:, -1, $NEVER] = -np.inf  # never part of a text
-    new = logits[:, -1].argmax(-1)[:, None]
-    done |= new[:, 0] == $END
-    if done.all():
-        break
-    for output, token, ended in zip(outputs, new[:, 0].tolist(), done):
-        if not ended:
-            output.append(token)
-for output in outputs:
-    print(target.decode(output))
-"""
-WRITE = """import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-decoder = onnxruntime.InferenceSession("decoder.onnx")
-tokenizer = Tokenizer.from_file("$TARGET")
-texts = ["Once upon a time"]  # several texts must have equally many tokens
-
-ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-new = np.array([$PREFIX + row for row in ids], np.int64)
-keys, values = np.zeros($KEYS, np.float32), np.zeros($VALUES, np.float32)
-for _ in range(min(50, $LENGTH - new.shape[1])):  # greedy: the most probable token, again and again
-    logits, keys, values = decoder.run(None, {"tokens": new, "past_keys": keys, "past_values": values})
-    logits[:, -1, $NEVER] = -np.inf  # never part of a text
-    new = logits[:, -1].argmax(-1)[:, None]
-    ids = [row if row[-1:] == [$END] else row + [token] for row, token in zip(ids, new[:, 0].tolist())]
-    if all(row[-1:] == [$END] for row in ids):
-        break
-for row in ids:
-    print(tokenizer.decode([token for token in row if token != $END]))
-"""
-READ = """import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-encoder = onnxruntime.InferenceSession("encoder.onnx")
-tokenizer = Tokenizer.from_file("$TARGET")
-texts = ["a dog", "the cat sleeps"]  # at most $LENGTH tokens
-
-rows = [[$BEGIN, *tokenizer.encode(text, add_special_tokens=False).ids, $END] for text in texts]
-longest = max(map(len, rows))
-tokens = np.array([row + [$PAD] * (longest - len(row)) for row in rows], np.int64)
-keep = np.arange(longest) < np.array([[len(row)] for row in rows])
-found = encoder.run(None, {"tokens": tokens, "keep": keep$SEGMENTS})
-for output, value in zip(encoder.get_outputs(), found):
-    print(output.name, value.shape)
-"""

@@ -1,0 +1,292 @@
+"""Converts a config.json of Hugging Face to settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError, SettingsError
+from regard.interop.model_families import FIRST_POSITION, Family, families
+from regard.model.positions import sinusoids
+from regard.settings import Settings
+from regard.settings.resolution import resolve
+
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu"}
+SYNONYMS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+SIZES = (
+    "hidden_size num_attention_heads num_key_value_heads head_dim intermediate_size num_hidden_layers "
+    "max_position_embeddings type_vocab_size vocab_size decoder_vocab_size sliding_window "
+    "dim hidden_dim n_heads n_layers n_embd n_head n_inner n_layer n_positions "
+    "d_model encoder_layers encoder_ffn_dim encoder_attention_heads decoder_layers"
+)
+TEXTS = "hidden_act activation activation_function model_type problem_type"
+TYPES: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(SIZES.split(), (int, "a whole number above 0")),
+    **dict.fromkeys(TEXTS.split(), (str, "text")),
+    **dict.fromkeys(("id2label", "rope_parameters", "rope_scaling"), (dict, "an object")),
+    "architectures": (list, "a list"),
+}
+"""Values of a config.json that are used before the settings that they become are checked."""
+
+
+class Config:
+    """A config.json, with the notes for the user that reading it gave rise to."""
+
+    def __init__(self, path: Path, values: Mapping[str, Any]) -> None:
+        self.path, self.values = path, values
+        self.notes: list[str] = []
+        for name, (kind, description) in TYPES.items():
+            value = values.get(name)
+            if value is not None and (type(value) is not kind or (isinstance(value, int) and not 0 < value < 2**31)):
+                raise ModelError(f"{path}: {name} must be {description}, not {value!r}")
+
+    def __getitem__(self, name: str) -> Any:
+        if self.values.get(name) is None:
+            raise ModelError(f"{self.path}: does not say {name}")
+        return self.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def require(self, name: str, supported: Any, reason: str) -> None:
+        """Refuses a model that needs another value than the one that Regard supports."""
+        if self.get(name, supported) != supported:
+            raise ModelError(f"{self.path}: {name} is {self.values[name]!r}: {reason}")
+
+    @property
+    def family(self) -> Family:
+        """The family that model_type names."""
+        name = self.get("model_type")
+        if name not in families():
+            kind = f"a model of type {name!r}" if name else "has no model_type, and its layout does not show the family"
+            raise ModelError(f"{self.path}: {kind}: Regard reads {', '.join(families())}")
+        return families()[name]
+
+    @property
+    def shared(self) -> bool:
+        """Reports whether source and target share an embedding table (Marian)."""
+        return bool(self.get("share_encoder_decoder_embeddings", True))
+
+
+def infer_type(config: Config, tensors: Mapping[str, Tensor]) -> Config:
+    """Returns the config with a model_type; configs before 2020 have none, but their layout may show it."""
+    if config.get("model_type"):
+        return config
+    name, evidence = _type_of_classes(config), "architectures"
+    if not config.get("architectures"):  # classes of other families may have the same names of weights
+        name, evidence = _type_of_layout(config, tensors), "its keys and the names of its weights"
+    if name is None:
+        return config
+    complete = Config(config.path, {**config.values, "model_type": name})
+    complete.notes.append(f"{config.path.name} has no model_type: read as {name}, which {evidence} show")
+    return complete
+
+
+def _type_of_classes(config: Config) -> str | None:
+    names = {classes: name for family in families().values() for name, classes in family.classes.items()}
+    for architecture in config.get("architectures", []):
+        match = re.fullmatch(r"(\w+?)(Model|For[A-Z]\w+|LMHeadModel|DoubleHeadsModel|MTModel)", str(architecture))
+        if match and match[1] in names:
+            return names[match[1]]
+    return None
+
+
+SIGNATURES = {
+    "bert": ("bert.embeddings.word_embeddings.weight",),
+    "roberta": ("roberta.embeddings.word_embeddings.weight",),
+    "distilbert": ("transformer.layer.0.attention.q_lin.weight",),
+    "gpt2": ("wte.weight", "h.0.attn.c_attn.weight"),
+}
+"""Names of tensors that only one family has, or what these names end in."""
+
+
+def _type_of_layout(config: Config, tensors: Mapping[str, Tensor]) -> str | None:
+    for name, ends in SIGNATURES.items():
+        keys = [key for key, (_, default) in families()[name].config.items() if default is None]
+        if all(config.get(key) is not None for key in keys) and all(
+            any(f".{tensor}".endswith(f".{end}") for tensor in tensors) for end in ends
+        ):
+            return name
+    bare = "embeddings.word_embeddings.weight" in tensors and "encoder.layer.0.intermediate.dense.weight" in tensors
+    return "bert" if bare and config.get("type_vocab_size") == 2 else None  # RoBERTa has one type only
+
+
+def read_settings(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Returns the tables of settings that config.json and the names of the tensors determine.
+
+    Removes and adds up tensors that Regard has no counterpart of.
+    """
+    family = config.family
+    for key, (supported, reason) in family.refused.items():
+        config.require(key, supported, reason)
+    shape: dict[str, Any] = dict(family.fixed)
+    for key, (name, default) in family.config.items():
+        shape[name] = config[key] if default is None else config.get(key, default)
+    if "activation" not in family.fixed:
+        names = {foreign: own for own, foreign in ACTIVATIONS.items()}
+        activation = shape["activation"]
+        shape["activation"] = names.get(SYNONYMS.get(activation, activation))
+        if shape["activation"] is None:
+            key = next(key for key, (name, _) in family.config.items() if name == "activation")
+            raise ModelError(f"{config.path}: {key} is {activation!r}, which Regard does not have")
+    match family.title:
+        case "GPT-2":
+            shape["hidden"] = shape["hidden"] or 4 * shape["width"]
+        case "Llama":
+            shape |= _llama_shape(config)
+        case "MarianMT":
+            shape |= _marian_shape(config, tensors)
+        case _:
+            return _encoder_settings(config, shape, tensors)
+    tied = _has_tied_output(config, tensors, default=family.title != "Llama")
+    translates = family.title == "MarianMT"
+    shared = translates and config.shared
+    shape["tie"] = ("all" if tied else "inputs") if shared else "output" if tied else "none"
+    return {"task": "translate" if translates else "write", "model": shape}
+
+
+def _has_tied_output(config: Config, tensors: Mapping[str, Tensor], *, default: bool = True) -> bool:
+    """Returns whether the output layer is the embedding table: as configured, unless the file has two."""
+    if not config.get("tie_word_embeddings", default):
+        return False
+    names = ("embedding.tokens.weight", "target_embedding.tokens.weight"), ("fill.logits.weight", "logits.weight")
+    table, output = (config.family.foreign_names(*own)[0] for own in names)
+    if table in tensors and output in tensors and not torch.equal(tensors[table], tensors[output]):
+        config.notes.append(f"{output} differs from {table}, although the file says that they are one: kept apart")
+        return False
+    return True
+
+
+def _encoder_settings(config: Config, shape: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Returns the settings of BERT (Devlin et al., 2019), RoBERTa (Liu et al., 2019) or DistilBERT (Sanh et al., 2019).
+
+    The heads determine the task.
+    """
+    family, roberta = config.family, config.family.title == "RoBERTa"
+    shape["tie"] = "output"
+    if shape["segments"] == 1 and _add_only_segment(shape["width"], tensors):
+        shape["segments"] = 0
+    if roberta:
+        shape["max_length"] -= FIRST_POSITION
+    *unused, pooler = (name for name in family.foreign_names("pooler.dense.weight"))
+    judges = pooler in tensors
+    if judges:
+        for name in unused:  # left over from pre-training: the classifier does not use it
+            tensors.pop(name, None)
+            tensors.pop(name.replace("weight", "bias"), None)
+    has_pooler = judges or any(name in tensors for name in unused)
+    shape["pooler"] = ("relu" if family.title == "DistilBERT" else "tanh") if has_pooler else "none"
+    if family.foreign_names("fill.dense.weight")[0] in tensors:
+        shape["tie"] = "output" if _has_tied_output(config, tensors) else "none"
+        shape["next_sentence"] = "cls.seq_relationship.weight" in tensors
+        bias, *used = family.foreign_names("fill.logits.bias")
+        if any(name in tensors for name in used):  # of the two biases, Hugging Face uses that of the output layer
+            tensors.pop(bias, None)
+        if roberta and shape["activation"] != "gelu":
+            raise ModelError(f"{config.path}: hidden_act is not gelu, which the head for gaps always has")
+        return {"task": "fill", "model": shape}
+    for name in family.foreign_names("label.weight"):
+        if name in tensors:
+            words = not (roberta and judges) and _labels_words(config, by_default=not judges)
+            data = {"carrier": "word" if words else "text", "labels": _read_labels(config, tensors[name])}
+            return {"task": "classify", "model": shape, "data": data}
+    return {"task": "embed", "model": shape}
+
+
+def _add_only_segment(width: int, tensors: dict[str, Tensor]) -> bool:
+    """Adds the embedding of a model's only segment, which every token has, to those of the positions."""
+    segments, positions = "embeddings.token_type_embeddings.weight", "embeddings.position_embeddings.weight"
+    if not {segments, positions} <= tensors.keys():
+        return False
+    if tensors[segments].shape != (1, width) or tensors[positions].shape[1:] != (width,):
+        return False
+    tensors[positions] = tensors[positions].float() + tensors.pop(segments).float()
+    return True
+
+
+def _labels_words(config: Config, *, by_default: bool) -> bool:
+    """Returns whether a classifier labels words, by the class in its config, or else `by_default`."""
+    names = " ".join(map(str, config.get("architectures", [])))
+    return "TokenClassification" in names or (by_default and "SequenceClassification" not in names)
+
+
+def _read_labels(config: Config, tensor: Tensor) -> list[str]:
+    """Returns the names of a classifier's classes."""
+    count, named = tensor.shape[0] if tensor.ndim else 0, config.get("id2label", {})
+    if count < 2 or config.get("problem_type") == "regression":
+        raise ModelError(f"{config.path}: the model gives a score, not labels: Regard has no such models")
+    if config.get("problem_type") == "multi_label_classification":
+        config.notes.append("the labels do not exclude each other, but Regard shares out one probability among them")
+    numbered = [f"LABEL_{i}" for i in range(count)]
+    labels = [str(named.get(str(i), name)) for i, name in enumerate(numbered)]
+    return labels if len(set(labels)) == count else numbered
+
+
+def _llama_shape(config: Config) -> dict[str, Any]:
+    """Returns the rest of the shape of Llama (Touvron et al., 2023), or of Mistral without a sliding window."""
+    rope = config.get("rope_parameters", {}) or config.get("rope_scaling", {})
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ModelError(f"{config.path}: its rotary positions are scaled ({kind}), which Regard does not have")
+    bias = config.get("attention_bias", False)
+    config.require("mlp_bias", bias, "Regard has a bias in all linear layers or in none")
+    longest, window = config["max_position_embeddings"], config.get("sliding_window")
+    if window is not None and window < longest:
+        config.notes.append(f"looks back {window:,} tokens at most (sliding_window): texts are cut to that length")
+        longest = window
+    width, heads = config["hidden_size"], config["num_attention_heads"]
+    head, groups = config.get("head_dim", width // heads), config.get("num_key_value_heads", heads)
+    return {
+        "key_value_heads": None if groups == heads else groups,
+        **dict.fromkeys(("key_width", "value_width"), None if head * heads == width else head),
+        "rotary_base": float(rope.get("rope_theta", config.get("rope_theta", 10_000.0))),
+        "max_length": longest,
+        "dropout": 0.0,
+    }
+
+
+def _marian_shape(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Returns the rest of the shape of MarianMT (Junczys-Dowmunt et al., 2018; Tiedemann & Thottingal, 2020).
+
+    Removes the tables of positions, which are computed and not learned.
+    """
+    for part in ("ffn_dim", "attention_heads"):
+        config.require(f"decoder_{part}", config[f"encoder_{part}"], "Regard has it equal in encoder and decoder")
+    for name in ("encoder.embed_positions.weight", "decoder.embed_positions.weight"):
+        table = tensors.pop(name, None)
+        if table is None:
+            continue
+        even = table.ndim == 2 and table.shape[1] % 2 == 0
+        if not even or not torch.allclose(table.float(), sinusoids(len(table), table.shape[1], halves=True), atol=1e-3):
+            raise ModelError(f"{config.path}: {name} is not the table of sinusoids that Marian has")
+    if "final_logits_bias" in tensors and not tensors["final_logits_bias"].any():
+        del tensors["final_logits_bias"]
+    return {"output_bias": "final_logits_bias" in tensors}
+
+
+def build_settings(path: Path, tables: dict[str, Any]) -> Settings:
+    """Builds settings from these tables; raises ModelError for values out of bounds."""
+    try:
+        return resolve({**tables, "model": {k: v for k, v in tables["model"].items() if v is not None}})
+    except (SettingsError, TypeError) as error:
+        raise ModelError(f"{path}: {error}") from None
+
+
+def read_decoding(task: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of search or sampling from a generation config."""
+    if task == "translate":
+        penalty = values.get("length_penalty")
+        alpha = 1.0 if penalty is None else penalty
+        return {"beam": values.get("num_beams") or 1, "length_penalty": alpha, "penalty": "power"}
+    if values.get("do_sample") is None:
+        return {}
+    names = (*SAMPLING, "repetition_penalty") if values["do_sample"] else ("repetition_penalty",)
+    decoding = {name: values[name] for name in names if values.get(name) is not None}
+    return decoding if values["do_sample"] else {**decoding, "temperature": 0.0}

@@ -1,0 +1,80 @@
+"""Converts the weights of a model to Regard's names and layout, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ModelError
+from regard.interop.model_families import Family
+
+
+def import_weights(family: Family, tensors: Mapping[str, Tensor], model: nn.Module, path: Path) -> dict[str, Tensor]:
+    """Converts tensors to Regard's parameters; the error names a missing, unexpected or misshapen tensor."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    first: dict[int, str] = {}  # the first name of each parameter, since a shared table has several
+    owners = {name: first.setdefault(id(parameter), name) for name, parameter in parameters.items()}
+    weights: dict[str, Tensor] = {}
+    foreign: dict[str, str] = {}
+    unused = set(tensors)
+    for name in family.of_layers(parameters):
+        for own in name.own:
+            foreign.setdefault(owners[own], name.foreign)
+        if name.foreign not in tensors:
+            continue
+        unused.discard(name.foreign)
+        tensor, shape = tensors[name.foreign], name.conversion.write([parameters[own] for own in name.own]).shape
+        if tensor.shape != shape:
+            shapes = f"{tuple(tensor.shape)} instead of {tuple(shape)}"
+            raise ModelError(f"{path}: the tensor {name.foreign} has the shape {shapes}")
+        for own, part in zip(name.own, name.conversion.read(tensor), strict=True):
+            owner = owners[own]
+            if owner in weights and not torch.equal(weights[owner], part):
+                copies = f"the tensor {name.foreign} is not equal to {foreign[owner]}, of which it should be a copy"
+                raise ModelError(f"{path}: {copies}")
+            weights.setdefault(owner, part)
+    if unused:
+        raise ModelError(f"{path}: has the tensor {min(unused)}, which this kind of model does not have")
+    for owner in first.values():
+        if owner not in weights:
+            raise ModelError(f"{path}: the tensor {foreign.get(owner, owner)} is missing")
+        if not bool(weights[owner].isfinite().all()):
+            raise ModelError(f"{path}: the tensor {foreign[owner]} holds numbers that are not finite")
+    return {owner: weights[owner].float() for owner in first.values()}
+
+
+def export_weights(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Converts Regard's parameters to tensors with foreign names, each once."""
+    weights: dict[str, Tensor] = {}
+    remaining = set(tensors)
+    for name in family.of_layers(tensors):
+        if remaining.issuperset(name.own):
+            converted = name.conversion.write([tensors[own] for own in name.own])
+            weights[family.with_prefix(name.foreign)] = converted.contiguous()
+            remaining.difference_update(name.own)
+    assert not remaining, f"no foreign name for {sorted(remaining)}"
+    return weights
+
+
+def halve_sinusoids(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the weights for positions with all sines first, from weights for interleaved sines and cosines.
+
+    The residual stream has no preferred order: if everything that writes to it and everything that reads from it is
+    reordered alike, its states are reordered and all outputs stay the same.
+    """
+    reordered = {}
+    for name, tensor in tensors.items():
+        module, kind = name.rsplit(".", 2)[-2:]
+        writes = module in ("output", "fall", "norm")
+        assert writes or module in ("query", "key", "value", "rise", "gate", "tokens", "logits"), name
+        if not writes and kind == "bias":
+            reordered[name] = tensor
+            continue
+        axis = 0 if writes else 1
+        width = tensor.shape[axis]
+        order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
+        reordered[name] = tensor.index_select(axis, order)
+    return reordered
