@@ -35,8 +35,8 @@ from benchmarks.program import ROOT
 from benchmarks.quality_report import course, finished, read_log, write_report
 from benchmarks.recipes import FORMS, RECIPES, Corpus, Recipe, find_corpus, find_recipe, kind_of
 from regard.atomic_files import write_text
-from regard.cli.evaluate import read_text
-from regard.cli.train import with_interrupts
+from regard.cli.text_lines import read_text
+from regard.cli.train import stop_on_interrupt
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.errors import InputError, RegardError
@@ -200,7 +200,7 @@ def carry_out(run: Run) -> None:
 
 def work(run: Run) -> None:
     stop = threading.Event()
-    with_interrupts(stop)
+    stop_on_interrupt(stop)
     try:
         if run.adopted is None and not train(run, stop):
             sys.exit(130)

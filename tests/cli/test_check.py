@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.check_display import shorten
+from regard.cli.check import shorten
 from regard.files.pair_checks import CHECKS
 from tests.cli.running import call, process
 
@@ -128,8 +128,8 @@ def test_thresholds(capsys: pytest.CaptureFixture[str], corpus: list[str]) -> No
         (["-o", "clean.tsv"], "give both, as in --fix -o clean.tsv"),
         (["--fix", "-o", "clean.po"], "name it .tsv or .tsv.gz"),
         (["--fix", "-o", "clean.tsv", "--directions", "en-de"], "without --directions"),
-        (["--drop", "nubmers"], "there is no check 'nubmers'"),
-        (["--keep", "empty"], "training leaves out what empty finds"),
+        (["--drop", "nubmers"], "unknown check 'nubmers'"),
+        (["--keep", "empty"], "--keep empty: training always leaves out these pairs"),
         (["--check.ratio", "0"], "check.ratio must be at least 1, not 0"),
         (["--check.ration", "2"], "unknown setting --check.ration"),
         (["--test", "missing.tsv"], "missing.tsv: cannot be read"),

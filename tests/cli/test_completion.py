@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from regard.cli import build_parser, main
-from regard.cli.welcome import trained
+from regard.cli.welcome import find_models
 from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
 from tests.cli.running import call
 
@@ -53,7 +53,7 @@ def test_bash_completes(line: str, some: set[str], none: set[str], capsys: pytes
     """Asked as bash asks: with the words of the line and the number of the one to complete."""
     words = line.split(" ")
     asked = f"COMP_WORDS=({' '.join(map(repr, words))}); COMP_CWORD={len(words) - 1}"
-    program = asked + '; _regard; printf "%s\\n" "${COMPREPLY[@]}"'
+    program = asked + '; _shtab_regard; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(
         ["bash", "--norc", "-u"], input=script("bash", capsys) + program, capture_output=True, text=True, check=False
     )
@@ -87,7 +87,7 @@ def test_fish_completes(
     assert not none & found
 
 
-READY = "autoload -U compinit; compinit -u -D; source script; PROMPT='ne''xt: '\n"
+READY = "autoload -U compinit; compinit -u -D; eval \"$(<script)\"; PROMPT='ne''xt: '\n"
 
 
 def typed_into_zsh(line: str, folder: Path) -> str:
@@ -161,7 +161,7 @@ def test_the_name_alone_tells_what_to_do_next(
     assert "You have trained" not in first.out
     shutil.copytree(model, "runs/mine")
     (tmp_path / "runs" / "half").mkdir()
-    assert trained(Path("runs")) == [("runs/mine", "translate")]
+    assert find_models(Path("runs")) == [("runs/mine", "translate")]
     assert "regard translate runs/mine" in call(capsys).out
 
 

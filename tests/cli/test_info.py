@@ -37,7 +37,7 @@ def test_a_folder_without_weights_or_card_is_described(
     (copy / "weights.safetensors").unlink()
     done = call(capsys, "info", str(copy))
     assert done.code == 0
-    assert done.out.endswith("no weights yet: training has not come to its first evaluation\n")
+    assert done.out.endswith("no weights yet: training has not reached its first evaluation\n")
 
 
 def test_describing_a_model_does_not_load_torch(model: str) -> None:

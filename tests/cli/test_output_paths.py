@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli import output_paths as destination
+from regard.cli.output_paths import replaces
 from regard.decoding.translator import Translation, Translator
 from tests.cli.conftest import TINY, write_corpus
 from tests.cli.running import call, tree
@@ -109,10 +109,10 @@ def test_standard_input_is_a_file_too(
 ) -> None:
     with (place / "a.en").open() as source:
         monkeypatch.setattr("sys.stdin", source)
-        assert destination.replaces(Path("soft"), None)
-        assert destination.replaces(Path("soft"), "-")
-        assert not destination.replaces(Path("a.de"), None)
-        assert not destination.replaces(Path("none"), None)
+        assert replaces(Path("soft"), None)
+        assert replaces(Path("soft"), "-")
+        assert not replaces(Path("a.de"), None)
+        assert not replaces(Path("none"), None)
 
 
 def test_a_report_and_a_translation_do_not_meet(capsys: pytest.CaptureFixture[str], place: Path, model: str) -> None:
@@ -195,10 +195,10 @@ def test_formats_that_keep_the_source_are_filled_in_their_place(
 def test_new_folders_are_announced(capsys: pytest.CaptureFixture[str], place: Path, model: str) -> None:
     (place / "few.en").write_text("a dog\n")
     done = call(capsys, "translate", model, "few.en", "-o", "new/dir/x")
-    assert (done.code, done.err) == (0, f"regard: made the folder {place / 'new' / 'dir'}\n")
+    assert (done.code, done.err) == (0, f"regard: created the folder {place / 'new' / 'dir'}\n")
     assert call(capsys, "translate", model, "few.en", "-o", "new/dir/x").err == ""
     done = call(capsys, "quantize", model, "-o", "models/small")
-    assert (done.code, done.err) == (0, f"regard: made the folder {place / 'models'}\n")
+    assert (done.code, done.err) == (0, f"regard: created the folder {place / 'models'}\n")
 
 
 def test_shards_do_not_replace_what_is_in_their_folder(
@@ -214,7 +214,7 @@ def test_shards_do_not_replace_what_is_in_their_folder(
     ("line", "says"),
     [
         ("translate MODEL a.en -o x", "stopped; x is not written"),
-        ("translate MODEL a.en -o a.de", "stopped; a.de is as it was before"),
+        ("translate MODEL a.en -o a.de", "stopped; a.de is unchanged"),
         ("translate MODEL a.en", "stopped after 0 lines"),
         ("translate MODEL app.po docs/app.po -o x", "stopped; 0 of 2 documents are written"),
         ("embed MODEL a.en -o x.npy", "stopped; x.npy is not written"),

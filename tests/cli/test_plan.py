@@ -43,10 +43,10 @@ def test_text_to_write_is_planned_too(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ([], "give the files of the corpus, or its size with --pairs and --tokens"),
         (["x.tsv", "--pairs", "5"], "give the files of the corpus, or its size"),
-        (["--tokens", "5"], "say how many pairs the corpus has"),
+        (["--tokens", "5"], "give the number of pairs of the corpus"),
         (["--pairs", "0"], "0 is not a whole number above 0"),
-        (["--pairs", "10", "--tokens", "15"], "10 pairs cannot have 15 tokens"),
-        (["--pairs", "10", "--efficiency", "2"], "2 is not a share"),
+        (["--pairs", "10", "--tokens", "15"], "10 pairs have at least 20 tokens, not 15"),
+        (["--pairs", "10", "--efficiency", "2"], "2 is not a fraction"),
         (["--pairs", "10", "--speed", "fast"], "fast is not a number above 0"),
         (["--pairs", "10", "--task", "write"], "a corpus to write has no pairs"),
         (["--pairs", "10", "--task", "classify"], "for the tasks translate, write and fill"),

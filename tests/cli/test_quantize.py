@@ -86,4 +86,4 @@ def test_without_the_library_pytorch_decodes_and_says_why(
     refused = call(capsys, "translate", model, "--engine", "native", stdin=LINES)
     assert refused.code == 2
     assert "it was not built: no compiler" in refused.err
-    assert "PyTorch; the native one cannot be used: it was not built" in call(capsys, "info", "--system").out
+    assert "PyTorch; the native engine is not available: it was not built" in call(capsys, "info", "--system").out

@@ -18,8 +18,15 @@ def test_the_demo_trains_scores_and_shows_what_next(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sentence_generator, "generate_splits", lambda: FEW)
-    changes = {"training.steps": 4, "training.evaluate_every": 2, "training.threads": 1, "training.device": "cpu"}
-    monkeypatch.setattr(demo, "SETTINGS", {**demo.SETTINGS, **changes})
+    settings = demo.SETTINGS_FILE.read_text(encoding="utf-8")
+    for old, new in {
+        "steps = 1800": 'device = "cpu"\nthreads = 1\nsteps = 4',
+        "evaluate_every = 450": "evaluate_every = 2",
+    }.items():
+        assert settings.count(old) == 1
+        settings = settings.replace(old, new)
+    (tmp_path / "few.toml").write_text(settings, encoding="utf-8")
+    monkeypatch.setattr(demo, "SETTINGS_FILE", tmp_path / "few.toml")
     folder = tmp_path / "demo"
     done = call(capsys, "demo", "-o", str(folder))
     assert (done.code, done.err) == (0, "")

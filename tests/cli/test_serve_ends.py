@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from regard.cli.serving_benchmark import made_up
+from regard.cli.serving_benchmark import invent_sentences
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.demo import GLASS
@@ -19,7 +19,7 @@ from tests.cli.running import tree
 from tests.cli.serving import Process
 
 CLIENTS = 20
-TEXTS = made_up("en")[:50]
+TEXTS = invent_sentences("en")[:50]
 
 
 @pytest.fixture(scope="module")

@@ -295,7 +295,7 @@ def test_vectors_go_to_a_file(capsys: Capture, folder_of: Folders, texts: str, t
     expected = load_as(Embedder, model)(TEXTS)
     assert good(call(capsys, "embed", model, texts, "-o", str(tmp_path / "x.npy"))) == ""
     done = call(capsys, "embed", model, texts, "-o", str(tmp_path / "deep/er/x.jsonl"))
-    assert done == (0, "", f"regard: made the folder {tmp_path / 'deep/er'}\n")
+    assert done == (0, "", f"regard: created the folder {tmp_path / 'deep/er'}\n")
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected, atol=1e-6)
     written = (tmp_path / "deep/er/x.jsonl").read_text()
     records = [json.loads(line) for line in written.splitlines()]

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from regard.cli import main
-from regard.cli.progress_bar import describe
-from regard.cli.translate import read_lines
+from regard.cli.progress_display import format_pace
+from regard.cli.text_lines import read_lines
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import WINDOW, Translator
 from regard.tokens.protected_pieces import counts
@@ -310,7 +310,7 @@ def test_where_nobody_watches_rich_is_not_imported(model: str) -> None:
     ],
 )
 def test_what_a_bar_says(state: tuple[Any, ...], told: str) -> None:
-    assert describe(*state) == told
+    assert format_pace(*state) == told
 
 
 def test_a_reader_that_goes_away_is_no_error(model: str) -> None:

@@ -72,7 +72,7 @@ def test_what_is_empty_or_fuzzy_is_filled_and_the_rest_stays(
     done = call(capsys, "translate", model, str(catalogue), "-o", str(output))
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith(f"{catalogue}: 5 filled (")
-    assert re.search(rf", 1 left alone, \d flagged; written to {output}\n", done.err)
+    assert re.search(rf", 1 unchanged, \d flagged; written to {output}\n", done.err)
     found = texts(output)
     assert found[1] == "die Katze"
     assert all(found)

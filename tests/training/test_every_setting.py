@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.cli.training_processes import train_together
+from regard.cli.train import train_in_processes
 from regard.model.transformer import Stack
 from regard.preparation.train_and_resume import resume, train
 from regard.settings import Settings
@@ -258,5 +258,5 @@ def test_training_together_starts_over_as_often_as_was_asked(tmp_path: Path, mon
 
     monkeypatch.setattr("regard.training.distributed.launch", launch)
     begun(tmp_path, restarts=2)
-    assert train_together(tmp_path / "run", 2) == 130
+    assert train_in_processes(tmp_path / "run", 2) == 130
     assert asked == [2, 1, 0]

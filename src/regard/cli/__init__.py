@@ -1,8 +1,7 @@
-"""The command `regard`: each verb is a thin call of the public functions."""
+"""The command `regard`: each verb is a module that parses its flags and calls the public functions."""
 
 from __future__ import annotations
 
-import argparse
 import errno
 import io
 import os
@@ -14,25 +13,31 @@ from regard.cli import (
     check,
     completion,
     distill,
-    encoder_verbs as read,
+    encoder_verbs,
     evaluate,
-    import_export as exchange,
+    import_export,
     info,
     look,
-    make_shortlist as shortlist,
-    output_paths as destination,
+    make_shortlist,
     plan,
     quantize,
-    run_demo as demo,
+    run_demo,
     serve,
-    serving_benchmark as bench,
+    serving_benchmark,
     train,
     translate,
-    welcome as start,
     write,
 )
 from regard.cli.argument_parser import Parser
+from regard.cli.output_paths import report_outputs
+from regard.cli.welcome import welcome
 from regard.errors import InputError, RegardError
+
+VERBS = (
+    *(train, plan, distill, check, translate, write, encoder_verbs, evaluate, look, serve),
+    *(import_export, quantize, make_shortlist, serving_benchmark, info, run_demo),
+)
+"""The modules of the verbs, in the order of `regard --help`."""
 
 EPILOG = """first steps:
   regard demo                                            train a small translator in minutes and look at it
@@ -43,35 +48,35 @@ EPILOG = """first steps:
   regard look runs/en-de                                 look inside, in the browser
   regard train book.txt --task write -o runs/gpt         train a GPT; then regard write runs/gpt "Once upon a time"
 
-regard VERB --help says more about each verb."""
+regard VERB --help describes each verb."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; a mistake of the user is one line on stderr and exit code 2."""
+    """Runs a command and returns its exit code; a mistake of the user is one line on standard error and code 2."""
     parser = build_parser()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # what is read as UTF-8 is written as UTF-8
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # the output has the encoding of the input
     try:
-        known, rest = parser.parse_known_args(arguments)
-        parser.require_known(rest)
-        if rest:
-            raise InputError(f"unknown argument {rest[0]}: see regard {known.verb} --help")
+        known, unknown = parser.parse_known_args(arguments)
+        parser.require_known(unknown)
+        if unknown:
+            raise InputError(f"unknown argument {unknown[0]}: see regard {known.verb} --help")
         if known.verb is None:
-            print(start.tell())
+            print(welcome())
             return 0
-        with destination.followed(known):
+        with report_outputs(known):
             code: int = known.run(known)
         sys.stdout.flush()
     except RegardError as error:
         print(f"regard: {' '.join(str(error).split())}", file=sys.stderr)
-        if error.page and sys.stderr.isatty():  # for a person; a log has enough in one line
+        if error.page and sys.stderr.isatty():  # for a person; a log needs only the first line
             print(f"  more about this: docs/{error.page}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of our output has gone, as in `regard translate ... | head`
+    except BrokenPipeError:  # the reader of the output has gone, as in `regard translate ... | head`
         _discard_output()
         return 0
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # such as a text in place of a file
+        if error.errno == errno.ENAMETOOLONG:  # for example a text instead of a file
             print(f"regard: {error.filename}: no such file or folder ({error.strerror})", file=sys.stderr)
             return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
@@ -86,38 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """What is still to be printed goes nowhere, so that Python does not fail to print it when it ends."""
+    """Sends the rest of the output to nowhere, because Python would fail to flush it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser() -> Parser:
-    parser = Parser(
-        prog="regard",
-        description="A Transformer that you train on your own text, run anywhere, and look into.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    """Builds the parser of the command with all its verbs."""
+    about = "A Transformer that you train on your own text, run anywhere, and look into."
+    parser = Parser(prog="regard", description=about, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"regard {regard.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    for module in (
-        train,
-        plan,
-        distill,
-        check,
-        translate,
-        write,
-        read,
-        evaluate,
-        look,
-        serve,
-        exchange,
-        quantize,
-        shortlist,
-        bench,
-        info,
-        demo,
-        completion,
-    ):
+    for module in VERBS:
         module.add(verbs)
+    completion.add(verbs, parser)
     return parser

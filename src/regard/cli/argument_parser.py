@@ -1,4 +1,4 @@
-"""The parser of the command: flags stand anywhere, and a mistake is one line that says what to type instead."""
+"""The command-line parser: flags may be anywhere on the line, and a mistake gives one line with a suggestion."""
 
 from __future__ import annotations
 
@@ -11,93 +11,90 @@ from typing import Any, NoReturn
 
 from regard.errors import InputError, SettingsError
 
+NEGATIVE_NUMBER = r"-\d+|-\d*\.\d+"  # argparse reads such a word as an argument, not as a flag
+SIMILAR = 0.75
+"""Similarity of two flags from which one is suggested instead of the other."""
+
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a verb, or of the verb itself, that raises `RegardError` instead of printing its usage."""
+    """A parser of the command or of one verb; it raises `RegardError` instead of printing its usage."""
 
     flags_only = False
-    refused: Mapping[str, str] = {}  # flags of other verbs, and why this one does not have them
+    refused: Mapping[str, str] = {}  # flags of other verbs that this one refuses, each with the message
+
+    def __init__(self, **options: Any) -> None:
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(**{"formatter_class": layout, "allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}: see {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Reads the flags of a verb first and then its arguments, so that flags may stand between arguments.
+        """Parses the flags of a verb first and then its arguments, so flags may be between arguments.
 
-        Everything after `--` is an argument.
+        Every word after `--` is an argument.
         """
         if args is None or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
-        given = list(args)
-        end = given.index("--") if "--" in given else len(given)
-        with self._reading_flags_only():
-            namespace, words = super().parse_known_args(given[:end], namespace)
-        self.require_known(words)
-        with _optional([action for action in self._actions if action.option_strings]):
-            return super().parse_known_args([*words, *given[end:]], namespace)
+        words = list(args)
+        end = words.index("--") if "--" in words else len(words)
+        with _not_required(self._get_positional_actions()):
+            self.flags_only = True
+            try:
+                namespace, arguments = super().parse_known_args(words[:end], namespace)
+            finally:
+                self.flags_only = False
+        self.require_known(arguments)
+        with _not_required([action for action in self._actions if action.option_strings]):
+            return super().parse_known_args([*arguments, *words[end:]], namespace)
 
     def require_known(self, words: Sequence[str]) -> None:
-        """Refuses the first flag among words that the parser did not understand, or else the first word."""
+        """Refuses the first word that looks like a flag; the parser knows none of these words."""
         for word in words:
             if word.startswith("-") and len(word) > 1 and " " not in word and not re.fullmatch(NEGATIVE_NUMBER, word):
                 raise self.unknown_flag(word)
 
     def unknown_flag(self, word: str) -> SettingsError:
-        """An error that names the flags of this parser that look or end like the unknown one."""
+        """Returns an error that suggests known flags similar to the unknown one."""
         name = word.split("=")[0]
         if name in self.refused:
             return SettingsError(self.refused[name])
-        close = self.similar_flags(name)
-        hint = f"; did you mean {' or '.join(close)}?" if close else f": see {self.prog} --help"
+        similar = self.similar_flags(name)
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else f": see {self.prog} --help"
         kind = "setting" if "." in name and name.startswith("--") else "option"
         return SettingsError(f"unknown {kind} {name}{hint}")
 
     def similar_flags(self, name: str) -> list[str]:
-        """The flags with the same last part, as --training.steps for --steps, or else the most similar one."""
+        """Returns the flags with the same last part, as --training.steps for --steps, or else the most similar one."""
         flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
-        if same := [flag for flag in flags if _leaf(flag) == _leaf(name)]:
+        if same := [flag for flag in flags if _last_part(flag) == _last_part(name)]:
             return same[:3]
-        wholes = {flag.lstrip("-"): flag for flag in flags}
-        leaves = {_leaf(flag): flag for flag in reversed(flags)}  # of equals, the flag that was added first
-        for known, word in ((wholes, name.lstrip("-")), (leaves, _leaf(name))):
-            if close := difflib.get_close_matches(word, known, 1, CLOSE):
-                return [known[close[0]]]
+        by_name = {flag.lstrip("-"): flag for flag in flags}
+        by_last_part = {_last_part(flag): flag for flag in reversed(flags)}  # the flag that was added first wins
+        for known, word in ((by_name, name.lstrip("-")), (by_last_part, _last_part(name))):
+            if similar := difflib.get_close_matches(word, known, 1, SIMILAR):
+                return [known[similar[0]]]
         return []
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            close = difflib.get_close_matches(value, list(action.choices), 1)
-            hint = f"; did you mean regard {close[0]}?" if close else ": regard --help lists the verbs"
+            similar = difflib.get_close_matches(value, list(action.choices), 1)
+            hint = f"; did you mean regard {similar[0]}?" if similar else ": regard --help lists the verbs"
             raise InputError(f"unknown verb {value}{hint}")
         super()._check_value(action, value)
 
     def _get_positional_actions(self) -> list[argparse.Action]:
         return [] if self.flags_only else super()._get_positional_actions()
 
-    @contextmanager
-    def _reading_flags_only(self) -> Iterator[None]:
-        positionals = self._get_positional_actions()
-        self.flags_only = True
-        try:
-            with _optional(positionals):
-                yield
-        finally:
-            self.flags_only = False
 
-
-NEGATIVE_NUMBER = r"-\d+|-\d*\.\d+"  # which argparse takes for an argument
-CLOSE = 0.75
-"""How similar two flags have to be for one to be suggested instead of the other."""
-
-
-def _leaf(flag: str) -> str:
+def _last_part(flag: str) -> str:
     """--training.batch_tokens -> batch-tokens"""
     return flag.lstrip("-").rpartition(".")[2].replace("_", "-")
 
 
 @contextmanager
-def _optional(actions: Sequence[argparse.Action]) -> Iterator[None]:
-    """Lets the parser do without these for a while."""
+def _not_required(actions: Sequence[argparse.Action]) -> Iterator[None]:
+    """Makes required flags or arguments optional within a `with` block."""
     required = [action for action in actions if action.required]
     for action in required:
         action.required = False

@@ -1,19 +1,17 @@
-"""regard check: what is wrong with a corpus, and the same corpus without it."""
+"""regard check: reports what is wrong with a corpus, and writes the pairs without errors."""
 
 from __future__ import annotations
 
 import argparse
 import gzip
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import output_paths as destination
-from regard.cli.setting_flags import Verbs, add_check, dotted
+from regard.cli.output_paths import require_output
+from regard.cli.shared_flags import Verbs, add_check, setting_overrides
 from regard.errors import DataError, InputError
 from regard.files.check_thresholds import CheckSettings
 from regard.files.corpus_files import expand_paths, languages
@@ -23,161 +21,194 @@ from regard.settings.option_fields import build
 from regard.settings.resolution import gather
 
 if TYPE_CHECKING:
-    from regard.files.corpus_check import Examination, PairChunk
+    from rich.progress import Progress
 
-DESCRIPTION = """Tells what is wrong with the pairs of FILES, which are what regard train takes: how many have each
-fault, and where the first ones stand. What it finds is no failure: it exits with 0 unless FILES cannot be read.
+    from regard.files.corpus_check import Examination, Finding, PairChunk
+
+DESCRIPTION = """Checks the pairs of FILES, in any form that regard train accepts, and reports how many pairs have each
+fault and where the first of them are. The exit code is 0 whatever is found, unless FILES cannot be read or --strict
+is used.
 
   regard check train.en train.de                         a table for people; --json for programs
-  regard check train.en train.de --test test.en test.de  also: is the test set in the corpus?
+  regard check train.en train.de --test test.en test.de  also: does the corpus contain the test set?
   regard check train.tsv --fix -o clean.tsv              the same pairs without those that have errors
 
-Errors are what --fix drops, warnings what it keeps; --drop and --keep change that, by the names of the checks."""
+--fix drops pairs with errors and keeps pairs with warnings. --drop makes checks errors, --keep makes them warnings."""
+
+LOG_WIDTH = 160
+"""Width of the lines of examples if the output is not a terminal."""
+COLOURS = {"error": "red", "warning": "yellow"}
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser(
-        "check",
-        help="say what is wrong with a corpus, and clean it",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("files", nargs="+", metavar="FILES", help="the corpus, as regard train takes it")
-    parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="a test set, which should not be in it")
+    parser = verbs.add_parser("check", help="find and remove faults in a corpus", description=DESCRIPTION)
+    parser.add_argument("files", nargs="+", metavar="FILES", help="the corpus, in any form that regard train accepts")
+    parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="a test set, to find in the corpus")
     parser.add_argument("--fix", action="store_true", help="write the pairs that have no errors")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where --fix writes: a .tsv or .tsv.gz")
-    parser.add_argument("--drop", default="", metavar="LIST", help="warnings to take for errors, such as numbers,tags")
-    parser.add_argument("--keep", default="", metavar="LIST", help="errors to take for warnings, such as duplicate")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the .tsv or .tsv.gz that --fix writes")
+    parser.add_argument("--drop", default="", metavar="LIST", help="warnings to treat as errors, such as numbers,tags")
+    parser.add_argument("--keep", default="", metavar="LIST", help="errors to treat as warnings, such as duplicate")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if there are errors")
     add_check(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from rich.progress import TextColumn, TimeRemainingColumn
+
+    from regard.cli.progress_display import bar_on_stderr
     from regard.files.corpus_check import Examination
 
-    given = gather(overrides=dotted(arguments))
-    check = build(CheckSettings, given.get("check", {}), "check.")
-    data = build(DataSettings, given.get("data", {}), "data.")
-    _require_output(arguments, data)
+    settings = gather(overrides=setting_overrides(arguments))
+    check = build(CheckSettings, settings.get("check", {}), "check.")
+    data = build(DataSettings, settings.get("data", {}), "data.")
+    _require_fix_flags(arguments, data)
     files, data = _corpus(arguments.files, data)
     if arguments.fix:
-        destination.require_file(arguments.output, [*files, *arguments.test])
-    found = Examination(files, data, check, _dropping(arguments))
-    with _watched() as show:
-        for done in found.survey([as_path(name) for name in arguments.test]):
-            show("reading", done, None)
-        parts = _shown(found, show)
+        require_output(arguments.output, [*files, *arguments.test])
+    result = Examination(files, data, check, _checks_that_drop(arguments))
+    with bar_on_stderr(TextColumn("{task.completed:,} pairs"), TimeRemainingColumn()) as bar:
+        task = bar.add_task("reading", total=None)
+        for done in result.survey([as_path(name) for name in arguments.test]):
+            bar.update(task, completed=done)
+        bar.reset(task, description="checking", total=result.total)
+        chunks = _judge(result, bar)
         if arguments.fix:
-            _write(arguments.output, parts, found)
-        for _ in parts:
+            _write(arguments.output, chunks, result)
+        for _ in chunks:
             pass
     if arguments.json:
-        print(json.dumps(_summary(found, arguments), ensure_ascii=False))
+        print(json.dumps(_summary(result, arguments), ensure_ascii=False))
     else:
-        from regard.cli.check_display import tell
-
-        tell(found, arguments.output)
-    return 1 if arguments.strict and found.kept < found.report.pairs else 0
+        _print_report(result, arguments.output)
+    return 1 if arguments.strict and result.kept < result.report.pairs else 0
 
 
-def _corpus(names: list[str], data: DataSettings) -> tuple[list[Path], DataSettings]:
-    """The files that are meant, and in which languages, as far as they tell."""
-    files = expand_paths(names, data)
-    if data.directions:
-        return files, data
-    unnamed = DataSettings()
-    source, target = languages(
-        files,
-        "" if data.source == unnamed.source else data.source,
-        "" if data.target == unnamed.target else data.target,
-    )
-    return files, replace(data, source=source or unnamed.source, target=target or unnamed.target)
-
-
-def _require_output(arguments: argparse.Namespace, data: DataSettings) -> None:
-    """Refuses flags that leave open what is to be written where."""
+def _require_fix_flags(arguments: argparse.Namespace, data: DataSettings) -> None:
+    """Refuses --fix without a suitable output."""
     if bool(arguments.fix) != (arguments.output is not None):
         raise InputError("--fix writes the pairs that pass to a file: give both, as in --fix -o clean.tsv")
     if arguments.fix and not arguments.output.name.removesuffix(".gz").endswith(".tsv"):
         raise InputError(f"{arguments.output}: --fix writes source, tab, target: name it .tsv or .tsv.gz")
     if arguments.fix and data.directions:
-        raise InputError("--fix writes pairs of one direction: give its files alone, without --directions")
+        raise InputError("--fix writes pairs of one direction: give only its files, without --directions")
 
 
-def _dropping(arguments: argparse.Namespace) -> set[str]:
-    """The checks whose finds are errors."""
+def _corpus(names: list[str], data: DataSettings) -> tuple[list[Path], DataSettings]:
+    """Returns the files of the corpus, and its languages if the flags or the files name them."""
+    files = expand_paths(names, data)
+    if data.directions:
+        return files, data
+    unnamed = DataSettings()
+    named = ("" if data.source == unnamed.source else data.source, "" if data.target == unnamed.target else data.target)
+    source, target = languages(files, *named)
+    return files, replace(data, source=source or unnamed.source, target=target or unnamed.target)
+
+
+def _checks_that_drop(arguments: argparse.Namespace) -> set[str]:
+    """Returns the names of the checks whose findings are errors."""
     from regard.files.pair_checks import CHECKS
 
-    chosen = {name for name, check in CHECKS.items() if check.severity == "error"}
+    errors = {name for name, check in CHECKS.items() if check.severity == "error"}
     drop, keep = (set(filter(None, text.split(","))) for text in (arguments.drop, arguments.keep))
     for name in drop | keep:
         if name not in CHECKS:
-            raise InputError(f"there is no check {name!r}: the checks are {', '.join(CHECKS)}")
+            raise InputError(f"unknown check {name!r}: the checks are {', '.join(CHECKS)}")
     for name in keep:
         if CHECKS[name].always:
-            raise InputError(f"training leaves out what {name} finds, so that it cannot be kept")
-    return (chosen | drop) - keep
+            raise InputError(f"--keep {name}: training always leaves out these pairs, so they cannot be kept")
+    return (errors | drop) - keep
 
 
-Show = Callable[[str, int, int | None], None]
+def _judge(result: Examination, bar: Progress) -> Iterator[PairChunk]:
+    for chunk in result.judge():
+        yield chunk
+        bar.advance(bar.tasks[0].id, len(chunk.pairs))
 
 
-@contextmanager
-def _watched() -> Iterator[Show]:
-    """Shows how far the work is, where somebody looks at standard error."""
-    if not sys.stderr.isatty():
-        yield lambda name, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,} pairs"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-        yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
-
-
-def _shown(found: Examination, show: Show) -> Iterator[PairChunk]:
-    done = 0
-    for part in found.judge():
-        yield part
-        done += len(part.pairs)
-        show("checking", done, found.total)
-
-
-def _write(output: Path, parts: Iterator[PairChunk], found: Examination) -> None:
+def _write(output: Path, chunks: Iterator[PairChunk], result: Examination) -> None:
     """Writes the pairs that pass, all or none."""
     from regard.atomic_files import write_atomically
 
     def write(path: Path) -> None:
-        opened = gzip.open if output.suffix == ".gz" else open
-        with opened(path, "wt", encoding="utf-8", newline="\n") as file:
-            for part in parts:
-                file.writelines(f"{source}\t{target}\n" for source, target in part.kept())
-        if not found.kept:
-            raise DataError(f"no pair of {' and '.join(map(str, found.files))} passes, so that nothing is written")
+        opener = gzip.open if output.suffix == ".gz" else open
+        with opener(path, "wt", encoding="utf-8", newline="\n") as file:
+            for chunk in chunks:
+                file.writelines(f"{source}\t{target}\n" for source, target in chunk.kept())
+        if not result.kept:
+            raise DataError(f"no pair of {' and '.join(map(str, result.files))} passes: no file was written")
 
     write_atomically(output, write)
 
 
-def _summary(found: Examination, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What was found, for programs."""
+def _summary(result: Examination, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the findings as an object for programs."""
     checks = {
         name: {
             "count": finding.count,
-            "share": finding.count / found.report.pairs,
-            "severity": found.severity(name),
+            "share": finding.count / result.report.pairs,
+            "severity": result.severity(name),
             "meaning": finding.check.meaning,
             "examples": [asdict(example) for example in finding.examples],
         }
-        for name, finding in found.findings.items()
+        for name, finding in result.findings.items()
     }
-    about: dict[str, Any] = {"files": arguments.files, "pairs": found.report.read, "passing": found.kept}
+    about: dict[str, Any] = {"files": arguments.files, "pairs": result.report.read, "passing": result.kept}
     if arguments.test:
-        about["test"] = {"files": arguments.test, "sources": len(found.tested), "leaked": len(found.leaked)}
+        about["test"] = {"files": arguments.test, "sources": len(result.tested), "leaked": len(result.leaked)}
     if arguments.fix:
         about["written"] = str(arguments.output)
-    return {**about, "checks": checks, "notes": found.notes()}
+    return {**about, "checks": checks, "notes": result.notes()}
+
+
+def _print_report(result: Examination, output: Path | None) -> None:
+    """Prints each kind of fault with its count, its share and the first pairs that have it."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    width, total = console.width if console.is_terminal else LOG_WIDTH, result.report.pairs
+    more = f", {total:,} with plural forms and lines of texts" if result.report.further else ""
+    others = f" and {len(result.files) - 4} more files" if len(result.files) > 5 else ""
+    names = ", ".join(map(str, result.files[: 4 if others else None])) + others
+    console.print(Text(f"{result.report.read:,} pairs in {names}{more}"))
+    present = {name: finding for name, finding in result.findings.items() if finding.count}
+    for name, finding in present.items():
+        severity = result.severity(name)
+        count = f"{finding.count:>11,} {finding.count / total:>8.2%}   {finding.check.meaning}"
+        console.print(Text.assemble((f"\n{severity:8}", COLOURS[severity]), (f"{name:14}", "bold"), count))
+        for row in _examples(name, finding, width):
+            console.print(Text(row, style="dim"))
+    lines = [f"Nothing found: {', '.join(name for name in result.findings if name not in present)}."]
+    if result.tested:
+        lines.append(f"{len(result.leaked):,} of the {len(result.tested):,} sources of the test set are in the corpus.")
+    lines += result.notes()
+    dropped = total - result.kept
+    if output:
+        errors = [name for name in present if result.severity(name) == "error"]
+        reasons = ", ".join(f"{name} {present[name].count:,}" for name in errors)
+        because = f" ({reasons})" if reasons else ""
+        lines.append(f"{output}: {result.kept:,} pairs written, {dropped:,} dropped{because}.")
+    elif dropped:
+        lines.append(f"{result.kept:,} pairs have no error; --fix -o clean.tsv writes these and drops {dropped:,}.")
+    console.print(Text("\n" + "\n".join(lines)))
+
+
+def _examples(name: str, finding: Finding, width: int) -> Iterator[str]:
+    """Yields a line with the place of each example and the difference, and another with its texts."""
+    from regard.files.pair_checks import unmatched_items
+
+    for example in finding.examples:
+        only = zip(unmatched_items(name, example.source, example.target), ("source", "target"), strict=True)
+        parts = [f"{', '.join(texts[:5])} only in the {side}" for texts, side in only if texts]
+        yield f"{'':8}{example.where}" + (f"  ({shorten('; '.join(parts), width)})" if parts else "")
+        if example.source or example.target:
+            source, target = (shorten(text, (width - 17) // 2) for text in (example.source, example.target))
+            yield f"{'':12}{source}  →  {target}"
+
+
+def shorten(text: str, length: int) -> str:
+    """Returns the beginning of a text, with escapes for characters that are invisible."""
+    visible = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: length + 1])
+    return visible if len(visible) <= length else visible[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""regard distill: a smaller model that learns from a larger one."""
+"""regard distill: trains a smaller model on the translations of a larger one."""
 
 from __future__ import annotations
 
@@ -6,40 +6,33 @@ import argparse
 import threading
 from pathlib import Path
 
-from regard.cli.setting_flags import Verbs, add_languages, overrides_of
-from regard.cli.train import add_run, with_interrupts
-from regard.cli.training_processes import follow
+from regard.cli.shared_flags import Verbs, add_languages, setting_overrides
+from regard.cli.train import add_run, follow, stop_on_interrupt
 from regard.errors import InputError
 
-DESCRIPTION = """Trains a new model, the student, on what another one, the teacher, makes of the sources (sequence-level
-distillation): a small student learns more from a good teacher than from the translations that people wrote.
+DESCRIPTION = """Trains a new model, the student, on translations by another model, the teacher (sequence-level
+distillation): a small student learns more from a good teacher than from human translations.
 
-FILES are one file of text in the source language, a sentence a line, or a corpus of pairs as regard train takes it.
-Of a corpus, a dev set is split off if none is given: it stays as people wrote it, and the student never sees it.
-The student has a preset and a vocabulary of its own. regard train --resume FOLDER goes on with a run that was
-interrupted."""
+FILES are one file of text in the source language, one sentence per line, or a corpus of pairs in any form that regard
+train accepts. If a corpus of pairs comes without a dev set, one is held out: it keeps its human translations, and the
+student never trains on it. The student has its own preset and vocabulary. To continue an interrupted run, use regard
+train --resume FOLDER."""
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser(
-        "distill",
-        help="train a smaller model on what a larger one says",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = verbs.add_parser("distill", help="train a smaller model on a larger one's output", description=DESCRIPTION)
     parser.add_argument("teacher", metavar="TEACHER", help="the folder of a model that translates")
     parser.add_argument("files", nargs="*", metavar="FILES", help="text in the source language, or pairs; see above")
     add_languages(parser)
-    add_run(parser, "where the student goes")
+    add_run(parser, "where to write the student")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if not arguments.files:
-        raise InputError("give the text that the teacher shall translate: see regard distill --help")
+        raise InputError("give the text for the teacher to translate: see regard distill --help")
     if not arguments.output:
-        raise InputError("say where the student goes: -o FOLDER")
+        raise InputError("name the folder of the student: -o FOLDER")
 
     from regard.preparation.distillation import distill
 
@@ -51,9 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
         dev=arguments.dev,
         test=arguments.test,
         settings_file=arguments.settings,
-        overrides=overrides_of(arguments),
+        overrides=setting_overrides(arguments),
         overwrite=arguments.overwrite,
         stop=stop,
     )
-    with_interrupts(stop)
+    stop_on_interrupt(stop)
     return follow(events, folder)

@@ -1,4 +1,4 @@
-"""regard fill, classify and embed: what encoders are used for."""
+"""regard fill, classify and embed: the verbs that use encoders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import output_paths as destination
-from regard.cli.setting_flags import Verbs
-from regard.cli.translate import open_source, read_lines, write_rows
+from regard.cli.output_paths import require_output
+from regard.cli.shared_flags import Verbs, add_device
+from regard.cli.text_lines import open_source, read_lines, write_lines
 from regard.errors import InputError
 from regard.files.formats.format_by_suffix import require_plain, suffix
 from regard.files.remote_files import as_path
@@ -24,70 +24,53 @@ if TYPE_CHECKING:
 WINDOW = 2000
 """Texts that are held in memory and sorted by length together."""
 
+FILL = 'Fills each gap in TEXT, as in: regard fill runs/bert "Paris is the [MASK] of France."'
+CLASSIFY = """Labels each line of FILE or of standard input. For a model that judges pairs of texts, separate the two by
+a tab. A model for word labels labels the words between the spaces."""
+EMBED = """Turns each line of FILE or of standard input into a vector. -o vectors.npy writes an array; -o vectors.jsonl
+writes a JSON object per line, as does standard output. With --nearest, prints the lines nearest to a text instead."""
+
 
 def add(verbs: Verbs) -> None:
-    fill = verbs.add_parser(
-        "fill",
-        help="fill the gaps in a text",
-        description='Fills each gap of TEXT: regard fill runs/bert "Paris is the [MASK] of France."',
-        allow_abbrev=False,
-    )
+    fill = verbs.add_parser("fill", help="fill the gaps in a text", description=FILL)
     fill.add_argument("model", metavar="MODEL", help="a model folder")
     fill.add_argument("text", nargs="?", metavar="TEXT", help="a text with [MASK] in it (lines of standard input)")
-    fill.add_argument("--count", type=int, default=5, metavar="N", help="tokens shown for each gap (5)")
-    _common(fill, run_fill)
+    fill.add_argument("--count", type=int, default=5, metavar="N", help="number of tokens to show for each gap (5)")
 
-    classify = verbs.add_parser(
-        "classify",
-        help="label texts",
-        description="Labels each line of FILE, or of standard input; a tab stands between two texts that are "
-        "judged together. A model of word labels labels the words between the spaces.",
-        allow_abbrev=False,
-    )
+    classify = verbs.add_parser("classify", help="label texts", description=CLASSIFY)
     classify.add_argument("model", metavar="MODEL", help="a model folder")
-    classify.add_argument("file", nargs="?", metavar="FILE", help="a text file, a text a line (standard input)")
-    classify.add_argument("--scores", action="store_true", help="put the probability and a tab after each label")
-    _common(classify, run_classify)
+    file_help = "a text file with one text per line (standard input)"
+    classify.add_argument("file", nargs="?", metavar="FILE", help=file_help)
+    classify.add_argument("--scores", action="store_true", help="print a tab and the probability after each label")
 
-    embed = verbs.add_parser(
-        "embed",
-        help="turn texts into vectors, find the nearest",
-        description="Turns each line of FILE, or of standard input, into a vector. -o vectors.npy writes an array, "
-        "-o vectors.jsonl, or no -o, an object a line. With --nearest, prints the lines nearest to a text instead.",
-        allow_abbrev=False,
-    )
-    embed.add_argument("model", metavar="MODEL", help="a model folder: any encoder")
-    embed.add_argument("file", nargs="?", metavar="FILE", help="a text file, a text a line (standard input)")
+    embed = verbs.add_parser("embed", help="turn texts into vectors, find the nearest", description=EMBED)
+    embed.add_argument("model", metavar="MODEL", help="a model folder with any encoder")
+    embed.add_argument("file", nargs="?", metavar="FILE", help=file_help)
     embed.add_argument("-o", "--output", type=Path, metavar="FILE", help="a .npy or .jsonl file")
     embed.add_argument("--nearest", metavar="TEXT", help="print the lines of FILE that are nearest to this text")
-    embed.add_argument("--count", type=int, default=5, metavar="N", help="how many of them (5)")
-    embed.add_argument(
-        "--pooling", choices=("mean", "first"), help="mean of all states, or the first (the model's own)"
-    )
-    embed.add_argument(
-        "--normalize", choices=("true", "false"), help="whether vectors have length 1 (the model's own setting)"
-    )
-    _common(embed, run_embed)
+    embed.add_argument("--count", type=int, default=5, metavar="N", help="number of lines for --nearest (5)")
+    text = "mean of all states, or the first state (the model's setting)"
+    embed.add_argument("--pooling", choices=("mean", "first"), help=text)
+    text = "scale vectors to length 1 (the model's setting)"
+    embed.add_argument("--normalize", choices=("true", "false"), help=text)
+
+    for parser, run in ((fill, _fill), (classify, _classify), (embed, _embed)):
+        parser.add_argument("--json", action="store_true", help="print a JSON object per line")
+        add_device(parser)
+        parser.set_defaults(run=run)
 
 
-def _common(parser: argparse.ArgumentParser, run: Any) -> None:
-    parser.add_argument("--json", action="store_true", help="print a JSON object a line")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
-    parser.set_defaults(run=run)
-
-
-def run_fill(arguments: argparse.Namespace) -> int:
+def _fill(arguments: argparse.Namespace) -> int:
     from regard.decoding.fill_classify_embed import Filler
     from regard.decoding.model_loading import load_as
 
-    if arguments.count < 1:
-        raise InputError("--count must be at least 1")
+    _require_count(arguments)
     filler = load_as(Filler, arguments.model, arguments.device)
     for text in [arguments.text] if arguments.text is not None else _lines(None):
         gaps = filler.fill(text, arguments.count)
         if arguments.json:
-            found = [[asdict(filling) for filling in gap] for gap in gaps]
-            print(json.dumps({"text": text, "gaps": found}, ensure_ascii=False))
+            fillings = [[asdict(filling) for filling in gap] for gap in gaps]
+            print(json.dumps({"text": text, "gaps": fillings}, ensure_ascii=False))
             continue
         for number, gap in enumerate(gaps, 1):
             if len(gaps) > 1:
@@ -97,33 +80,31 @@ def run_fill(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def run_classify(arguments: argparse.Namespace) -> int:
+def _classify(arguments: argparse.Namespace) -> int:
     from regard.decoding.fill_classify_embed import Classifier
     from regard.decoding.model_loading import load_as
 
-    require_texts(arguments.file, ".tsv")
+    _require_texts(arguments.file, ".tsv")
     classifier = load_as(Classifier, arguments.model, arguments.device)
-    lines = _lines(arguments.file)
-    while window := list(islice(lines, 1 if sys.stdin.isatty() and arguments.file is None else WINDOW)):
+    lines, is_typed = _lines(arguments.file), sys.stdin.isatty()
+    while window := list(islice(lines, 1 if is_typed and arguments.file is None else WINDOW)):
         for row in _label(classifier, window, arguments):
-            print(row, flush=sys.stdin.isatty())
+            print(row, flush=is_typed)
     return 0
 
 
 def _label(classifier: Classifier, lines: list[str], arguments: argparse.Namespace) -> Iterator[str]:
-    """The output line of each input line."""
+    """Yields an output line for each input line."""
     if classifier.settings.data.carrier == "word":
-        found = classifier.label_words([line.split() for line in lines])
-        for line, labels in zip(lines, found, strict=True):
-            words = line.split()
+        rows = [line.split() for line in lines]
+        for words, labels in zip(rows, classifier.label_words(rows), strict=True):
+            pairs = list(zip(words, labels, strict=True))
             if arguments.json:
-                yield json.dumps(
-                    [{"word": w, **asdict(x)} for w, x in zip(words, labels, strict=True)], ensure_ascii=False
-                )
+                yield json.dumps([{"word": word, **asdict(label)} for word, label in pairs], ensure_ascii=False)
             else:
-                yield " ".join(f"{word}/{label.label}" for word, label in zip(words, labels, strict=True))
+                yield " ".join(f"{word}/{label.label}" for word, label in pairs)
         return
-    texts = [_text(line) for line in lines]
+    texts: list[Text] = [(line.partition("\t")[0], line.partition("\t")[2]) if "\t" in line else line for line in lines]
     _warn_of_length(classifier, texts)
     for label in classifier.classify(texts):
         if arguments.json:
@@ -132,20 +113,13 @@ def _label(classifier: Classifier, lines: list[str], arguments: argparse.Namespa
             yield f"{label.label}\t{label.probability:.4f}" if arguments.scores else label.label
 
 
-def _text(line: str) -> Text:
-    first, tab, second = line.partition("\t")
-    return (first, second) if tab else first
-
-
-def run_embed(arguments: argparse.Namespace) -> int:
+def _embed(arguments: argparse.Namespace) -> int:
     from regard.decoding.fill_classify_embed import Embedder
     from regard.decoding.model_loading import load_as
 
-    if arguments.count < 1:
-        raise InputError("--count must be at least 1")
-    require_texts(arguments.file)
-    if arguments.output is not None:
-        destination.require_file(arguments.output, [arguments.file, arguments.model])
+    _require_count(arguments)
+    _require_texts(arguments.file)
+    require_output(arguments.output, [arguments.file, arguments.model])
     if arguments.output and arguments.nearest is not None:
         raise InputError("--nearest prints the nearest lines: it cannot be combined with -o")
     if arguments.output and arguments.output.suffix not in (".npy", ".jsonl"):
@@ -155,10 +129,10 @@ def run_embed(arguments: argparse.Namespace) -> int:
     if arguments.normalize:
         options["normalize"] = arguments.normalize == "true"
     if arguments.nearest is not None:
-        return _show_nearest(embedder, arguments)
+        return _print_nearest(embedder, arguments)
     windows = _vectors(embedder, _lines(arguments.file), options)
     if arguments.output is None:
-        for row in _objects(windows):
+        for row in _format_vectors(windows):
             print(row)
         return 0
     from regard.atomic_files import write_atomically
@@ -166,18 +140,18 @@ def run_embed(arguments: argparse.Namespace) -> int:
     if arguments.output.suffix == ".npy":
         write_atomically(arguments.output, lambda path: _write_array(path, windows, embedder))
     else:
-        write_atomically(arguments.output, lambda path: write_rows(path, _objects(windows)))
+        write_atomically(arguments.output, lambda path: write_lines(path, _format_vectors(windows)))
     return 0
 
 
 def _vectors(embedder: Embedder, lines: Iterator[str], options: dict[str, Any]) -> Iterator[tuple[list[str], Any]]:
-    """Some lines and their vectors at a time."""
+    """Yields windows of lines with their vectors."""
     while window := list(islice(lines, WINDOW)):
         _warn_of_length(embedder, window)
         yield window, embedder.embed(window, **options)
 
 
-def _objects(windows: Iterable[tuple[list[str], Any]]) -> Iterator[str]:
+def _format_vectors(windows: Iterable[tuple[list[str], Any]]) -> Iterator[str]:
     for lines, vectors in windows:
         for line, vector in zip(lines, vectors, strict=True):
             rounded = [round(float(value), 7) for value in vector]
@@ -192,13 +166,12 @@ def _write_array(path: Path, windows: Iterable[tuple[list[str], Any]], embedder:
         np.save(file, np.concatenate(rows))
 
 
-def _show_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
+def _print_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
     numbered = [(number, line) for number, line in enumerate(_lines(arguments.file), 1) if line.strip()]
     if not numbered:
         raise InputError("there is no text to search")
     vectors = embedder.embed([line for _, line in numbered], pooling=arguments.pooling)
-    found = embedder.nearest(arguments.nearest, vectors, arguments.count, pooling=arguments.pooling)
-    for place, cosine in found:
+    for place, cosine in embedder.nearest(arguments.nearest, vectors, arguments.count, pooling=arguments.pooling):
         number, line = numbered[place]
         if arguments.json:
             print(json.dumps({"line": number, "cosine": cosine, "text": line}, ensure_ascii=False))
@@ -207,11 +180,17 @@ def _show_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def require_texts(name: str | None, *accepted: str) -> None:
-    """Refuses a file that is not a text a line, before a model is loaded."""
+def _require_count(arguments: argparse.Namespace) -> None:
+    if arguments.count < 1:
+        raise InputError("--count must be at least 1")
+
+
+def _require_texts(name: str | None, *accepted: str) -> None:
+    """Refuses a file that does not have one text per line, before a model is loaded."""
     path = as_path(name or "-")
     if name not in (None, "-") and suffix(path) not in accepted:
-        require_plain(path, "give a file with a text a line, or, to take it as it is, standard input (< FILE)")
+        advice = "give a file with one text per line; to read this one as it is, use standard input (< FILE)"
+        require_plain(path, advice)
 
 
 def _lines(name: str | None) -> Iterator[str]:
@@ -219,11 +198,9 @@ def _lines(name: str | None) -> Iterator[str]:
         yield from read_lines(source, name or "standard input")
 
 
-def _warn_of_length(reader: Classifier | Embedder, texts: Iterable[Text]) -> None:
-    """Says how many texts are read only in part."""
-    count = sum(row.shortened for row in reader.rows(texts))
-    if count:
-        longest = reader.settings.model.max_length
-        print(
-            f"regard: {count:,} texts are longer than {longest:,} tokens: only their beginning is read", file=sys.stderr
-        )
+def _warn_of_length(encoder: Classifier | Embedder, texts: Iterable[Text]) -> None:
+    """Reports how many texts are truncated."""
+    if count := sum(row.shortened for row in encoder.rows(texts)):
+        longest = encoder.settings.model.max_length
+        message = f"{count:,} texts are longer than {longest:,} tokens: only the beginning of each is read"
+        print(f"regard: {message}", file=sys.stderr)

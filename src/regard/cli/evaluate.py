@@ -1,15 +1,19 @@
-"""regard evaluate: how good a model's, or any system's, translations are."""
+"""regard evaluate: scores translations, of a model or in a file, and models for the other tasks."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from regard.cli import output_paths as destination
-from regard.cli.setting_flags import (
+from regard.cli.output_paths import require_output
+from regard.cli.shared_flags import (
     Verbs,
     add_decoding,
     add_direction,
@@ -18,45 +22,40 @@ from regard.cli.setting_flags import (
     decoding_options,
     direction_options,
     engine_options,
+    refuse_flags,
 )
+from regard.cli.text_lines import read_text
 from regard.errors import InputError
 from regard.files.corpus_files import expand_paths
-from regard.files.formats.format_by_suffix import require_plain
 from regard.files.remote_files import as_path
 from regard.settings import DataSettings
 
-DESCRIPTION = """Of a translator: BLEU, chrF and TER by sacrebleu, with signatures and 95 % bootstrap confidence
-intervals. Of a model that writes, given text files: perplexity and nats per character. Of a classifier, given labelled
-files: accuracy, F1, and which labels were taken for which.
+if TYPE_CHECKING:
+    from regard.files.formats.running_text import DocumentPart
+
+DESCRIPTION = """Measures a translator by BLEU, chrF and TER (sacrebleu, with signatures and 95 % bootstrap confidence
+intervals); a model that writes by perplexity and nats per character of text files; a classifier by accuracy, F1 and a
+table of its confusions on labelled files.
 
   regard evaluate MODEL test.en test.de                  translate and score (also one .tsv or .jsonl)
-  regard evaluate MODEL test.en test.de --to de          one direction of a model that has several
-  regard evaluate --hypotheses out.de test.de            score translations that you have
+  regard evaluate MODEL test.en test.de --to de          one direction of a multilingual model
+  regard evaluate --hypotheses out.de test.de            score existing translations
   regard evaluate MODEL test.en test.de --baseline OTHER compare with another model or file of translations,
                                                          with a paired bootstrap test (Koehn, 2004)"""
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser(
-        "evaluate",
-        help="score translations, compare two systems",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("files", nargs="+", metavar="FILES", help="MODEL and a test set; with --hypotheses: references")
-    parser.add_argument("--hypotheses", type=Path, metavar="FILE", help="score these translations instead of a model's")
-    parser.add_argument("--baseline", metavar="FILE", help="a file of translations, or a model folder, to compare with")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="keep the translations here")
-    parser.add_argument("--lowercase", action="store_true", help="ignore case")
-    parser.add_argument(
-        "--tokenize", metavar="NAME", help="sacrebleu's tokenizer (by language): 13a, none, zh, char ..."
-    )
-    parser.add_argument(
-        "--language", default="", metavar="CODE", help="language of the references (the model's target)"
-    )
-    parser.add_argument("--resamples", type=int, default=1000, metavar="N", help="bootstrap samples (1000); 0: none")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = verbs.add_parser("evaluate", help="score translations, compare two systems", description=DESCRIPTION)
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILES", help="MODEL and a test set; with --hypotheses: references")
+    add("--hypotheses", type=Path, metavar="FILE", help="score these translations instead of a model's")
+    add("--baseline", metavar="FILE", help="a file of translations, or a model folder, to compare with")
+    add("-o", "--output", type=Path, metavar="FILE", help="save the translations in this file")
+    add("--lowercase", action="store_true", help="ignore case")
+    add("--tokenize", metavar="NAME", help="tokenizer of sacrebleu (by language): 13a, none, zh, char ...")
+    add("--language", default="", metavar="CODE", help="language of the references (the model's target)")
+    add("--resamples", type=int, default=1000, metavar="N", help="bootstrap samples (1000); 0: none")
+    add("--json", action="store_true", help="print JSON")
     add_direction(parser)
     add_engine(parser)
     add_shortlist(parser)
@@ -67,22 +66,19 @@ def add(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     task = _task(arguments)
     if task != "translate":
-        _refuse_flags(arguments, task)
         return _measure(arguments, task)
     from regard.evaluation.translation_scores import compare, require_options, score
 
-    if arguments.output is not None:
-        require_output(arguments)
+    _require_output(arguments)
     sources, references, language = _test_set(arguments)
     options = {"lowercase": arguments.lowercase, "tokenize": arguments.tokenize, "resamples": arguments.resamples}
     how: dict[str, Any] = {"language": language, **options}
     require_options(**how, pairs=bool(arguments.baseline))
     baseline = _baseline(arguments, sources, references) if arguments.baseline else None
     if arguments.hypotheses:
-        hypotheses = read_text(arguments.hypotheses)
-        _require_count(arguments.hypotheses, hypotheses, references)
+        hypotheses = _read_translations(arguments.hypotheses, references)
     else:
-        hypotheses = translate(arguments.files[0], sources, arguments)
+        hypotheses = _translate(arguments.files[0], sources, arguments)
     if arguments.output:
         from regard.atomic_files import write_text
 
@@ -90,76 +86,38 @@ def run(arguments: argparse.Namespace) -> int:
     scores = score(hypotheses, references, **how)
     comparisons: list[Any] = []
     if baseline is not None:
-        before = baseline or translate(arguments.baseline, sources, arguments)
+        before = baseline or _translate(arguments.baseline, sources, arguments)
         comparisons = compare(before, hypotheses, references, **how)
-    show(len(references), scores, comparisons, as_json=arguments.json)
+    if arguments.json:
+        found = {"scores": [asdict(each) for each in scores], "comparisons": [asdict(each) for each in comparisons]}
+        print(json.dumps(found, ensure_ascii=False))
+        return 0
+    print(f"{len(references):,} sentences", *scores, sep="\n")
+    for each in comparisons:
+        verdict = "significant" if each.significant else "not significant"
+        change = f"{each.baseline:.2f} -> {each.system:.2f} ({each.difference:+.2f})"
+        print(f"{each.metric} against the baseline: {change}, p = {each.p_value:.4f}, {verdict} at 0.05")
     return 0
 
 
-def show(sentences: int, scores: list[Any], comparisons: list[Any], *, as_json: bool) -> None:
-    """Prints scores, and how they compare with a baseline's."""
-    if as_json:
-        found = {"scores": [asdict(s) for s in scores], "comparisons": [asdict(c) for c in comparisons]}
-        print(json.dumps(found, ensure_ascii=False))
-        return
-    print(f"{sentences:,} sentences")
-    for line in scores:
-        print(line)
-    for c in comparisons:
-        verdict = "significant" if c.significant else "not significant"
-        print(
-            f"{c.metric} against the baseline: {c.baseline:.2f} -> {c.system:.2f} ({c.difference:+.2f}), "
-            f"p = {c.p_value:.4f}, {verdict} at 0.05"
-        )
-
-
-def require_output(arguments: argparse.Namespace) -> None:
-    """Refuses an output that cannot be written, or that this command reads."""
-    model, *corpus = [arguments.hypotheses, *arguments.files] if arguments.hypotheses else arguments.files
-    reads = [model, *(corpus if arguments.hypotheses else expand_paths(corpus))]
-    destination.require_file(arguments.output, reads + ([arguments.baseline] if arguments.baseline else []))
-
-
 def _task(arguments: argparse.Namespace) -> str:
-    """What the model to be measured is for."""
+    """Returns the task of the model; translations in a file have the task of a translator."""
     from regard.model_folder import SETTINGS, read_settings
 
     path = Path(arguments.files[0])
-    if arguments.hypotheses or not (path / SETTINGS).is_file():
-        return "translate"
-    return read_settings(path).task
+    return "translate" if arguments.hypotheses or not (path / SETTINGS).is_file() else read_settings(path).task
 
 
-def _refuse_flags(arguments: argparse.Namespace, task: str) -> None:
-    """Refuses flags that are for translators alone, instead of ignoring them."""
-    if arguments.source or arguments.target:
-        raise InputError(f"a model to {task} has no direction: leave --from and --to out")
-    given = {
-        "-o": arguments.output,
-        "--baseline": arguments.baseline,
-        "--lowercase": arguments.lowercase,
-        "--tokenize": arguments.tokenize,
-        "--language": arguments.language,
-    }
-    for flag in (flag for flag, value in given.items() if value):
-        raise InputError(f"{flag} is for translations: leave it out for a model to {task}")
-
-
-def _measure(arguments: argparse.Namespace, task: str) -> int:
-    """Measures a model that does not translate."""
-    from regard.cli.evaluate_tasks import measure_classifier, measure_writer
-
-    if len(arguments.files) < 2:
-        raise InputError("give a model and the files to measure it on")
-    if task == "write":
-        return measure_writer(arguments)
-    if task == "classify":
-        return measure_classifier(arguments)
-    raise InputError(f"a model to {task} is measured by its training alone: read {arguments.files[0]}/card.md")
+def _require_output(arguments: argparse.Namespace) -> None:
+    """Refuses an output that cannot be written, or that is an input."""
+    first, *others = [arguments.hypotheses, *arguments.files] if arguments.hypotheses else arguments.files
+    if arguments.output is not None:
+        inputs = [first, *(others if arguments.hypotheses else expand_paths(others))]
+        require_output(arguments.output, inputs + ([arguments.baseline] if arguments.baseline else []))
 
 
 def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]:
-    """Returns the sources and references of the test set, every one of them, and the language of the references."""
+    """Returns all sources and references of the test set, and the language of the references."""
     if arguments.hypotheses:
         references = read_text(Path(arguments.files[-1]))
         sources = read_text(Path(arguments.files[0])) if len(arguments.files) > 1 else []
@@ -171,35 +129,31 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]
     if len(arguments.files) < 2:
         raise InputError("give a model and a test set (two files, one .tsv or one .jsonl), or --hypotheses")
     path = Path(arguments.files[0])
-    settings = read_settings(path) if path.is_dir() else None
-    data = _directed(settings.data, arguments) if settings else DataSettings()
+    data = _data_to_read(read_settings(path).data, arguments) if path.is_dir() else DataSettings()
     pairs = list(read_pairs([as_path(name) for name in arguments.files[1:]], data, Report(), whole=True))
     if not pairs:
         raise InputError(f"{arguments.files[1]}: the test set is empty")
     return [p.source for p in pairs], [p.target for p in pairs], arguments.language or data.target
 
 
-def _directed(data: DataSettings, arguments: argparse.Namespace) -> DataSettings:
-    """What to read of the test set: for a model of several directions, that which is to be measured."""
+def _data_to_read(data: DataSettings, arguments: argparse.Namespace) -> DataSettings:
+    """Returns the data settings of a model for the direction to measure."""
     from regard.tokens.directions import choose_direction
 
-    found = choose_direction(data, **direction_options(arguments))
+    direction = choose_direction(data, **direction_options(arguments))
     if not data.directions:
         return data
-    if not found.source:
-        raise InputError(
-            f"which language is the source of the test set? Name it with --from beside --to {found.target}"
-        )
-    return replace(data, source=found.source, target=found.target, directions=(str(found),))
+    if not direction.source:
+        message = "which language is the source of the test set? Name it with --from beside --to"
+        raise InputError(f"{message} {direction.target}")
+    return replace(data, source=direction.source, target=direction.target, directions=(str(direction),))
 
 
 def _baseline(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> list[str]:
-    """Returns the translations of the baseline, or none yet of a model, which must be one that translates."""
+    """Returns the translations of the baseline; an empty list for a model, which translates later."""
     path = Path(arguments.baseline)
     if not path.is_dir():
-        found = read_text(path)
-        _require_count(path, found, references)
-        return found
+        return _read_translations(path, references)
     if not sources:
         raise InputError("to compare with a model, give the sources too: --hypotheses FILE SOURCES REFERENCES")
     from regard.model_folder import read_settings
@@ -209,41 +163,114 @@ def _baseline(arguments: argparse.Namespace, sources: list[str], references: lis
     return []
 
 
-def _require_count(path: Path, lines: list[str], references: list[str]) -> None:
+def _read_translations(path: Path, references: list[str]) -> list[str]:
+    lines = read_text(path)
     if len(lines) != len(references) or not lines:
         count = f"{len(lines):,} line{'' if len(lines) == 1 else 's'}"
         raise InputError(f"{path}: {count}, but the test set has {len(references):,}")
+    return lines
 
 
-def translate(folder: str, sources: list[str], arguments: argparse.Namespace) -> list[str]:
-    """The translations of a model, with a progress bar where somebody watches."""
-    from rich.console import Console
-    from rich.progress import track
-
+def _translate(folder: str, sources: list[str], arguments: argparse.Namespace) -> list[str]:
+    """Returns the translations of a model; shows a progress bar on a terminal."""
+    from regard.cli.progress_display import show_sentences
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
 
     translator = load_as(Translator, folder, **engine_options(arguments))
-    found = translator.translate_stream(sources, **direction_options(arguments), **decoding_options(arguments))
-    console = Console(stderr=True)
-    shown = track(
-        found,
-        f"translating with {folder}",
-        len(sources),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
+    stream = translator.translate_stream(sources, **direction_options(arguments), **decoding_options(arguments))
+    sizes = deque([1] * len(sources))
+    return [each.text for each in show_sentences(stream, sizes, len(sources), f"translating with {folder}")]
+
+
+def _measure(arguments: argparse.Namespace, task: str) -> int:
+    """Measures a model that does not translate; refuses the flags for translators."""
+    if arguments.source or arguments.target:
+        raise InputError(f"a model to {task} has no direction: leave out --from and --to")
+    flags = {"-o": arguments.output, "--baseline": arguments.baseline, "--lowercase": arguments.lowercase}
+    flags |= {"--tokenize": arguments.tokenize, "--language": arguments.language}
+    refuse_flags(flags, f"is for translations: leave it out for a model to {task}")
+    if len(arguments.files) < 2:
+        raise InputError("give a model and the files to measure it on")
+    if task not in ("write", "classify"):
+        card = Path(arguments.files[0]) / "card.md"
+        raise InputError(f"regard evaluate cannot measure a model to {task}: see {card} for the scores of its training")
+    return _measure_writer(arguments) if task == "write" else _measure_classifier(arguments)
+
+
+def _measure_writer(arguments: argparse.Namespace) -> int:
+    """Prints the perplexity of text files; each document is scored by itself."""
+    from regard.decoding.model_loading import load_as
+    from regard.decoding.writer import Writer, perplexity
+    from regard.files.formats.running_text import read
+    from regard.tokens.corpus_report import Report
+
+    writer = load_as(Writer, arguments.files[0], arguments.device)
+    parts = read([as_path(name) for name in arguments.files[1:]], writer.settings.data, Report())
+    texts = list(_join_parts(parts))
+    if not texts:
+        raise InputError(f"{' and '.join(arguments.files[1:])}: there is no text to score")
+    scores = [writer.score(text) for text in texts]
+    surprise, tokens = sum(each.surprise for each in scores), sum(len(each.tokens) for each in scores)
+    characters, window = sum(map(len, texts)), writer.settings.model.max_length
+    figures = {
+        "perplexity": perplexity(surprise / tokens),
+        "tokens": tokens,
+        "vocabulary": writer.vocabulary.size,
+        "nats_per_character": surprise / characters,
+        "bits_per_character": surprise / characters / math.log(2),
+        "characters": characters,
+        "documents": len(texts),
+        "window": window,
+        "overlap": window - window // 2,
+    }
+    if arguments.json:
+        print(json.dumps(figures))
+        return 0
+    print(f"{len(texts):,} documents, {characters:,} characters")
+    print(
+        f"perplexity {figures['perplexity']:.2f} per token ({tokens:,} tokens of a vocabulary of "
+        f"{figures['vocabulary']:,}; windows of {window} that overlap by {figures['overlap']})"
     )
-    return [t.text for t in shown]
+    print(f"{figures['nats_per_character']:.4f} nats, {figures['bits_per_character']:.4f} bits per character")
+    return 0
 
 
-def read_text(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, split at line feeds only."""
-    require_plain(path, "give the translations as plain text, one a line")
-    try:
-        lines = path.read_bytes().decode("utf-8-sig").split("\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}): convert it with iconv") from None
-    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+def _join_parts(parts: Iterable[DocumentPart]) -> Iterator[str]:
+    """Joins the parts of each document."""
+    texts: list[str] = []
+    for part in parts:
+        if part.begins and texts:
+            yield "".join(texts)
+            texts = []
+        texts.append(part.text)
+    if texts:
+        yield "".join(texts)
+
+
+def _measure_classifier(arguments: argparse.Namespace) -> int:
+    """Prints accuracy, F1 and confusions on labelled files."""
+    from regard.decoding.fill_classify_embed import Classifier
+    from regard.decoding.model_loading import load_as
+    from regard.evaluation.classification_scores import compare_labels
+    from regard.files.formats.labelled_texts import read
+    from regard.tokens.corpus_report import Report, require_kept
+    from regard.training.tasks.classification import find_labels
+
+    classifier = load_as(Classifier, arguments.files[0], arguments.device)
+    report, files = Report(unit="texts"), [as_path(name) for name in arguments.files[1:]]
+    texts = list(read(files, classifier.settings.data, report))
+    require_kept(report, files)
+    for line in report.lines()[1:]:
+        print(f"regard: {line}", file=sys.stderr)
+    predicted = find_labels(classifier, [each.texts for each in texts])
+    right = [each.labels for each in texts]
+    labels = sorted({*classifier.labels, *(label for row in right for label in row)})
+    quality = compare_labels(right, predicted, labels)
+    if arguments.json:
+        confusions = [{"right": r, "found": f, "count": n} for (r, f), n in sorted(quality.confusions.items())]
+        figures = {"accuracy": quality.accuracy, "f1": quality.f1, "count": quality.count, "confusions": confusions}
+        print(json.dumps(figures, ensure_ascii=False))
+        return 0
+    print(f"{len(texts):,} texts", *quality.lines(), *quality.table(), sep="\n")
+    return 0

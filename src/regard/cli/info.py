@@ -1,4 +1,4 @@
-"""regard info: what is in a model folder, and what this machine has."""
+"""regard info: describes a model folder, and the software and devices of this machine."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from math import prod
 from pathlib import Path
 
 import regard
-from regard.cli.setting_flags import Verbs
+from regard.cli.shared_flags import Verbs
 from regard.errors import InputError, ModelError
+
+DESCRIPTION = "Describes a model folder or, with --system, this machine and the installed libraries."
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser(
-        "info",
-        help="what is in a model folder; what this machine has",
-        description="Describes a model folder or, with --system, this machine and the installed libraries.",
-        allow_abbrev=False,
-    )
+    parser = verbs.add_parser("info", help="describe a model folder or this machine", description=DESCRIPTION)
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder")
-    parser.add_argument("--system", action="store_true", help="versions, devices and threads")
+    parser.add_argument("--system", action="store_true", help="print versions, devices and threads")
     parser.set_defaults(run=run)
 
 
@@ -36,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe_model(path: Path) -> None:
-    """Prints shape, size and card, without loading torch."""
+    """Prints the shape, the size and the card of a model, without importing torch."""
     from safetensors import SafetensorError, safe_open
 
     from regard.model_folder import CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
@@ -46,18 +43,15 @@ def describe_model(path: Path) -> None:
     check_settings(path)
     settings = load_recorded(path / SETTINGS)
     shape = settings.model
-    what = f"{format_directions(settings.data, '->')}, " if settings.task == "translate" else ""
-    print(f"{path}: {settings.task} {what}preset {settings.preset}".replace(" preset auto", " no preset"))
-    print(
-        f"{settings.shape}, {'' if shape.recurrent else f'{shape.norm}-norm, {shape.positions} positions, '}"
-        f"at most {shape.max_length} tokens"
-    )
+    directions = f"{format_directions(settings.data, '->')}, " if settings.task == "translate" else ""
+    print(f"{path}: {settings.task} {directions}preset {settings.preset}".replace(" preset auto", " no preset"))
+    norm = "" if shape.recurrent else f"{shape.norm}-norm, {shape.positions} positions, "
+    print(f"{settings.shape}, {norm}at most {shape.max_length} tokens")
     weights = path / WEIGHTS
     if not weights.is_file():
-        begun = (path / TRAINING).is_dir()
-        print(
-            f"no weights{' yet: training has not come to its first evaluation' if begun else ': copy the whole folder'}"
-        )
+        has_begun = (path / TRAINING).is_dir()
+        reason = " yet: training has not reached its first evaluation" if has_begun else ": copy the whole folder"
+        print(f"no weights{reason}")
         return
     try:
         with safe_open(weights, "numpy") as file:
@@ -87,11 +81,7 @@ def describe_system() -> None:
     print(f"CPU: {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}")
     print(f"CUDA: {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
     print(f"MPS: {'yes' if torch.backends.mps.is_available() else 'none'}")
-    why = missing()
-    print(
-        f"decoding engine: {f'PyTorch; the native one cannot be used: {why}' if why else f'native, {instructions()}'}"
-    )
-    library = fused.library()
-    print(
-        f"training on the CPU: {f'fused, {library.instructions}' if library else 'PyTorch alone: nothing was compiled'}"
-    )
+    reason, library = missing(), fused.library()
+    engine = f"PyTorch; the native engine is not available: {reason}" if reason else f"native, {instructions()}"
+    print(f"decoding engine: {engine}")
+    print(f"training on the CPU: {f'fused, {library.instructions}' if library else 'PyTorch (kernels not compiled)'}")

@@ -1,57 +1,52 @@
-"""regard shortlist: the tokens that a sentence may be translated with, for speed."""
+"""regard shortlist: learns which tokens a translator needs for a sentence, for speed."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from regard.cli.setting_flags import Verbs
+from regard.cli.shared_flags import Verbs
 
-DESCRIPTION = """Learns from the pairs that a translator was trained on which target tokens each source token is likely
-to become, and writes them into its folder. With --shortlist, regard translate, evaluate and serve then score a few
-hundred tokens for each sentence instead of the whole vocabulary.
+DESCRIPTION = """Learns from pairs which target tokens are likely translations of each source token, and stores them in
+the folder of the model. With --shortlist, regard translate, evaluate and serve then compute scores for a few hundred
+tokens per sentence instead of the whole vocabulary.
 
-  regard shortlist runs/en-de                        from the training/ that is still in the folder
+  regard shortlist runs/en-de                        from the training data, if training/ is still in the folder
   regard shortlist runs/en-de train.en train.de      from these files
   regard evaluate runs/en-de test.en test.de --shortlist"""
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser(
-        "shortlist",
-        help="learn which tokens a translator needs for a sentence, for speed",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    about = "learn which tokens a translator needs for a sentence, for speed"
+    parser = verbs.add_parser("shortlist", help=about, description=DESCRIPTION)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILES", help="pairs, as regard train takes them")
-    parser.add_argument("--each", type=int, default=100, metavar="N", help="tokens for each source token (100)")
-    parser.add_argument("--common", type=int, default=100, metavar="N", help="frequent tokens for all (100)")
+    text = "pairs, in any form that regard train accepts"
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILES", help=text)
+    parser.add_argument("--each", type=int, default=100, metavar="N", help="tokens per source token (100)")
+    parser.add_argument("--common", type=int, default=100, metavar="N", help="frequent tokens for all sentences (100)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import TimeRemainingColumn
 
+    from regard.cli.progress_display import bar_on_stderr
     from regard.jobs.shortlist_learning import learn_shortlist
     from regard.model_folder import SHORTLIST
 
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("learning", total=None)
+    with bar_on_stderr(TimeRemainingColumn()) as bar:
+        task = bar.add_task("learning", total=None)
         learnt = learn_shortlist(
             arguments.model,
             arguments.files,
             common=arguments.common,
             each=arguments.each,
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    where = "the dev set" if learnt.held_out else "the pairs themselves"
+    text = "the dev set" if learnt.held_out else "the pairs themselves"
     print(
-        f"{arguments.model / SHORTLIST}: learnt from {learnt.pairs:,} pairs; {learnt.length:.0f} tokens for a text, "
-        f"covering {learnt.covered:.2%} of those of {where}. Compare the translations and the speed with:"
+        f"{arguments.model / SHORTLIST}: learnt from {learnt.pairs:,} pairs; {learnt.length:.0f} tokens per text, "
+        f"which cover {learnt.covered:.2%} of the tokens in {text}. Compare the translations and the speed with:"
     )
     print(f"regard evaluate {arguments.model} TEST.SOURCE TEST.TARGET --shortlist --baseline TRANSLATIONS_WITHOUT")
     return 0

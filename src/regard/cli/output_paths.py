@@ -1,4 +1,4 @@
-"""Where a command writes: never over what it reads, and what would fail at the end is refused at the beginning."""
+"""Checks of output paths before any work: a command never overwrites its input, and each output can be written."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from pathlib import Path
 
 from regard.errors import InputError
 
-Identity = tuple[int, int]
+SAVING_VERBS = ("train", "distill", "demo")
+"""Verbs that save their work when they are interrupted, and print a message about it themselves."""
 
 
-def require_file(output: Path | str, reads: Iterable[Path | str | None]) -> None:
-    """Refuses an output file that cannot be written, or that is one of the files that the command reads.
+def require_output(output: Path | str | None, inputs: Iterable[Path | str | None]) -> None:
+    """Refuses an output file that cannot be written, or that is an input; None as output is standard output.
 
-    Of `reads`, None and "-" are standard input, and a folder is that of a model.
+    Among the inputs, None and "-" are standard input, and a folder is a model folder.
     """
+    if output is None:
+        return
     path = Path(output)
     if not str(output):
         raise InputError("-o has no name: name a file")
     if path.is_dir() or str(output).endswith(("/", os.sep)):
         raise InputError(f"{output}: is a folder: name a file, as in -o {path / 'FILE'}")
-    for name in reads:
+    for name in inputs:
         if replaces(path, name):
             raise InputError(f"{output}: this command reads it, and would write over it: name another file")
     require_writable(path)
 
 
 def replaces(output: Path, name: Path | str | None) -> bool:
-    """Whether writing `output` would replace a file that is read, by whatever name, or a part of a model."""
+    """Reports whether writing `output` would replace an input file, under any name, or a part of a model folder."""
     from regard.model_folder import EVERYTHING
 
     if output.exists() and not output.is_file():  # a device or a pipe
@@ -39,12 +42,11 @@ def replaces(output: Path, name: Path | str | None) -> bool:
     if name is not None and Path(name).is_dir():
         parts = [part for path in (output.absolute(), output.resolve()) for part in (path, *path.parents)]
         return any(part.name in EVERYTHING and identity(part.parent) == identity(name) for part in parts)
-    found = identity(name)
-    return found is not None and found == identity(output)
+    return identity(name) is not None and identity(name) == identity(output)
 
 
-def identity(name: Path | str | None) -> Identity | None:
-    """What is the same for all names of a file; None for one that is not on the disk."""
+def identity(name: Path | str | None) -> tuple[int, int] | None:
+    """Returns the device and inode of a file, which all its names share; None if it does not exist."""
     try:
         status = os.fstat(sys.stdin.fileno()) if name in (None, "-") else Path(str(name)).stat()
     except (OSError, ValueError):
@@ -53,7 +55,7 @@ def identity(name: Path | str | None) -> Identity | None:
 
 
 def require_writable(output: Path) -> None:
-    """Refuses a place where nothing can be written."""
+    """Refuses a path in a folder that cannot be written to."""
     if output.exists() and not output.is_file():
         return
     folder = next(each for each in output.absolute().parents if os.path.lexists(each))
@@ -64,8 +66,8 @@ def require_writable(output: Path) -> None:
 
 
 @contextmanager
-def followed(arguments: argparse.Namespace) -> Iterator[None]:
-    """Says which folders a command made for its output, and, if it is interrupted, what became of the output."""
+def report_outputs(arguments: argparse.Namespace) -> Iterator[None]:
+    """Reports the folders that a command creates for its output and, after Ctrl-C, the state of the output."""
     output, report = (getattr(arguments, name, None) for name in ("output", "report"))
     above = [folder for name in (output, report) if name for folder in Path(name).absolute().parents]
     missing = [folder for folder in sorted(set(above)) if not os.path.lexists(folder)]
@@ -73,17 +75,10 @@ def followed(arguments: argparse.Namespace) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        if stop.args or not output or arguments.verb in TRAINING:
+        if stop.args or not output or arguments.verb in SAVING_VERBS:
             raise
-        new = identity(output) != before
-        raise KeyboardInterrupt(
-            f"stopped; {output} is {'written' if new else 'as it was before' if before else 'not written'}"
-        ) from None
+        state = "written" if identity(output) != before else "unchanged" if before else "not written"
+        raise KeyboardInterrupt(f"stopped; {output} is {state}") from None
     finally:
-        made = [folder for folder in missing if folder.is_dir()]
-        if made:
-            print(f"regard: made the folder {made[-1]}", file=sys.stderr)
-
-
-TRAINING = ("train", "distill", "demo")
-"""Verbs that save what they have when they are interrupted, and say so themselves."""
+        if created := [folder for folder in missing if folder.is_dir()]:
+            print(f"regard: created the folder {created[-1]}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""regard bench serve: load on a server, beside the same models offline and asked one request at a time."""
+"""regard bench serve: measures a server under load, and compares its answers with offline translations."""
 
 from __future__ import annotations
 
@@ -14,54 +14,56 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.setting_flags import Verbs, add_engine, engine_options
+from regard.cli.shared_flags import Verbs, add_engine, engine_options
+from regard.cli.text_lines import read_text
 from regard.errors import DataError, InputError
-from regard.files.formats.format_by_suffix import require_plain
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
     from regard.serving.load_generator import LoadReport
 
+DESCRIPTION = """Measures a server that translates: first with one client that sends one request after another, then
+with many clients at once; each request is one sentence. For model folders, it starts a server, translates the same
+sentences offline and compares every answer. For an address, it measures the server there, and compares its answers
+with offline ones of the model folders named too, or else with its own first answers. The exit code is 1 if any answer
+is lost, refused or different."""
+
 MIB = 2**20
-WARM_UP = 3.0
-ALONE = 20.0
-"""Seconds at most for one client that asks one request after the other."""
+WARM_UP_SECONDS = 3.0
+ONE_CLIENT_SECONDS = 20.0
+
+Languages = tuple[str, str]  # from and to
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser(
-        "bench",
-        help="put load on a server, and compare its answers with the offline ones",
-        description="Puts load on a server that translates: first one client, one request after the other, then many "
-        "at once; a sentence a request. Given model folders, it starts a server of its own for them, translates the "
-        "same sentences offline and compares every answer. Given an address, it asks the server there, and compares "
-        "its answers with the offline ones of the folders named too, or else with its own first ones. Exits with 1 if "
-        "anything is lost, refused or different.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("what", choices=["serve"], metavar="serve", help="what is measured: a server")
-    parser.add_argument("targets", nargs="+", metavar="MODEL|URL", help="model folders, or the address of a server")
-    parser.add_argument("--texts", type=Path, metavar="FILE", help="a sentence a line (made-up English or French ones)")
-    parser.add_argument("--lines", type=int, default=1000, metavar="N", help="sentences to ask for (1000)")
-    parser.add_argument("--clients", type=int, default=64, metavar="N", help="clients at once (64)")
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="how long (30)")
-    parser.add_argument("--from", dest="source", metavar="LANGUAGE", help="direction, if there are several")
-    parser.add_argument("--to", dest="target", metavar="LANGUAGE", help="the same")
-    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
-    parser.add_argument("--key", help="key that the server at an address asks for")
+    parser = verbs.add_parser("bench", help="measure a server under load", description=DESCRIPTION)
+    add = parser.add_argument
+    add("what", choices=["serve"], metavar="serve", help="what to measure: a server")
+    add("targets", nargs="+", metavar="MODEL|URL", help="model folders, or the address of a server")
+    text = "a file with one sentence per line (invented English or French sentences)"
+    add("--texts", type=Path, metavar="FILE", help=text)
+    add("--lines", type=int, default=1000, metavar="N", help="number of sentences (1000)")
+    add("--clients", type=int, default=64, metavar="N", help="concurrent clients (64)")
+    add("--seconds", type=float, default=30.0, metavar="N", help="duration (30)")
+    add("--from", dest="source", metavar="LANGUAGE", help="language to translate from, if there are several directions")
+    add("--to", dest="target", metavar="LANGUAGE", help="language to translate into, likewise")
+    add("--json", action="store_true", help="print the figures as a JSON object")
+    add("--key", help="API key for the server at an address")
     add_engine(parser)
     parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True)
-class Offline:
-    """What models make of some sentences without a server."""
+class _Offline:
+    """The translations of a model without a server, and their speed."""
 
-    rate: float  # sentences a second, all at once
-    answers: Mapping[tuple[str, str, str], str]  # of source, target and text
+    rate: float  # sentences per second, in large batches
+    answers: Mapping[tuple[str, str, str], str]  # by source language, target language and text
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from regard.decoding.model_loading import load_as
+    from regard.decoding.translator import Translator
     from regard.serving.load_generator import load, question
 
     if arguments.clients < 1 or arguments.seconds <= 0 or arguments.lines < 1:
@@ -70,153 +72,139 @@ def run(arguments: argparse.Namespace) -> int:
     folders = [target for target in arguments.targets if "://" not in target]
     if len(addresses) > 1 or any(not address.startswith("http://") for address in addresses):
         raise InputError(f"{addresses[-1]}: name one address that begins with http://")
-    translators = opened(folders, arguments)
-    ways = [way_of(translator, arguments) for translator in translators] or [asked_of(addresses[0], arguments)]
-    texts = {way: sentences(arguments, way[0]) for way in ways}
-    before = measured(translators, ways, texts)
-    with serving(folders, addresses, arguments) as (address, process):
+    translators = [load_as(Translator, folder, **engine_options(arguments)) for folder in folders]
+    if not translators and (arguments.source is None or arguments.target is None):
+        raise InputError(f"{addresses[0]}: name the languages with --from and --to, or name the model folder too")
+    directions = [_choose_direction(translator, arguments) for translator in translators]
+    directions = directions or [(arguments.source, arguments.target)]
+    texts = {direction: _sentences(arguments, direction[0]) for direction in directions}
+    before = _translate_offline(translators, directions, texts)
+    with _server(folders, addresses, arguments) as (address, process):
         questions = []
-        for source, target in ways:
+        for source, target in directions:
             for text in texts[source, target]:
                 body = {"q": text, "source": source, "target": target, "format": "text"}
-                right = before.answers.get((source, target, text))
-                questions.append(question(address, body | ({"api_key": arguments.key} if arguments.key else {}), right))
-        load(address, questions, clients=arguments.clients, seconds=min(WARM_UP, arguments.seconds))
-        alone = load(address, questions, clients=1, seconds=min(ALONE, arguments.seconds))
-        start = memory(process)
+                expected = before.answers.get((source, target, text))
+                key = {"api_key": arguments.key} if arguments.key else {}
+                questions.append(question(address, body | key, expected))
+        load(address, questions, clients=arguments.clients, seconds=min(WARM_UP_SECONDS, arguments.seconds))
+        one = load(address, questions, clients=1, seconds=min(ONE_CLIENT_SECONDS, arguments.seconds))
+        memory = [_memory(process)]
         many = load(address, questions, clients=arguments.clients, seconds=arguments.seconds)
-        end = memory(process)
-    after = measured(translators, ways, texts)
-    every, offline = {"one client": alone, f"{arguments.clients} clients": many}, max(before.rate, after.rate)
+        memory.append(_memory(process))
+    after = _translate_offline(translators, directions, texts)
+    reports, offline = {"one client": one, f"{arguments.clients} clients": many}, max(before.rate, after.rate)
     if arguments.json:
-        print(json.dumps(figures(every, offline, start, end)))
+        print(json.dumps(_figures(reports, offline, memory)))
     else:
-        report(every, offline)
-        if start and end:
-            print(f"memory       {start / MIB:.0f} MiB before, {end / MIB:.0f} MiB after")
-    return int(any(seen.wrong or seen.errors or seen.refused for seen in (alone, many)))
+        _print_report(reports, offline)
+        if all(memory):
+            print(f"memory       {memory[0] / MIB:.0f} MiB before, {memory[1] / MIB:.0f} MiB after")
+    return int(any(report.wrong or report.errors or report.refused for report in (one, many)))
 
 
-def figures(every: Mapping[str, LoadReport], offline: float, start: int, end: int) -> dict[str, Any]:
-    """The same as an object for programs: rates are sentences a second, times milliseconds, memory bytes."""
-    found: dict[str, Any] = {"offline": offline, "memory_before": start, "memory_after": end}
-    for name, (title, seen) in zip(("one", "many"), every.items(), strict=True):
-        times = {key: seen.quantile(share) if seen.seconds else None for key, share in (("p50", 0.5), ("p99", 0.99))}
-        failed = {"errors": seen.errors.total() + seen.refused, "differ": seen.wrong}
-        found[name] = {"who": title, "rate": seen.rate, "answers": len(seen.seconds), **times, **failed}
-    return found
-
-
-def report(every: Mapping[str, LoadReport], offline: float) -> None:
-    """Prints the figures, the last ones as ratios, which a busy machine changes less."""
-    if offline:
-        print(f"offline      {offline:.1f} sentences/s, all at once")
-    for name, seen in every.items():
-        times = f"p50 {seen.quantile(0.5):.0f} ms, p99 {seen.quantile(0.99):.0f} ms"
-        kinds = "".join(f", {count} × {kind}" for kind, count in sorted(seen.errors.items()))
-        errors = f"{seen.errors.total() + seen.refused} errors{kinds}, {seen.wrong} answers that differ"
-        print(f"{name:<12} {seen.rate:.1f} sentences/s, {times}, {errors}")
-    alone, many = every.values()
-    ratio = f"{many.rate / offline:.2f} of offline, " if offline else ""
-    if alone.rate:
-        print(f"ratios       {ratio}{many.rate / alone.rate:.2f} times one client")
-
-
-def opened(folders: Sequence[str], arguments: argparse.Namespace) -> list[Translator]:
-    from regard.decoding.model_loading import load_as
-    from regard.decoding.translator import Translator
-
-    return [load_as(Translator, folder, **engine_options(arguments)) for folder in folders]
-
-
-def way_of(translator: Translator, arguments: argparse.Namespace) -> tuple[str, str]:
-    """The direction that a model is asked for: the one that is named, or its first."""
+def _choose_direction(translator: Translator, arguments: argparse.Namespace) -> Languages:
+    """Returns the direction that the flags name, or the first one of the model."""
     from regard.tokens.directions import directions_of
 
     known = [(each.source, each.target) for each in directions_of(translator.settings.data)]
-    wanted = [way for way in known if arguments.source in (None, way[0]) and arguments.target in (None, way[1])]
-    if not wanted:
-        raise InputError(f"no model translates from {arguments.source} to {arguments.target}")
-    return wanted[0]
+    source, target = arguments.source, arguments.target
+    matching = [each for each in known if source in (None, each[0]) and target in (None, each[1])]
+    if not matching:
+        raise InputError(f"no model translates from {source} to {target}")
+    return matching[0]
 
 
-def asked_of(address: str, arguments: argparse.Namespace) -> tuple[str, str]:
-    if arguments.source is None or arguments.target is None:
-        raise InputError(f"{address}: say the languages, with --from and --to, or name the model folder too")
-    return arguments.source, arguments.target
-
-
-def sentences(arguments: argparse.Namespace, language: str) -> list[str]:
-    """What is asked for; a server keeps placeholders in a way of its own, so texts with any are left out."""
+def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
+    """Returns the sentences to send; those with placeholders are left out, since servers treat them differently."""
     from regard.tokens.protected_pieces import find
 
-    if arguments.texts is None:
-        lines = made_up(language)
-    else:
-        require_plain(arguments.texts, "give a file with a sentence a line")
-        try:
-            lines = arguments.texts.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"cannot be read ({error})", arguments.texts) from None
+    lines = invent_sentences(language) if arguments.texts is None else read_text(arguments.texts)
     plain = [line.strip() for line in lines if any(map(str.isalpha, line)) and not find(line)]
-    found = list(dict.fromkeys(plain))[: arguments.lines]
-    if not found:
-        raise DataError("has no sentence to ask for", arguments.texts)
-    return found
+    if not plain:
+        raise DataError("contains no sentence to send", arguments.texts)
+    return list(dict.fromkeys(plain))[: arguments.lines]
 
 
-def made_up(language: str) -> list[str]:
-    """Sentences of the demo, which are in two languages."""
+def invent_sentences(language: str) -> list[str]:
+    """Returns sentences of the demo, which exist in English and French."""
     from regard.demo.sentence_generator import generate_splits
 
     if language not in ("en", "fr"):
-        raise InputError(f"which texts? Name a file with sentences of {language}, with --texts")
-    return [each.source if language == "en" else each.target for each in generate_splits(train=0, dev=0).test]
+        raise InputError(f"which texts? Name a file with sentences in {language}, with --texts")
+    return [pair.source if language == "en" else pair.target for pair in generate_splits(train=0, dev=0).test]
 
 
-def measured(
-    translators: Sequence[Translator], ways: Sequence[tuple[str, str]], texts: Mapping[tuple[str, str], Sequence[str]]
-) -> Offline:
-    """Sentences a second when all are there, and what becomes of each."""
+def _translate_offline(
+    translators: Sequence[Translator], directions: Sequence[Languages], texts: Mapping[Languages, Sequence[str]]
+) -> _Offline:
+    """Translates all sentences in large batches and measures the speed."""
     answers, count, seconds = dict[tuple[str, str, str], str](), 0, 0.0
-    for translator, (source, target) in zip(translators, ways, strict=False):
-        some = texts[source, target]
-        translator.translate(some[:16], source=source, target=target)
+    for translator, (source, target) in zip(translators, directions, strict=False):
+        sentences = texts[source, target]
+        translator.translate(sentences[:16], source=source, target=target)
         start = time.perf_counter()
-        made = translator.translate(some, source=source, target=target)
+        translations = translator.translate(sentences, source=source, target=target)
         seconds += time.perf_counter() - start
-        count += len(some)
-        answers.update({(source, target, text): each.text.strip() for text, each in zip(some, made, strict=True)})
-    return Offline(count / seconds if count else 0.0, answers)
+        count += len(sentences)
+        pairs = zip(sentences, translations, strict=True)
+        answers.update({(source, target, text): each.text.strip() for text, each in pairs})
+    return _Offline(count / seconds if count else 0.0, answers)
 
 
 @contextmanager
-def serving(
+def _server(
     folders: Sequence[str], addresses: Sequence[str], arguments: argparse.Namespace
 ) -> Iterator[tuple[str, subprocess.Popen[str] | None]]:
-    """The address of a server: the one that was named, or one of our own in a process of its own."""
+    """Yields the address of a server: the given one, or that of a new process, which is yielded too."""
     if addresses:
         yield addresses[0], None
         return
-    given = {f"--{name}": value for name, value in engine_options(arguments).items() if value is not None}
-    flags = [str(part) for pair in given.items() for part in pair]
-    places = ["--port", "0", "--max-concurrent", str(8 * arguments.clients)]
-    command = [sys.executable, "-m", "regard", "serve", *folders, *places, *flags]
+    engine = {name: value for name, value in engine_options(arguments).items() if value is not None}
+    flags = [part for name, value in engine.items() for part in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "regard", "serve", *folders, "--port", "0", *flags]
+    command += ["--max-concurrent", str(8 * arguments.clients)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:  # noqa: S603
         try:
-            found = re.search(r"http://\S+", process.stdout.readline() if process.stdout else "")
-            if found is None:
+            address = re.search(r"http://\S+", process.stdout.readline() if process.stdout else "")
+            if address is None:
                 raise InputError(f"the server does not start: try regard serve {' '.join(folders)}")
-            yield found[0], process
+            yield address[0], process
         finally:
             process.terminate()
 
 
-def memory(process: subprocess.Popen[str] | None) -> int:
-    """Bytes of a process, where Linux tells them."""
+def _memory(process: subprocess.Popen[str] | None) -> int:
+    """Returns the resident memory of a process in bytes; 0 if the system does not report it."""
     try:
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8") if process else ""
     except OSError:
         return 0
-    found: list[Any] = re.findall(r"VmRSS:\s+(\d+)", status)
-    return 1024 * int(found[0]) if found else 0
+    resident = re.search(r"VmRSS:\s+(\d+)", status)
+    return 1024 * int(resident[1]) if resident else 0
+
+
+def _figures(reports: Mapping[str, LoadReport], offline: float, memory: Sequence[int]) -> dict[str, Any]:
+    """Returns the figures as an object: rates in sentences per second, times in milliseconds, memory in bytes."""
+    figures: dict[str, Any] = {"offline": offline, "memory_before": memory[0], "memory_after": memory[1]}
+    for name, (title, report) in zip(("one", "many"), reports.items(), strict=True):
+        shares = (("p50", 0.5), ("p99", 0.99))
+        times = {key: report.quantile(share) if report.seconds else None for key, share in shares}
+        failed = {"errors": report.errors.total() + report.refused, "differ": report.wrong}
+        figures[name] = {"who": title, "rate": report.rate, "answers": len(report.seconds), **times, **failed}
+    return figures
+
+
+def _print_report(reports: Mapping[str, LoadReport], offline: float) -> None:
+    """Prints the figures; the last line has ratios, which depend less on other load of the machine."""
+    if offline:
+        print(f"offline      {offline:.1f} sentences/s, in large batches")
+    for name, report in reports.items():
+        times = f"p50 {report.quantile(0.5):.0f} ms, p99 {report.quantile(0.99):.0f} ms"
+        kinds = "".join(f", {count} × {kind}" for kind, count in sorted(report.errors.items()))
+        errors = f"{report.errors.total() + report.refused} errors{kinds}, {report.wrong} answers that differ"
+        print(f"{name:<12} {report.rate:.1f} sentences/s, {times}, {errors}")
+    one, many = reports.values()
+    ratio = f"{many.rate / offline:.2f} of offline, " if offline else ""
+    if one.rate:
+        print(f"ratios       {ratio}{many.rate / one.rate:.2f} times one client")

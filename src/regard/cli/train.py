@@ -1,114 +1,93 @@
-"""regard train: from files to a translator."""
+"""regard train: trains a model on the user's files, in one process or several."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.setting_flags import Verbs, add_languages, add_shape, overrides_of, threads
-from regard.cli.training_processes import follow, is_started, train_together
-from regard.errors import InputError
+from regard.cli.shared_flags import Verbs, add_languages, add_training, count_up_to_1024, setting_overrides
+from regard.errors import InputError, RegardError
 from regard.files.corpus_files import expand_paths, languages
 from regard.files.formats.format_by_suffix import ALONE, PAIRED, suffix
 from regard.files.remote_files import as_path
-from regard.settings import Settings
 from regard.settings.resolution import gather, resolve
 from regard.tokens.directions import directions_of, languages_of
 
 if TYPE_CHECKING:
     from regard.training.events import Event, Finished
 
-DESCRIPTION = """Trains a model on your text: checks the text, splits off a dev set if none is given, learns a
-vocabulary, chooses a model by the size of the corpus, trains until dev scores no longer rise, and writes a folder
-that holds all that is needed to use it.
+DESCRIPTION = """Trains a model on your text: checks the text, holds out a dev set if you give none, learns a
+vocabulary, chooses a preset by the size of the corpus, trains until the dev scores stop improving, and writes a folder
+with everything needed to use the model.
 
---task translate  FILES are two files with a sentence a line (train.en train.de), or any number of .tmx, .xlf, .po,
+--task translate  FILES are two files with one sentence per line (train.en train.de), or any number of .tmx, .xlf, .po,
                   .mo, .csv, .tsv or .jsonl, folders of such files, or patterns ('locales/**/de.po');
                   with --directions, any number of files in several languages
 --task write      FILES are running text (.txt), or .jsonl with "text": a GPT that continues text
---task fill       the same: a BERT that fills gaps, to be trained on for other tasks
---task classify   FILES are .tsv, .csv or .jsonl with a label and one text or two (or words, --data.carrier word)
+--task fill       the same: a BERT that fills gaps, to be trained further for other tasks
+--task classify   FILES are .tsv, .csv or .jsonl with a label and one or two texts (or words, --data.carrier word)
 
-All files may be .gz. --from MODEL starts from a model that you trained or imported. --back-translate mono.de learns
-from text in the target language too: a model that translates back, trained first, makes pairs of it."""
+All files may be .gz. --from MODEL starts from a model that you trained or imported. --back-translate mono.de also
+learns from text in the target language: a model for the reverse direction, trained first, translates it into pairs."""
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser(
-        "train",
-        help="train a model on your own text",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("files", nargs="*", metavar="FILES", help="the corpus; see above")
-    parser.add_argument(
-        "--task", default=argparse.SUPPRESS, metavar="TASK", help="translate, write, fill or classify (translate)"
-    )
-    parser.add_argument("--from", dest="start", metavar="MODEL", help="start from this model's weights and vocabulary")
+    parser = verbs.add_parser("train", help="train a model on your own text", description=DESCRIPTION)
+    add = parser.add_argument
+    add("files", nargs="*", metavar="FILES", help="the corpus; see above")
+    text = "translate, write, fill or classify (translate)"
+    add("--task", default=argparse.SUPPRESS, metavar="TASK", help=text)
+    add("--from", dest="start", metavar="MODEL", help="start from the weights and vocabulary of this model")
     add_languages(parser)
-    parser.add_argument(
-        "--directions",
-        dest="data.directions",
-        default=argparse.SUPPRESS,
-        metavar="LIST",
-        help="several directions in one model: en-de,en-fr,de-en (from source to target alone)",
-    )
-    parser.add_argument(
-        "--back-translate",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="text in the target language, a sentence a line, to make more pairs of",
-    )
-    parser.add_argument(
-        "--reverse", metavar="MODEL", help="the model that makes them (one that is trained first, on FILES)"
-    )
-    parser.add_argument("--resume", metavar="FOLDER", help="go on with an interrupted run, exactly where it stopped")
-    parser.add_argument(
-        "--processes", type=threads, default=1, metavar="N", help="processes on this machine that train together (1)"
-    )
-    add_run(parser, "where the model goes (runs/SOURCE-TARGET, runs/TASK)")
+    text = "several directions in one model: en-de,en-fr,de-en (one, from source to target)"
+    add("--directions", dest="data.directions", default=argparse.SUPPRESS, metavar="LIST", help=text)
+    text = "text in the target language, one sentence per line, to make more pairs from"
+    add("--back-translate", nargs="+", default=[], metavar="FILE", help=text)
+    text = "the model that translates this text back (a new one, trained first on FILES)"
+    add("--reverse", metavar="MODEL", help=text)
+    add("--resume", metavar="FOLDER", help="continue an interrupted run exactly where it stopped")
+    text = "processes on this machine that train together (1)"
+    add("--processes", type=count_up_to_1024, default=1, metavar="N", help=text)
+    add_run(parser, "where to write the model (runs/SOURCE-TARGET, runs/TASK)")
     parser.set_defaults(run=run)
 
 
 def add_run(parser: argparse.ArgumentParser, output: str) -> None:
-    """The flags of every verb that trains."""
+    """Adds the flags of the verbs that train."""
     parser.add_argument("-o", "--output", metavar="FOLDER", help=output)
     parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="dev set, in the same forms as FILES")
     parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, scored at the end")
     parser.add_argument("--overwrite", action="store_true", help="replace the model in the output folder")
-    add_shape(parser)
+    add_training(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    stop = threading.Event()
-    overrides = overrides_of(arguments)
+    stop, overrides = threading.Event(), setting_overrides(arguments)
     if arguments.resume:
-        others = [
-            *(arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.output, arguments.start),
-            *(arguments.back_translate, arguments.reverse),
-        ]
-        if any(others) or arguments.overwrite:
-            raise InputError("--resume takes all from its folder: beside it, give --training settings only")
+        files = (arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.back_translate)
+        if any((*files, arguments.output, arguments.start, arguments.reverse, arguments.overwrite)):
+            raise InputError("--resume reads everything from its folder: combine it with --training settings only")
         folder = Path(arguments.resume)
     else:
         overrides, folder = _complete(arguments, overrides)
+    in_processes = arguments.processes > 1
+    if in_processes and _is_distributed():
+        raise InputError("torchrun has already started the processes: leave out --processes")
 
-    from regard.cli.training_display import show_events
+    from regard.cli.progress_display import show_training
     from regard.preparation.train_and_resume import resume, train
 
-    several = arguments.processes > 1
-    if several and is_started():
-        raise InputError("torchrun has started the processes already: leave out --processes")
-    events: Iterator[Event] = (
-        resume(folder, overrides=overrides, stop=stop, prepare_only=several)
-        if arguments.resume
-        else train(
+    events: Iterator[Event]
+    if arguments.resume:
+        events = resume(folder, overrides=overrides, stop=stop, prepare_only=in_processes)
+    else:
+        events = train(
             arguments.files,
             folder,
             dev=arguments.dev,
@@ -120,22 +99,23 @@ def run(arguments: argparse.Namespace) -> int:
             reverse=arguments.reverse,
             overwrite=arguments.overwrite,
             stop=stop,
-            prepare_only=several,
+            prepare_only=in_processes,
         )
-    )
-    with_interrupts(stop)
-    if not several:
+    stop_on_interrupt(stop)
+    if not in_processes:
         return follow(events, folder)
-    finished = show_events(events)
-    return say_what_next(finished, folder) if finished else train_together(folder, arguments.processes)
+    finished = show_training(events)
+    return _print_next_steps(finished, folder) if finished else train_in_processes(folder, arguments.processes)
 
 
 def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple[dict[str, str], Path]:
-    """Languages from the files or their names, and the folder from the languages, where they are not given."""
+    """Returns the settings with the languages of the files, and the output folder, if the flags do not give them."""
+    from regard.model_folder import read_settings
+
     if not arguments.files:
-        raise InputError("give the corpus to train on: see regard train --help for the files that each task takes")
+        raise InputError("give the corpus to train on: regard train --help lists the files for each task")
     given = gather(arguments.settings, overrides, starting=arguments.start is not None)
-    start = _start(Path(arguments.start)) if arguments.start else None
+    start = read_settings(Path(arguments.start)) if arguments.start and Path(arguments.start).is_dir() else None
     task = given.get("task") or (start.task if start else "translate")
     if task != "translate":
         return overrides, Path(arguments.output or f"runs/{task}")
@@ -143,15 +123,15 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
     if data.directions:
         return overrides, Path(arguments.output or f"runs/{'-'.join(languages_of(directions_of(data)))}")
     arguments.files = [str(path) for path in expand_paths(arguments.files, data)]
-    named = given.get("data", {})
-    found = _languages([as_path(name) for name in arguments.files], named.get("source", ""), named.get("target", ""))
-    overrides |= {f"data.{side}": code for side, code in zip(("source", "target"), found, strict=True) if code}
+    named, paths = given.get("data", {}), [as_path(name) for name in arguments.files]
+    pair = _find_languages(paths, named.get("source", ""), named.get("target", ""))
+    overrides |= {f"data.{side}": code for side, code in zip(("source", "target"), pair, strict=True) if code}
     data = resolve(gather(arguments.settings, overrides)).data
     return overrides, Path(arguments.output or f"runs/{data.source}-{data.target}")
 
 
-def _languages(files: list[Path], source: str, target: str) -> tuple[str, str]:
-    """The languages of the corpus: as they were given, as its files say, or as the names of two files end."""
+def _find_languages(files: list[Path], source: str, target: str) -> tuple[str, str]:
+    """Returns the languages of the corpus from the flags, from the files, or from the suffixes of two files."""
     source, target = languages(files, source, target)
     ends = [path.name.removesuffix(".gz").rpartition(".")[2] for path in files if suffix(path) not in (*PAIRED, *ALONE)]
     if len(ends) == 2 and all(1 < len(end) < 8 for end in ends) and ends[0] != ends[1]:
@@ -159,29 +139,46 @@ def _languages(files: list[Path], source: str, target: str) -> tuple[str, str]:
     return source, target
 
 
-def _start(folder: Path) -> Settings | None:
-    """The settings of the model to start from, if there is one."""
-    from regard.model_folder import read_settings
+def stop_on_interrupt(stop: threading.Event) -> None:
+    """Lets the first Ctrl-C or SIGTERM save the run and stop it, and the second stop it at once."""
 
-    return read_settings(folder) if folder.is_dir() else None
-
-
-def with_interrupts(stop: threading.Event) -> None:
-    """The first Ctrl-C, or a polite request to end, saves and stops; a second Ctrl-C stops at once."""
-
-    def ask(number: int, _frame: object) -> None:
+    def request(number: int, _frame: object) -> None:
         stop.set()
         signal.signal(number, signal.default_int_handler)
 
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, request)
+    signal.signal(signal.SIGTERM, request)
 
 
-def say_what_next(finished: Finished, folder: Path) -> int:
-    """What to do with the folder of a run that is over; returns the exit code."""
+def follow(events: Iterator[Event], folder: Path) -> int:
+    """Runs a training to its end, shows it if this is the first process, and returns the exit code."""
+    from regard.cli.progress_display import show_training
+    from regard.training.distributed import LostProcessError, ToldElsewhereError
+    from regard.training.events import Finished
+
+    if not _is_distributed() or os.environ["RANK"] == "0":
+        finished = show_training(events)
+        assert finished is not None
+        return _print_next_steps(finished, folder)
+    try:
+        complete = [event.complete for event in events if isinstance(event, Finished)]
+    except ToldElsewhereError:
+        return 2
+    except LostProcessError:
+        sys.exit(1)  # the first process reports this or, if it is the lost one, the process that started them
+    return 0 if complete[-1:] == [True] else 130
+
+
+def _is_distributed() -> bool:
+    """Reports whether torchrun or `train_in_processes` started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _print_next_steps(finished: Finished, folder: Path) -> int:
+    """Prints the command to continue or to use a model, and returns the exit code."""
     if not finished.complete:
         where = f"at step {finished.step:,}" if finished.step else "before the first step"
-        print(f"Stopped {where}, saved. Go on with: regard train --resume {folder}")
+        print(f"Stopped {where}, saved. Continue with: regard train --resume {folder}")
         return 130
     from regard.model_folder import read_settings
     from regard.training.model_card import example
@@ -190,3 +187,42 @@ def say_what_next(finished: Finished, folder: Path) -> int:
     use = f"regard {settings.task} {folder} {example(settings)}"
     print(f"The model is in {folder} (read {folder / 'card.md'}). Use it with: {use}")
     return 0
+
+
+def train_in_processes(folder: Path, processes: int) -> int:
+    """Trains a prepared model in several processes on this machine, and returns the exit code.
+
+    If one process is lost, all restart from the last checkpoint. If one is asked to stop but this process is not, as on
+    a machine that is being reclaimed, all save their state and restart likewise.
+    """
+    from regard.model_folder import read_settings
+    from regard.training.distributed import launch
+
+    restarts = read_settings(folder).training.restarts
+    while True:
+        results = launch(_train_as_one_process, (str(folder),), processes, restarts)
+        if results is None:
+            return 130
+        for _, line in results.values():
+            if line:
+                print(f"regard: {line}", file=sys.stderr)
+        codes: set[int] = {code for code, _ in results.values()}
+        if codes != {130} or not restarts:
+            return max(codes)
+        restarts -= 1
+        print("A process was asked to stop: all processes restart from the saved state.")
+
+
+def _train_as_one_process(folder: str) -> tuple[int, str]:
+    """Trains as one of several processes; returns the exit code and the message of an error or an empty text."""
+    from regard.preparation.train_and_resume import resume
+    from regard.training.distributed import LostProcessError
+
+    stop = threading.Event()
+    stop_on_interrupt(stop)
+    try:
+        return follow(resume(folder, stop=stop), Path(folder)), ""
+    except LostProcessError:
+        sys.exit(1)  # restarts all processes
+    except RegardError as error:
+        return 2, " ".join(str(error).split())

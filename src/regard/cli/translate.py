@@ -1,73 +1,60 @@
-"""regard translate: lines in, lines out; documents in, documents out."""
+"""regard translate: translates lines of text, and hands documents and very large files to its other modules."""
 
 from __future__ import annotations
 
 import argparse
-import codecs
-import io
 import os
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Generator, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.cli import (
-    glossary_options as terms,
-    output_paths as destination,
-    translate_bulk as bulk,
-    translate_documents as documents,
-)
-from regard.cli.setting_flags import (
+from regard.cli import translate_bulk as bulk, translate_documents as documents
+from regard.cli.output_paths import require_output
+from regard.cli.shared_flags import (
     Verbs,
     add_decoding,
     add_direction,
     add_engine,
     add_shortlist,
     decoding_options,
-    direction_options,
     engine_options,
 )
+from regard.cli.text_lines import open_source, read_lines, require_utf8, write_lines
 from regard.errors import DataError, InputError
 from regard.files.formats.format_by_suffix import FILLABLE, NOT_LINES, has_plain_name, require_plain, suffix
-from regard.files.remote_files import RemotePath, as_path
+from regard.files.remote_files import as_path
 from regard.jobs.output_lines import format_translation
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translator
+    from regard.decoding.translator import Translation, Translator
+
+DESCRIPTION = """Translates FILE, or standard input, line by line; each input line gives one output line. In a document
+(PO, TMX, XLIFF, subtitles, ...), it fills in the missing translations and changes nothing else."""
+
+MAX_FAULTS = 20
+"""Terms of a glossary that are reported one by one on standard error."""
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser(
-        "translate",
-        help="translate text with a trained model",
-        description="Translates FILE, or standard input, line by line; every input line gives one output line. Of a "
-        "document (PO, TMX, XLIFF, subtitles, ...), fills in what is not translated; the rest stays as it is.",
-        allow_abbrev=False,
+    parser = verbs.add_parser("translate", help="translate text with a trained model", description=DESCRIPTION)
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a model folder")
+    text = "a text file with one sentence per line (standard input), or documents"
+    add("files", nargs="*", default=[], metavar="FILE", help=text)
+    add("-o", "--output", metavar="FILE", help="where to write the translations (standard output)")
+    add("--scores", action="store_true", help="print the score and a tab before each translation")
+    add("--json", action="store_true", help="print a JSON object per line: scores, tokens, alternatives")
+    add("--stream", action="store_true", help="print each word as soon as it is decoded (greedy search or sampling)")
+    add(
+        "--protect", action="store_true", help="keep placeholders, tags and addresses in plain text (documents: always)"
     )
-    parser.add_argument("model", metavar="MODEL", help="a model folder")
-    parser.add_argument(
-        "files",
-        nargs="*",
-        default=[],
-        metavar="FILE",
-        help="a text file, a sentence a line (standard input), or documents",
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="where the translations go (standard output)")
-    parser.add_argument("--scores", action="store_true", help="put the score and a tab before each translation")
-    parser.add_argument("--json", action="store_true", help="a JSON object a line: scores, tokens, alternatives")
-    parser.add_argument(
-        "--stream", action="store_true", help="print each word as soon as it is there (greedy or drawn)"
-    )
-    parser.add_argument(
-        "--protect", action="store_true", help="keep placeholders, tags and addresses of plain text (documents: always)"
-    )
-    parser.add_argument(
-        "--plain", action="store_true", help="take FILE as plain text, a sentence a line, whatever its name and content"
-    )
-    terms.add_flag(parser)
+    add("--plain", action="store_true", help="read FILE as plain text, one sentence per line, whatever its format")
+    text = "a CSV, TSV (source, target, forbidden, note) or TBX file of required and forbidden terms"
+    add("--glossary", metavar="TERMS", help=text)
     documents.add_flags(parser)
     bulk.add_flags(parser)
     add_direction(parser)
@@ -78,42 +65,44 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    require_format(arguments)
-    require_plain_output(arguments)
+    _require_known_format(arguments)
+    _require_text_output(arguments)
     if arguments.cluster is not None:
         return bulk.run(arguments)
     bulk.refuse_flags(arguments)
-    if documents.are_meant(arguments):
+    if documents.are_documents(arguments):
         return documents.run(arguments)
     if arguments.stream and (arguments.json or arguments.scores or arguments.output):
-        raise InputError("--stream prints plain text as it comes: it cannot be combined with --json, --scores or -o")
-    if arguments.protect and (arguments.stream or "decoding.alternatives" in vars(arguments)):
-        raise InputError(
-            "--protect checks one whole translation: it cannot be combined with --stream or --alternatives"
-        )
+        raise InputError("--stream prints plain text word by word: it cannot be combined with --json, --scores or -o")
+    if arguments.protect and (arguments.stream or "alternatives" in decoding_options(arguments)):
+        raise InputError("--protect checks whole translations: it cannot be combined with --stream or --alternatives")
     documents.refuse_flags(arguments)
-    require_output(arguments)
-    require_utf8(next(iter(arguments.files), None))
+    name = next(iter(arguments.files), None)
+    others = [path for path in (arguments.memory, arguments.glossary) if path]
+    require_output(arguments.output, [name, arguments.model, *others])
+    require_utf8(name)
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
 
-    with open_source(next(iter(arguments.files), None)) as source:
+    with open_source(name) as source:
         translator = load_as(Translator, arguments.model, **engine_options(arguments))
-        translator.decoding(decoding_options(arguments))  # a bad option is refused before any text is read
-        direction = translator.direction(**direction_options(arguments))
-        translate(translator, source, arguments, terms.glossary_option(arguments, direction))
+        options = documents.translation_options(arguments, translator)  # refuses a bad option before reading any text
+        if arguments.stream:
+            _print_stream(translator, source, name, options)
+        else:
+            _translate_lines(translator, source, arguments, options)
     return 0
 
 
-def require_format(arguments: argparse.Namespace) -> None:
-    """Refuses a file whose markup would be translated as if it were text, before a model is loaded."""
+def _require_known_format(arguments: argparse.Namespace) -> None:
+    """Refuses a file whose markup would be translated as text, before a model is loaded."""
     if arguments.plain:
         if len(arguments.files) > 1:
-            raise InputError("--plain is for one file: translate each of them by itself")
+            raise InputError("--plain is for one file: run the command once for each file")
         return
     for name in arguments.files if len(arguments.files) == 1 else []:
         path = as_path(name)
-        if name == "-" or path.is_dir() or not path.exists() or documents.fillable(path):
+        if name == "-" or path.is_dir() or not path.exists() or documents.is_fillable(path):
             continue
         known = f"Regard fills in {', '.join(FILLABLE)}; to translate it line by line as plain text, add --plain"
         if not has_plain_name(path):
@@ -121,63 +110,29 @@ def require_format(arguments: argparse.Namespace) -> None:
         require_plain(path, known)
 
 
-def require_output(arguments: argparse.Namespace) -> None:
-    """Refuses an output that cannot be written, or that this command reads."""
-    reads = [next(iter(arguments.files), None), arguments.model, arguments.memory, arguments.glossary]
-    if arguments.output is not None:
-        destination.require_file(arguments.output, reads[:2] + [name for name in reads[2:] if name])
-
-
-def require_plain_output(arguments: argparse.Namespace) -> None:
-    """Refuses an output whose name promises more than lines of text."""
+def _require_text_output(arguments: argparse.Namespace) -> None:
+    """Refuses to write lines of text to a file whose name has the suffix of another format."""
     path = Path(arguments.output or "")
-    if suffix(path) in NOT_LINES and not arguments.plain and not documents.are_meant(arguments):
+    if suffix(path) in NOT_LINES and not arguments.plain and not documents.are_documents(arguments):
         name = path.with_name(path.name.removesuffix(".gz").rpartition(".")[0] + ".txt")
         raise InputError(f"{path}: lines of text do not become a {suffix(path)} file: name the output {name}")
 
 
-def require_utf8(name: str | None) -> None:
-    """Refuses a file with a line that is not UTF-8, before any is translated; what is not a file is read later."""
-    if name not in (None, "-") and Path(str(name)).is_file():
-        with open_source(name) as source:
-            deque(read_lines(source, str(name)), 0)
+def _print_stream(translator: Translator, source: BinaryIO, name: str | None, options: dict[str, Any]) -> None:
+    """Prints the words of each translation as they are decoded."""
+    for line in read_lines(source, name or "standard input"):
+        for piece in translator.stream(line, **options):
+            print(piece.replace("\n", " "), end="", flush=True)
+        print(flush=True)
 
 
-@contextmanager
-def open_source(name: str | None) -> Iterator[BinaryIO]:
-    """A file, or standard input; another thread may wait for more of it when it is closed."""
-    here = name is None or name == "-"
-    if here and not isinstance(sys.stdin.buffer, io.BufferedReader):
-        yield sys.stdin.buffer
-        return
-    if not here and isinstance(path := as_path(name or ""), RemotePath):
-        with path.open("rb") as remote:
-            yield remote
-        return
-    try:  # not sys.stdin itself, which Python could not close at its end while a thread waits for it
-        source = open(sys.stdin.fileno() if here else str(name), "rb", closefd=not here)  # noqa: SIM115
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
-    try:
-        yield source
-    finally:
-        source.raw.close()  # its buffer would wait for that thread
-
-
-def translate(
-    translator: Translator, source: BinaryIO, arguments: argparse.Namespace, glossary: dict[str, Any]
+def _translate_lines(
+    translator: Translator, source: BinaryIO, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> None:
-    """Reads lines from `source`, writes their translations where the flags say."""
-    options: dict[str, Any] = {**direction_options(arguments), **decoding_options(arguments), **glossary}
-    typed, total = source.isatty(), bytes_of(source)
-    sizes: deque[int] | None = None if typed or arguments.stream or not watched(arguments) else deque()
+    """Reads lines from `source` and writes their translations to the output."""
+    is_typed, has_watcher = source.isatty(), arguments.output is not None or not sys.stdout.isatty()
+    sizes: deque[int] | None = deque() if has_watcher and sys.stderr.isatty() and not is_typed else None
     lines = read_lines(source, next(iter(arguments.files), "standard input"), sizes)
-    if arguments.stream:
-        for line in lines:
-            for piece in translator.stream(line, **options):
-                print(piece.replace("\n", " "), end="", flush=True)
-            print(flush=True)
-        return
     stream = translator.translate_stream
     if arguments.protect:
         from regard.faithful.faithful_translation import Faithful
@@ -187,73 +142,62 @@ def translate(
         from regard.faithful import document_translation as filling
 
         memory = documents.open_memory(arguments, translator)
-        together = 1 if typed else filling.TOGETHER
-        found = filling.lines(lines, lambda texts: list(stream(texts, **options)), memory, together)
-    elif typed:  # somebody types: answer each line at once
-        found = (each for line in lines for each in stream([line], **options))
+        together = 1 if is_typed else filling.TOGETHER
+        translations = filling.lines(lines, lambda texts: list(stream(texts, **options)), memory, together)
+    elif is_typed:  # answers each line that a person types at once
+        translations = (each for line in lines for each in stream([line], **options))
     else:
-        found = stream(lines, **options)
+        translations = stream(lines, **options)
     if sizes is not None:
-        from regard.cli.progress_bar import metered
+        from regard.cli.progress_display import show_sentences
 
-        found = metered(found, sizes, total)
-    if glossary:
-        found = terms.telling(found)
-    several = "alternatives" in options or translator.settings.decoding.alternatives > 0
-    with closing(found):
-        form: dict[str, bool] = {"scores": arguments.scores, "as_json": arguments.json, "several": several}
-        rows = (row for number, each in enumerate(found, 1) for row in format_translation(each, number=number, **form))
+        translations = show_sentences(translations, sizes, _file_size(source))
+    if "glossary" in options:
+        translations = _report_terms(translations)
+    form: dict[str, bool] = {
+        "scores": arguments.scores,
+        "as_json": arguments.json,
+        "several": "alternatives" in options or translator.settings.decoding.alternatives > 0,
+    }
+    with closing(translations):
+        numbered = enumerate(translations, 1)
+        rows = (row for number, each in numbered for row in format_translation(each, number=number, **form))
         if arguments.output:
             from regard.atomic_files import write_atomically
 
-            write_atomically(Path(arguments.output), lambda path: write_rows(path, rows))
+            write_atomically(Path(arguments.output), lambda path: write_lines(path, rows))
         else:
-            show(rows, typed)
+            _print_rows(rows, flush=is_typed)
 
 
-def show(rows: Iterable[str], typed: bool) -> None:
-    """Prints lines of text."""
+def _report_terms(translations: Generator[Translation]) -> Generator[Translation]:
+    """Yields the translations; at the end, reports on standard error which terms of the glossary are not respected."""
+    from regard.faithful.glossary import Tally
+
+    tally, faults = Tally(), list[str]()
+    with closing(translations):
+        for number, each in enumerate(translations, 1):
+            tally.add(each.glossary)
+            faults += [f"line {number}: {outcome}" for outcome in each.glossary if outcome.state != "placed"]
+            del faults[MAX_FAULTS:]
+            yield each
+    print(*faults, tally, sep="\n", file=sys.stderr)
+
+
+def _print_rows(rows: Iterable[str], *, flush: bool) -> None:
     count = 0
     try:
         for row in rows:
-            print(row, flush=typed)
+            print(row, flush=flush)
             count += 1
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped after {count:,} lines") from None
 
 
-def bytes_of(source: BinaryIO) -> int | None:
-    """The size of a file; of a pipe nobody knows it."""
+def _file_size(source: BinaryIO) -> int | None:
+    """Returns the size of a file; that of a pipe is unknown."""
     with suppress(OSError):
-        found = os.fstat(source.fileno())
-        if stat.S_ISREG(found.st_mode):
-            return found.st_size or None
+        status = os.fstat(source.fileno())
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size or None
     return None
-
-
-def watched(arguments: argparse.Namespace) -> bool:
-    """Whether somebody looks at standard error, and the translations go elsewhere."""
-    return sys.stderr.isatty() and (arguments.output is not None or not sys.stdout.isatty())
-
-
-def read_lines(source: BinaryIO, name: str, sizes: deque[int] | None = None) -> Iterator[str]:
-    """Lines of UTF-8, split at line feeds only, so that every other character but a byte-order mark stays.
-
-    The bytes of each line are added to `sizes`.
-    """
-    for number, line in enumerate(source, 1):
-        if sizes is not None:
-            sizes.append(len(line))
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)
-        try:
-            yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name}:{number}: not UTF-8 ({error.reason}): convert it with iconv") from None
-
-
-def write_rows(path: Path, rows: Iterable[str]) -> None:
-    """Writes lines of text."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for row in rows:
-            file.write(row + "\n")

@@ -1,4 +1,4 @@
-"""regard translate, of documents: what is not translated in them is filled in, the rest stays as it is."""
+"""regard translate with documents: fills in the missing translations and leaves the rest unchanged."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import glossary_options as terms, output_paths as destination
-from regard.cli.setting_flags import decoding_options, direction_options, engine_options
+from regard.cli.output_paths import identity, require_output, require_writable
+from regard.cli.shared_flags import decoding_options, direction_options, engine_options, refuse_flags as refuse
 from regard.errors import DataError, InputError
 from regard.files.formats import format_by_suffix as files
+from regard.settings import DataSettings
 from regard.tokens.language_tags import same_language
 
 if TYPE_CHECKING:
@@ -28,155 +29,158 @@ if TYPE_CHECKING:
     from regard.files.formats import Document, Unit
     from regard.tokens.directions import Direction
 
+SOURCES = {"memory": "from memory", "model": "by the model", "repaired": "repaired"}
+MAX_FLAGGED = 20
+"""Flagged translations of a document that are reported on standard error."""
+COLUMNS = ("place", "confidence", "how", "match", "flags", "source", "translation")
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that are for documents."""
-    group = parser.add_argument_group("documents", "files in which translations are kept, such as PO and XLIFF")
-    group.add_argument("--all", action="store_true", help="translate anew what is translated already")
-    group.add_argument(
-        "--memory", metavar="FILE", help="take what is in a TMX, PO, TSV, ... from there; auto: the model's"
-    )
+    """Adds the flags that are for documents."""
+    group = parser.add_argument_group("documents", "files that hold translations, such as PO and XLIFF")
+    group.add_argument("--all", action="store_true", help="also replace finished translations")
+    text = "reuse the translations in a TMX, PO, TSV, ... file; auto: the model's own memory"
+    group.add_argument("--memory", metavar="FILE", help=text)
     group.add_argument("--dry-run", action="store_true", help="print what would be filled in, the doubtful first")
     group.add_argument("--report", type=Path, metavar="FILE", help="a TSV of what was filled in, the doubtful first")
 
 
-def are_meant(arguments: argparse.Namespace) -> bool:
-    """Whether the files are documents and not lines of text."""
+def are_documents(arguments: argparse.Namespace) -> bool:
+    """Reports whether the files are documents and not lines of text."""
     names = [] if arguments.plain else arguments.files
-    several = len(names) > 1 or any(Path(name).is_dir() for name in names)
-    return several or any(name != "-" and fillable(Path(name)) for name in names)
+    is_collection = len(names) > 1 or any(Path(name).is_dir() for name in names)
+    return is_collection or any(name != "-" and is_fillable(Path(name)) for name in names)
 
 
-def fillable(path: Path) -> bool:
-    """Whether translations can be put back into a file of this name."""
+def is_fillable(path: Path) -> bool:
+    """Reports whether Regard can write translations back into the format that the name of a file has."""
     return files.suffix(path) in files.FILLABLE
 
 
 def refuse_flags(arguments: argparse.Namespace) -> None:
-    """What is for documents is not for lines of text."""
-    given = {"--all": arguments.all, "--dry-run": arguments.dry_run, "--report": arguments.report}
-    for flag in (flag for flag, value in given.items() if value):
-        raise InputError(f"{flag} is for documents, such as .po and .xlf files, and not for lines of text")
+    """Refuses the flags for documents with lines of text."""
+    flags = {"--all": arguments.all, "--dry-run": arguments.dry_run, "--report": arguments.report}
+    refuse(flags, "is for documents, such as .po and .xlf files, and not for lines of text")
 
 
-def why_unsure(model: Path) -> str:
-    """Says why a model has no calibrated confidence, and what would give it one."""
-    from regard.model_folder import CONFIDENCE, TRAINING, has_finished
+def translation_options(arguments: argparse.Namespace, translator: Translator) -> dict[str, Any]:
+    """Returns the options of `translate`; refuses those that the model does not have."""
+    options = {**direction_options(arguments), **decoding_options(arguments)}
+    translator.decoding(decoding_options(arguments))
+    direction = translator.direction(**direction_options(arguments))
+    if arguments.glossary is None:
+        return options
+    if arguments.stream:
+        raise InputError("--stream prints each word at once: it cannot be combined with --glossary")
+    from regard.faithful.glossary import Glossary
 
-    if (model / TRAINING).exists() and not has_finished(model):
-        return f"its training was stopped, and confidence is calibrated at the end (regard train --resume {model})"
-    return f"has no {CONFIDENCE}, which regard train writes at the end"
+    unnamed = (DataSettings.source, DataSettings.target)
+    languages = ("" if name in unnamed else name for name in (direction.source, direction.target))
+    return {**options, "glossary": Glossary.read(arguments.glossary, *languages)}
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.stream or arguments.scores:
         raise InputError("--stream and --scores are for lines of text: documents have --json, --dry-run and --report")
-    plan = outputs(arguments)
-    require_outputs(plan, arguments)
+    outputs = _pair_outputs(arguments)
+    _require_outputs(outputs, arguments)
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
 
     translator = load_as(Translator, arguments.model, **engine_options(arguments))
-    options: dict[str, Any] = {**direction_options(arguments), **decoding_options(arguments)}
-    translator.decoding(decoding_options(arguments))
+    options = translation_options(arguments, translator)
     direction = translator.direction(**direction_options(arguments))
-    options |= terms.glossary_option(arguments, direction)
     memory = open_memory(arguments, translator) if arguments.memory else None
     if translator.confidence is None and (arguments.dry_run or arguments.report or arguments.json):
-        say(f"{arguments.model}: {why_unsure(Path(arguments.model))}: translations have no confidence")
-    translate = faithful(translator, options)
-    for path, _ in plan:  # what is wrong with any of them is said before the first is translated
-        require_languages(files.open_document(path, *named(direction)), path, direction)
+        reason = _why_no_confidence(Path(arguments.model))
+        _print_note(f"{arguments.model}: {reason}: translations have no confidence")
+    translate = _faithful(translator, options)
+    for path, _ in outputs:  # reports faults of any document before the first is translated
+        _require_languages(files.open_document(path, *_languages(direction)), path, direction)
     outcomes: list[Outcome] = []
-    for done, (path, output) in enumerate(plan):
+    for done, (path, output) in enumerate(outputs):
         try:
-            outcomes += translate_document(path, output, translate, direction, memory, arguments)
+            outcomes += _translate_document(path, output, translate, direction, memory, arguments)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; {done:,} of {len(plan):,} documents are written") from None
+            raise KeyboardInterrupt(f"stopped; {done:,} of {len(outputs):,} documents are written") from None
     outcomes.sort(key=lambda outcome: outcome.doubt)
     if arguments.report:
-        write_report(arguments.report, outcomes)
+        _write_report(arguments.report, outcomes)
     if arguments.dry_run and not arguments.json:
         for outcome in outcomes:
-            print("\n".join(describe(outcome)))
+            print("\n".join(_describe(outcome)))
     return 0
 
 
-def outputs(arguments: argparse.Namespace) -> list[tuple[Path, Path | None]]:
-    """Which file goes where: one into a file or a folder, several into a folder, with the folders that they are in."""
-    found = sorted({path for name in arguments.files for path in documents_in(name)})
+def _pair_outputs(arguments: argparse.Namespace) -> list[tuple[Path, Path | None]]:
+    """Pairs each document with its output: a file, or the same path below the output folder."""
+    paths = sorted({path for name in arguments.files for path in _find_documents(name)})
     if arguments.dry_run:
-        return [(path, None) for path in found]
+        return [(path, None) for path in paths]
     if arguments.output is None:
-        name = f"translated{''.join(found[0].suffixes[-2:])}" if len(found) == 1 else "translated/"
-        raise InputError(
-            f"{found[0]}: is a document: say where its translation goes, as in -o {name}, or use --dry-run"
-        )
+        name = f"translated{''.join(paths[0].suffixes[-2:])}" if len(paths) == 1 else "translated/"
+        raise InputError(f"{paths[0]}: is a document: name an output, as in -o {name}, or use --dry-run")
     output = Path(arguments.output)
-    if len(arguments.files) == 1 and len(found) == 1 and not output.is_dir() and not arguments.output.endswith("/"):
-        return [(found[0], output)]
+    if len(arguments.files) == 1 and len(paths) == 1 and not output.is_dir() and not arguments.output.endswith("/"):
+        return [(paths[0], output)]
     if output.exists() and not output.is_dir():
-        raise InputError(f"{output}: is a file: several documents go into a folder")
-    above = Path(os.path.commonpath([path.absolute().parent for path in found]))
-    return [(path, output / path.absolute().relative_to(above)) for path in found]
+        raise InputError(f"{output}: is a file: name a folder for several documents")
+    above = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    return [(path, output / path.absolute().relative_to(above)) for path in paths]
 
 
-def require_outputs(plan: Sequence[tuple[Path, Path | None]], arguments: argparse.Namespace) -> None:
-    """Refuses outputs that cannot be written, or that would replace a text and not only fill it in."""
-    read = {destination.identity(path): path for path, _ in plan}
-    others = [name for name in (arguments.memory, arguments.glossary) if name]
-    for path, output in plan:
+def _find_documents(name: str) -> list[Path]:
+    """Returns a file itself, the documents in a folder, or those that match a pattern."""
+    path = Path(name)
+    if path.is_dir():
+        found = [each for each in path.rglob("*") if each.is_file() and is_fillable(each)]
+    elif not path.exists() and glob.has_magic(name):
+        found = [Path(each) for each in glob.glob(name, recursive=True) if is_fillable(Path(each))]  # noqa: PTH207
+    elif not path.exists():
+        raise InputError(f"{path}: no such file")
+    elif not is_fillable(path) and files.suffix(path) not in files.PLAIN:
+        advice = "to translate it line by line, run the command on this file alone"
+        raise InputError(f"{path}: Regard cannot write translations back into this format; {advice}")
+    else:
+        found = [path]
+    if not found:
+        raise InputError(f"{path}: contains no documents")
+    return found
+
+
+def _require_outputs(outputs: Sequence[tuple[Path, Path | None]], arguments: argparse.Namespace) -> None:
+    """Refuses outputs that cannot be written, or that would replace an input, unless the format keeps the source."""
+    inputs = {identity(path): path for path, _ in outputs}
+    others = [name for name in (arguments.memory, arguments.glossary) if name] + [arguments.model]
+    for path, output in outputs:
         if output is None:
             continue
-        replaced = read.get(destination.identity(output)) if output.exists() else None
+        replaced = inputs.get(identity(output)) if output.exists() else None
         if replaced is None:
-            destination.require_file(output, [*others, arguments.model])
+            require_output(output, others)
         elif replaced != path or files.suffix(path) not in files.IN_PLACE:
             raise InputError(
                 f"{output}: this command reads it, and would write over it: name another file or folder (only formats "
                 f"that keep the source are filled in their place: {', '.join(files.IN_PLACE)})"
             )
-        destination.require_writable(output)
-        require_same_format(path, output)
+        require_writable(output)
+        _require_same_format(path, output)
     if arguments.report:
-        destination.require_file(arguments.report, [*read.values(), *others, arguments.model])
-        if arguments.report.resolve() in [output.resolve() for _, output in plan if output]:
-            raise InputError(f"{arguments.report}: a translation goes there: name another file for the report")
+        require_output(arguments.report, [*inputs.values(), *others])
+        if arguments.report.resolve() in [output.resolve() for _, output in outputs if output]:
+            raise InputError(f"{arguments.report}: is also the output of a translation: name another file")
 
 
-def require_same_format(path: Path, output: Path) -> None:
-    """Refuses an output whose name promises another format than the document has."""
-    ends, known = (files.suffix(path), files.suffix(output)), {**files.PAIRED, **files.ALONE}
-    if ends[1] in files.COMPILED or known.get(ends[0]) != known.get(ends[1], known.get(ends[0])):
-        stem = output.name.removesuffix(".gz").rpartition(".")[0]
-        raise InputError(
-            f"{output}: {path} is translated as {ends[0]}: name the output {output.with_name(stem + ends[0])}"
-        )
-
-
-def documents_in(name: str) -> list[Path]:
-    """A file, the documents in a folder, or those that fit a pattern."""
-    path = Path(name)
-    if not path.is_dir() and not path.exists() and glob.has_magic(name):
-        found = [Path(each) for each in glob.glob(name, recursive=True) if fillable(Path(each))]  # noqa: PTH207
-    elif not path.is_dir():
-        if not path.exists():
-            raise InputError(f"{path}: no such file")
-        if not fillable(path) and files.suffix(path) not in files.PLAIN:
-            raise InputError(
-                f"{path}: Regard cannot write translations back into this format; to translate it line by line, run "
-                "the command on this file alone"
-            )
-        return [path]
-    else:
-        found = [each for each in path.rglob("*") if each.is_file() and fillable(each)]
-    if not found:
-        raise InputError(f"{path}: no documents are in it")
-    return found
+def _require_same_format(path: Path, output: Path) -> None:
+    """Refuses an output whose suffix is that of another format."""
+    suffix, output_suffix, known = files.suffix(path), files.suffix(output), {**files.PAIRED, **files.ALONE}
+    if output_suffix in files.COMPILED or known.get(suffix) != known.get(output_suffix, known.get(suffix)):
+        name = output.with_name(output.name.removesuffix(".gz").rpartition(".")[0] + suffix)
+        raise InputError(f"{output}: {path} is translated as {suffix}: name the output {name}")
 
 
 def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory:
-    """What the flags name as memory."""
+    """Opens the translation memory that --memory names."""
     from regard.faithful import translation_memory as memory
     from regard.files.corpus import read_pairs
     from regard.model_folder import MEMORY
@@ -186,20 +190,28 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
     if arguments.memory == "auto":
         path = Path(arguments.model) / MEMORY
         if not path.exists():
-            raise InputError(
-                f"{arguments.model}: keeps no memory: train it with regard train --data.memory on, or name a file"
-            )
+            advice = "train it with regard train --data.memory on, or name a file"
+            raise InputError(f"{arguments.model}: keeps no memory: {advice}")
         return memory.Memory(memory.read(path, direction))
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())
     found = memory.Memory(read_pairs([path], data, Report(), whole=True))
     if not found:
-        raise DataError("nothing translated is in it", path)
+        raise DataError("contains no translations", path)
     return found
 
 
-def faithful(translator: Translator, options: dict[str, Any]) -> Translate:
-    """The translator as something that translates units and keeps what must be kept."""
+def _why_no_confidence(model: Path) -> str:
+    """Explains why a model has no calibrated confidence."""
+    from regard.model_folder import CONFIDENCE, TRAINING, has_finished
+
+    if (model / TRAINING).exists() and not has_finished(model):
+        return f"its training was stopped, and confidence is calibrated at the end (regard train --resume {model})"
+    return f"has no {CONFIDENCE}, which regard train writes at the end"
+
+
+def _faithful(translator: Translator, options: dict[str, Any]) -> Translate:
+    """Returns a function that translates units and keeps their placeholders."""
     from regard.faithful.document_translation import Made
     from regard.faithful.faithful_translation import Faithful, Job
 
@@ -210,7 +222,7 @@ def faithful(translator: Translator, options: dict[str, Any]) -> Translate:
     return translate
 
 
-def translate_document(
+def _translate_document(
     path: Path,
     output: Path | None,
     translate: Translate,
@@ -218,50 +230,46 @@ def translate_document(
     memory: Memory | None,
     arguments: argparse.Namespace,
 ) -> list[Outcome]:
-    """Fills one document in, writes it, and says what was done."""
+    """Fills in one document, writes it, and reports the result on standard error."""
     from regard.faithful.document_translation import fill, wanted
 
-    document = files.open_document(path, *named(direction))
-    found = fill(document, translate, everything=arguments.all, memory=memory)
+    document = files.open_document(path, *_languages(direction))
+    stream = fill(document, translate, everything=arguments.all, memory=memory)
     if sys.stderr.isatty():
-        from regard.cli.progress_bar import metered
+        from regard.cli.progress_display import show_sentences
 
         sizes = deque(len(document.units[number].source) for number in wanted(document, everything=arguments.all))
-        found = metered(found, sizes, sum(sizes) or None)
+        stream = show_sentences(stream, sizes, sum(sizes) or None)
     outcomes = []
-    with closing(found):
-        for outcome in found:
+    with closing(stream):
+        for outcome in stream:
             outcomes.append(outcome)
             if arguments.json:
-                print(json.dumps(as_record(outcome), ensure_ascii=False))
+                print(json.dumps(_as_record(outcome), ensure_ascii=False))
     if output is not None:
-        write(document, outcomes, output, named(direction)[1])
-    for note in document.notes:
-        say(f"{path}: {note}")
-    for line in summary(path, output, len(document.units), outcomes):
-        say(line)
+        _write(document, outcomes, output, _languages(direction)[1])
+    for line in [*(f"{path}: {note}" for note in document.notes), *_summary(path, output, document, outcomes)]:
+        _print_note(line)
     return outcomes
 
 
-def named(direction: Direction) -> tuple[str, str]:
-    """The two languages; nothing for those of a model that does not say what they are."""
-    from regard.settings import DataSettings
-
-    unnamed = (direction.source, direction.target) == (DataSettings.source, DataSettings.target)
-    return ("", "") if unnamed else (direction.source, direction.target)
+def _languages(direction: Direction) -> tuple[str, str]:
+    """Returns the two languages, or empty strings for a model whose settings do not name any."""
+    is_unnamed = (direction.source, direction.target) == (DataSettings.source, DataSettings.target)
+    return ("", "") if is_unnamed else (direction.source, direction.target)
 
 
-def require_languages(document: Document, path: Path, direction: Direction) -> None:
-    """Refuses a document from or into another language than the model's; regions may differ."""
-    has = any(unit.state != "empty" for unit in document.units)
-    sides = [("from", document.source_language), ("into", document.target_language if has else "")]
-    for (way, theirs), ours in zip(sides, named(direction), strict=True):
+def _require_languages(document: Document, path: Path, direction: Direction) -> None:
+    """Refuses a document whose languages are not those of the model; regions may differ."""
+    has_text = any(unit.state != "empty" for unit in document.units)
+    sides = [("from", document.source_language), ("into", document.target_language if has_text else "")]
+    for (side, theirs), ours in zip(sides, _languages(direction), strict=True):
         if theirs and ours and not same_language(theirs, ours):
-            raise InputError(f"{path}: is translated {way} {theirs}, and the model translates {way} {ours}")
+            raise InputError(f"{path}: is translated {side} {theirs}, but the model translates {side} {ours}")
 
 
-def write(document: Document, outcomes: Iterable[Outcome], output: Path, language: str) -> None:
-    """The document with its translations, gzipped if its new name says so; whole or not at all."""
+def _write(document: Document, outcomes: Iterable[Outcome], output: Path, language: str) -> None:
+    """Writes the document with its translations atomically, compressed if its name ends in .gz."""
     from regard.atomic_files import write_atomically
 
     data = document.render({outcome.number: outcome.made.text for outcome in outcomes if outcome.is_filled}, language)
@@ -270,71 +278,58 @@ def write(document: Document, outcomes: Iterable[Outcome], output: Path, languag
     write_atomically(output, lambda temporary: temporary.write_bytes(data))
 
 
-def summary(path: Path, output: Path | None, units: int, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """What was done to a document, and a line for each translation that somebody has to look at."""
+def _summary(path: Path, output: Path | None, document: Document, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yields a line about a document, and one for each translation that needs a review."""
     counts = Counter(outcome.made.how for outcome in outcomes)
-    ways = ", ".join(f"{count:,} {WAYS[how]}" for how, count in sorted(counts.items()) if how in WAYS)
+    ways = ", ".join(f"{count:,} {SOURCES[how]}" for how, count in sorted(counts.items()) if how in SOURCES)
     flagged = [outcome for outcome in outcomes if outcome.made.flags]
     filled = sum(outcome.is_filled for outcome in outcomes)
-    did = "filled" if output is not None else "would be filled"
-    told = f"{path}: {filled:,} {did}{f' ({ways})' if ways else ''}, {units - filled:,} left alone"
-    yield f"{told}, {len(flagged):,} flagged{f'; written to {output}' if output else ''}"
-    for outcome in flagged[:MOST_TOLD]:
+    verb = "filled" if output is not None else "would be filled"
+    result = f"{path}: {filled:,} {verb}{f' ({ways})' if ways else ''}, {len(document.units) - filled:,} unchanged"
+    yield f"{result}, {len(flagged):,} flagged{f'; written to {output}' if output else ''}"
+    for outcome in flagged[:MAX_FLAGGED]:
         yield f"{outcome.unit.where}: {'; '.join(outcome.made.flags)}"
-    if len(flagged) > MOST_TOLD:
-        yield f"... and {len(flagged) - MOST_TOLD:,} more: --report FILE lists them all"
+    if len(flagged) > MAX_FLAGGED:
+        yield f"... and {len(flagged) - MAX_FLAGGED:,} more: --report FILE lists them all"
 
 
-WAYS = {"memory": "from memory", "model": "by the model", "repaired": "put right"}
-MOST_TOLD = 20
-
-
-def describe(outcome: Outcome) -> Iterator[str]:
-    """One translation for people."""
+def _describe(outcome: Outcome) -> Iterator[str]:
+    """Yields lines about one translation for people."""
     made = outcome.made
-    trust = "" if made.confidence is None else f"  {made.confidence:.2f}"
-    yield f"{outcome.unit.where}{trust}  {made.how}{''.join(f'  ! {flag}' for flag in made.flags)}"
+    confidence = "" if made.confidence is None else f"  {made.confidence:.2f}"
+    yield f"{outcome.unit.where}{confidence}  {made.how}{''.join(f'  ! {flag}' for flag in made.flags)}"
     yield f"  - {escape(outcome.unit.source)}"
     yield f"  + {escape(made.text)}"
     for match in outcome.matches:
         yield f"  {match.score}% {escape(match.source)} = {escape(match.target)}"
 
 
-def as_record(outcome: Outcome) -> dict[str, Any]:
-    """One translation for programs."""
-    unit, made = outcome.unit, outcome.made
-    return {
-        "file": unit.where.path,
-        "line": unit.where.line,
-        "context": unit.context,
-        "source": unit.source,
-        **asdict(made),
-        "matches": [asdict(match) for match in outcome.matches],
-    }
+def _as_record(outcome: Outcome) -> dict[str, Any]:
+    """Returns one translation as an object for programs."""
+    unit, matches = outcome.unit, [asdict(match) for match in outcome.matches]
+    where = {"file": unit.where.path, "line": unit.where.line, "context": unit.context}
+    return {**where, "source": unit.source, **asdict(outcome.made), "matches": matches}
 
 
-COLUMNS = ("place", "confidence", "how", "match", "flags", "source", "translation")
-
-
-def write_report(path: Path, outcomes: Iterable[Outcome]) -> None:
-    """A table for a spreadsheet: tabs, line ends and backslashes in texts are written as \\t, \\n and \\\\."""
+def _write_report(path: Path, outcomes: Iterable[Outcome]) -> None:
+    """Writes a table for a spreadsheet, in which texts are escaped."""
     from regard.atomic_files import write_text
 
     rows: list[tuple[str, ...]] = [COLUMNS]
     for outcome in outcomes:
         made = outcome.made
-        trust = "" if made.confidence is None else f"{made.confidence:.4f}"
+        confidence = "" if made.confidence is None else f"{made.confidence:.4f}"
         match = str(outcome.matches[0].score) if outcome.matches else ""
         texts = map(escape, ("; ".join(made.flags), outcome.unit.source, made.text))
-        rows.append((str(outcome.unit.where), trust, made.how, match, *texts))
+        rows.append((str(outcome.unit.where), confidence, made.how, match, *texts))
     write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
 def escape(text: str) -> str:
-    """A text on one line."""
+    """Returns a text on one line: tabs, line ends and backslashes as \\t, \\n and \\\\."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
-def say(line: str) -> None:
-    """A line for who runs the command, apart from the translations."""
+def _print_note(line: str) -> None:
+    """Prints a line on standard error, apart from the translations."""
     print(line, file=sys.stderr)

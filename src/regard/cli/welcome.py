@@ -1,4 +1,4 @@
-"""What to do next, told to who types `regard` and nothing else."""
+"""The screen for `regard` without arguments: next steps, and what to do with the last models in runs/."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from pathlib import Path
 
 RUNS = Path("runs")
-MOST = 3
+MAX_MODELS = 3
 
-FIRST = """Regard trains a Transformer on your own text, runs it, and lets you look into it.
+FIRST_STEPS = """Regard trains a Transformer on your own text, runs it, and lets you look into it.
 
   regard look                           look into a small model that comes with it, in the browser
-  regard demo                           train a small translator, in some three minutes
+  regard demo                           train a small translator in about three minutes
   regard train train.en train.de        train one on your own text: two files, or .tmx, .po, .xlf, .tsv
-  regard train book.txt --task write    or a GPT, or a BERT (--task fill)
+  regard train book.txt --task write    or train a GPT, or a BERT (--task fill)
 """
-LAST = """
-regard VERB --help says more about a verb, regard --help names them all; docs/ has tutorials."""
+MORE_HELP = """
+regard --help lists the verbs, regard VERB --help describes one; docs/ has tutorials."""
 
 USES = {
     "translate": 'echo "A dog runs." | regard translate {}',
@@ -26,22 +26,23 @@ USES = {
 }
 
 
-def tell() -> str:
-    """First steps; and what can be done with the models that lie in runs/, the newest first."""
-    models = trained(RUNS)
+def welcome() -> str:
+    """Returns the first steps, and commands for the last models in runs/, newest first."""
+    models = find_models(RUNS)
     lines = [f"  {USES[task].format(folder)}\n  regard look {folder}\n" for folder, task in models]
-    return FIRST + (f"\nYou have trained {len(models)}:\n" if lines else "") + "".join(lines) + LAST
+    heading = f"\nYou have trained {len(models)} model{'s' if len(models) > 1 else ''}:\n" if lines else ""
+    return FIRST_STEPS + heading + "".join(lines) + MORE_HELP
 
 
-def trained(runs: Path) -> list[tuple[str, str]]:
-    """The last models in a folder, each with its task; what is no whole model is passed over."""
+def find_models(runs: Path) -> list[tuple[str, str]]:
+    """Returns the newest models in a folder with their tasks; incomplete folders are skipped."""
     if not runs.is_dir():
         return []
     from regard.model_folder import SETTINGS, WEIGHTS
 
     try:
-        found = sorted(runs.glob(f"*/{WEIGHTS}"), key=lambda path: -path.stat().st_mtime)[:MOST]
-        settings = [(path.parent, (path.parent / SETTINGS).read_text(encoding="utf-8")) for path in found]
+        newest = sorted(runs.glob(f"*/{WEIGHTS}"), key=lambda path: -path.stat().st_mtime)[:MAX_MODELS]
+        settings = [(path.parent, (path.parent / SETTINGS).read_text(encoding="utf-8")) for path in newest]
     except (OSError, UnicodeDecodeError):
         return []
     tasks = [(str(folder), re.search(r'^task = "(\w+)"', text, re.MULTILINE)) for folder, text in settings]

@@ -94,7 +94,7 @@ def test_without_the_library_pytorch_is_used(model: Path, capsys: pytest.Capture
     with pytest.raises(ModelError, match="native engine is not there: it was not built"):
         library.Packed(model)
     assert main(["info", "--system"]) == 0
-    assert "PyTorch; the native one cannot be used: it was not built" in capsys.readouterr().out
+    assert "PyTorch; the native engine is not available: it was not built" in capsys.readouterr().out
 
 
 def test_the_system_says_which_engine_is_there(capsys: pytest.CaptureFixture[str]) -> None:

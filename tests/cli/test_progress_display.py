@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from regard.cli import training_display as display
-from regard.cli.training_display import duration, show_training
+from regard.cli import progress_display as display
+from regard.cli.progress_display import format_duration, show_training
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress, Stage
 from regard.training.run import TASKS
 
@@ -71,7 +71,7 @@ def test_in_a_log_every_line_matters() -> None:
 
 
 def test_in_a_log_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display, "PLAIN_SECONDS", -1.0)
+    monkeypatch.setattr(display, "LOG_SECONDS", -1.0)
     lines = show([*EVENTS[:5], EVENTS[-1]], terminal=False).splitlines()
     assert "step 1,500  loss 3.250  perplexity 12.5  9,876 tokens/s  1 min 30 s left" in lines
 
@@ -114,7 +114,7 @@ def test_every_score_of_a_task_has_words() -> None:
     named = {name for task in TASKS.values() for name in task.prints}
     assert named == set(display.SCORES)
     evaluation = Evaluation(10, 1.0, 2.72, {"accuracy": 91.25, "f1": 90.0}, False, [])
-    assert display.describe(evaluation) == "dev at step 10: accuracy 91.2 %  F1 90.0 %  perplexity 2.72"
+    assert display.describe_evaluation(evaluation) == "dev at step 10: accuracy 91.2 %  F1 90.0 %  perplexity 2.72"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_every_score_of_a_task_has_words() -> None:
     [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (3599.6, "1 h 0 min"), (7384, "2 h 3 min")],
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_a_stage_tells_its_pace_once_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +135,6 @@ def test_a_stage_tells_its_pace_once_it_is_known(monkeypatch: pytest.MonkeyPatch
 
 
 def test_in_a_log_a_long_stage_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display, "PLAIN_SECONDS", -1.0)
+    monkeypatch.setattr(display, "LOG_SECONDS", -1.0)
     stages: list[Event] = [Stage("translating", 0, 300), Stage("translating", 100, 300)]
     assert show([*stages, EVENTS[-1]], terminal=False).splitlines()[:2] == ["translating ...", "translating: 100 / 300"]

@@ -1,0 +1,247 @@
+"""Shows progress: of training in a terminal or a log file, of other work as a bar on standard error."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Iterable
+from contextlib import closing, nullcontext
+from typing import TypeVar
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress as Bar, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress, Stage
+
+T = TypeVar("T")
+
+LOG_SECONDS = 30.0
+"""Time between two lines of progress in a log file."""
+SPEED_SECONDS = 2.0
+"""Time from the start of a stage until its speed is shown."""
+SCORES = {
+    "bleu": "BLEU {:.1f}",
+    "chrf": "chrF {:.1f}",
+    "accuracy": "accuracy {:.1f} %",
+    "f1": "F1 {:.1f} %",
+    "nats_per_character": "{:.4f} nats per character",
+}
+
+
+def show_training(events: Iterable[Event], console: Console | None = None) -> Finished | None:
+    """Shows a run until it ends, live in a terminal, as lines of a log elsewhere; None if it was only prepared."""
+    console = console or Console(highlight=False)
+    view = _LiveView(console) if console.is_terminal else _LogView(console)
+    finished = None
+    with view.live:
+        try:
+            for event in events:
+                view.show(event)
+                finished = event if isinstance(event, Finished) else finished
+        finally:
+            view.close()
+    if finished is None:
+        return None
+    for name, scores in finished.scores.items():
+        console.print(f"[bold]{name}[/bold]  " + "\n     ".join(scores), soft_wrap=True)
+    if finished.complete:
+        duration = format_duration(finished.seconds)
+        console.print(f"Training ended after {duration}: {finished.reason}.", soft_wrap=True)
+    return finished
+
+
+class _LogView:
+    """Prints a line for each important event, and one of progress every `LOG_SECONDS`."""
+
+    live: Live | nullcontext[None] = nullcontext()
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.pace, self.last = console, _Pace(), time.monotonic()
+
+    def close(self) -> None:
+        """Ends the display."""
+
+    def print(self, *lines: str) -> None:
+        self.last = time.monotonic()
+        for line in lines:
+            self.console.print(line, soft_wrap=True, markup=False)
+
+    def show(self, event: Event) -> None:
+        is_due = time.monotonic() - self.last > LOG_SECONDS
+        match event:
+            case Stage():
+                is_new, count = self.pace.name != event.name, self.pace.describe(event)
+                if is_new:
+                    self.print(f"{event.name} ...")
+                elif is_due:
+                    self.print(f"{event.name}: {count}")
+            case Note():
+                self.print(event.text)
+            case Prepared():
+                self.print(*describe_plan(event))
+            case Evaluation():
+                self.print(describe_evaluation(event))
+            case Progress() if is_due:
+                self.print(
+                    f"step {event.step:,}  loss {event.loss:.3f}  perplexity {event.perplexity:.1f}  "
+                    f"{event.tokens_per_second:,.0f} tokens/s  {format_duration(event.seconds_left)} left"
+                )
+
+
+class _LiveView(_LogView):
+    """Shows a bar, the current figures, and the last evaluation with a sample translation."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        count = TextColumn("{task.fields[count]}")
+        self.bar = Bar(SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), count, expand=True)
+        self.task = self.bar.add_task("starting", total=None, count="")
+        self.progress: Progress | None = None
+        self.evaluation: Evaluation | None = None
+        self.speed = 0.0
+        self.live = Live(get_renderable=self.render, console=console, refresh_per_second=4)
+
+    def close(self) -> None:
+        self.bar.remove_task(self.task)
+
+    def show(self, event: Event) -> None:
+        match event:
+            case Stage():
+                self.progress = self.evaluation = None  # of a model that was trained before this one
+                count = self.pace.describe(event)
+                self.bar.update(self.task, description=event.name, completed=event.done, total=event.total, count=count)
+            case Prepared():
+                super().show(event)
+                self.bar.update(self.task, description="training", completed=event.step, total=event.steps, count="")
+            case Progress():
+                self.progress = event
+                self.speed += (event.tokens_per_second - self.speed) * (0.05 if self.speed else 1.0)
+                left = format_duration(event.seconds_left)
+                count = f"step {event.step:,} / {self.bar.tasks[0].total:,.0f}, {left} left"
+                self.bar.update(self.task, completed=event.step, count=count)
+            case Evaluation():
+                self.evaluation = event
+            case _:
+                super().show(event)
+
+    def render(self) -> RenderableType:
+        parts: list[RenderableType] = [self.bar]
+        if now := self.progress:
+            figures = f"loss {now.loss:.3f}   perplexity {now.perplexity:.2f}   {self.speed:,.0f} tokens/s"
+            parts.append(Text(f"  {figures}   learning rate {now.learning_rate:.2e}   epoch {now.epoch + 1}"))
+        if last := self.evaluation:
+            parts.append(Text("  " + describe_evaluation(last), style="green" if last.best else "yellow"))
+            table = Table.grid(padding=(0, 1))
+            for label, text in last.sample:
+                sample = Text(" ".join(text.split()), overflow="ellipsis", no_wrap=True)
+                table.add_row(Text(f"  {label:>9}", style="dim"), sample)
+            parts.append(table)
+        return Group(*parts)
+
+
+class _Pace:
+    """The speed of a stage and its remaining time, measured from where it started or a resumed run continued."""
+
+    def __init__(self) -> None:
+        self.name, self.first, self.start = "", 0, 0.0
+
+    def describe(self, event: Stage) -> str:
+        """Returns how much of the stage is done, and its speed once it is known."""
+        now = time.monotonic()
+        if event.name != self.name:
+            self.name, self.first, self.start = event.name, event.done, now
+        count = f"{event.done:,}" + (f" / {event.total:,}" if event.total else "")
+        seconds, done = now - self.start, event.done - self.first
+        if not event.total or done <= 0 or seconds < SPEED_SECONDS:
+            return count
+        left = (event.total - event.done) * seconds / done
+        return f"{count}, {done / seconds:,.1f}/s, {format_duration(left)} left"
+
+
+def describe_plan(event: Prepared) -> tuple[str, str]:
+    """Returns two lines about the training that is about to start."""
+    start = f" from step {event.step:,}" if event.step else ""
+    return (
+        f"Preset {event.preset}: {event.reason}." if event.preset != "auto" else f"{event.reason.capitalize()}.",
+        f"Training{start} on {event.examples:,} {event.unit} ({event.held_out:,} held out as dev set): "
+        f"{event.parameters:,} parameters, {event.vocabulary:,} tokens in the vocabulary, on {event.device}.",
+    )
+
+
+def describe_evaluation(event: Evaluation) -> str:
+    """Returns a line with the scores of an evaluation."""
+    best = "  (best so far)" if event.best else ""
+    scores = "".join(_format_score(name, value) + "  " for name, value in event.scores.items())
+    return f"dev at step {event.step:,}: {scores}perplexity {event.perplexity:.2f}{best}"
+
+
+def _format_score(name: str, value: float) -> str:
+    """bleu en-de, 20.1 -> en-de BLEU 20.1"""
+    metric, _, direction = name.partition(" ")
+    return f"{direction} {SCORES[metric].format(value)}".lstrip()
+
+
+def format_duration(seconds: float) -> str:
+    """90 -> 1 min 30 s"""
+    seconds = round(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def bar_on_stderr(*columns: ProgressColumn, redirect_stdout: bool = True) -> Bar:
+    """Returns an empty progress display on standard error; it shows nothing unless that is a terminal."""
+    console = Console(stderr=True)
+    return Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *columns,
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+        refresh_per_second=4,
+        redirect_stdout=redirect_stdout,
+    )
+
+
+def show_sentences(
+    items: Generator[T], sizes: deque[int], total: int | None, name: str = "translating"
+) -> Generator[T]:
+    """Yields the items and shows progress on standard error; `sizes` has the size of each, `total` their sum.
+
+    Each size is removed when its item is done.
+    """
+    bar = bar_on_stderr(_SentencePace(), redirect_stdout=False)  # redirected lines would be on standard error
+    with closing(items), bar:
+        task = bar.add_task(name, total=total, done=0, seconds=0.0)
+        for done, item in enumerate(items, 1):
+            yield item
+            bar.update(task, advance=sizes.popleft(), done=done, seconds=bar.tasks[0].elapsed)
+
+
+class _SentencePace(ProgressColumn):
+    """The column beside the bar: sentences, speed and remaining time."""
+
+    def render(self, task: Task) -> Text:
+        done, seconds, now = task.fields["done"], task.fields["seconds"], task.elapsed or 0.0
+        share = task.completed / task.total if task.total else 0.0
+        return Text(format_pace(done, seconds, share, now - seconds))
+
+
+def format_pace(done: int, seconds: float, share: float, since: float = 0.0) -> str:
+    """1200, 10.0, 0.25 -> "1,200 sentences, 120.0/s, 30 s left"
+
+    `seconds` is the time until the last sentence, `share` the finished part of the input, `since` the time from then
+    until now.
+    """
+    parts = [f"{done:,} sentences"]
+    if done and seconds:
+        parts.append(f"{done / seconds:,.1f}/s")
+        if share:
+            parts.append(f"{format_duration(max(0.0, seconds * (1 / share - 1) - since))} left")
+    return ", ".join(parts)

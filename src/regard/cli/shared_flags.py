@@ -1,0 +1,167 @@
+"""Flags that several verbs share, and the settings as flags."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from regard.decoding.model_loading import ENGINES, PRECISIONS
+from regard.errors import InputError
+from regard.files.check_thresholds import CheckSettings
+from regard.settings import DataSettings, DecodingSettings, Settings
+from regard.settings.option_fields import Option, options
+
+Verbs = Any  # argparse has no public type for the result of add_subparsers
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Adds a flag `--section.name` for each setting; a flag that is not used leaves no attribute."""
+    groups: dict[str, Any] = {}
+    for option in options(Settings):
+        section, _, name = option.path.rpartition(".")
+        if not name or not section:
+            continue
+        if section not in groups:
+            groups[section] = parser.add_argument_group(f"{section} settings")
+        _add_option(groups[section], option, f"--{option.path}", option.path)
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the verbs that train a model or estimate the cost: preset, device and settings."""
+    parser.add_argument("--preset", help="tiny, small, base, big or modern (chosen by corpus size)")
+    parser.add_argument(
+        "--device", dest="training.device", default=argparse.SUPPRESS, help="auto, cpu, cuda or mps (auto)"
+    )
+    parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags override it")
+    add_settings(parser)
+
+
+def add_languages(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that name the two languages of a corpus."""
+    for side in ("source", "target"):
+        text = f"{side} language (from the file or its name)"
+        parser.add_argument(f"--{side}", dest=f"data.{side}", default=argparse.SUPPRESS, metavar="LANGUAGE", help=text)
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Adds the thresholds of `regard check` and the flags that describe its corpus."""
+    group = parser.add_argument_group("thresholds")
+    for option in options(CheckSettings):
+        _add_option(group, option, f"--check.{option.path}", f"check.{option.path}")
+    flags = {"source": "--source", "target": "--target", "directions": "--directions"}
+    flags["max_characters"] = "--data.max_characters"
+    group = parser.add_argument_group("corpus")
+    for option in options(DataSettings):
+        if option.path in flags:
+            _add_option(group, option, flags[option.path], f"data.{option.path}")
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """Adds a flag `--name` for each decoding setting; the defaults are those of the model folder."""
+    group = parser.add_argument_group("decoding", "the model folder has the defaults")
+    for option in options(DecodingSettings):
+        _add_option(group, option, f"--{option.path.replace('_', '-')}", f"decoding.{option.path}")
+
+
+def _add_option(group: Any, option: Option, flag: str, destination: str) -> None:
+    choices = get_args(option.type) if get_origin(option.type) is Literal else ()
+    default = "none" if option.default is None else option.default
+    default = ",".join(map(str, default)) if isinstance(default, tuple) else str(default).replace("True", "true")
+    text = option.help + (f": {', '.join(choices)}" if choices else "") + f" ({default.replace('False', 'false')})"
+    group.add_argument(flag, dest=destination, default=argparse.SUPPRESS, metavar="", help=text.replace("%", "%%"))
+
+
+def setting_overrides(arguments: argparse.Namespace) -> dict[str, str]:
+    """Returns the settings given as flags by their dotted names, with the preset and the task."""
+    named = {name: getattr(arguments, name, None) for name in ("preset", "task")}
+    dotted = {name: value for name, value in vars(arguments).items() if "." in name}
+    return {**dotted, **{name: value for name, value in named.items() if value is not None}}
+
+
+def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the decoding settings given as flags."""
+    found = vars(arguments).items()
+    return {name.removeprefix("decoding."): value for name, value in found if name.startswith("decoding.")}
+
+
+def add_device(parser: Any) -> None:
+    """Adds --device for the verbs that run a model."""
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that choose the device and the decoding engine."""
+    group = parser.add_argument_group("engine")
+    add_device(group)
+    text = "native (C++, CPU only), torch, or auto: native where possible"
+    group.add_argument("--engine", choices=ENGINES, default="auto", help=text)
+    text = "precision of the native engine (auto: the model's)"
+    group.add_argument("--precision", choices=PRECISIONS, default="auto", help=text)
+    text = "threads of the native engine (one per processor)"
+    group.add_argument("--threads", type=count_up_to_1024, metavar="N", help=text)
+
+
+def add_shortlist(parser: argparse.ArgumentParser) -> None:
+    """Adds --shortlist for the verbs that translate."""
+    text = "consider only the tokens that regard shortlist found likely: faster, with almost the same output"
+    parser.add_argument("--shortlist", action="store_true", help=text)
+
+
+def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the engine flags as arguments of `load_as`."""
+    names = ("device", "engine", "precision", "threads", "shortlist")
+    return {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+
+
+def add_direction(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that choose a direction of a multilingual model."""
+    group = parser.add_argument_group("direction", "for a model with several; regard info MODEL lists them")
+    group.add_argument("--from", dest="source", metavar="LANGUAGE", help="language of the text")
+    group.add_argument("--to", dest="target", metavar="LANGUAGE", help="language to translate into")
+    group.add_argument("--zero-shot", action="store_true", help="allow a direction that the model was not trained on")
+
+
+def direction_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the direction flags as options of a translator."""
+    return {name: getattr(arguments, name) for name in ("source", "target", "zero_shot")}
+
+
+def refuse_flags(flags: dict[str, Any], message: str) -> None:
+    """Refuses the first of the flags that has a value, with a message that begins with its name."""
+    for flag, value in flags.items():
+        if value:
+            raise InputError(f"{flag} {message}")
+
+
+def count(text: str) -> int:
+    """Parses a whole number above 0, such as 4000000, 4_000_000 or 4,000,000."""
+    digits = text.replace("_", "").replace(",", "")
+    if not digits.isdecimal() or int(digits) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(digits)
+
+
+def count_up_to_1024(text: str) -> int:
+    """Parses a number of threads or processes."""
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 1024")
+    return int(text)
+
+
+def positive_number(text: str) -> float:
+    """Parses a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
+
+
+def port(text: str) -> int:
+    """Parses a TCP port."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: give a number from 0 to 65535")
+    return int(text)
