@@ -24,14 +24,10 @@ CORPUS = ("train", "distill", "plan", "check", "shortlist", "evaluate")
 TRANSLATING = ("translate", "evaluate")
 SHOWN_BY = {
     "cli/translate_bulk.py": ("translate",),
-    "cli/training_display.py": TRAINING,
+    "cli/progress_display.py": TRAINING,
     "cli/translate_documents.py": ("translate",),
     "cli/import_export.py": ("import", "export"),
-    "cli/check_display.py": ("check",),
-    "cli/evaluate_tasks.py": ("evaluate",),
-    "cli/training_processes.py": ("train",),
     "cli/encoder_verbs.py": ("fill", "classify", "embed"),
-    "cli/glossary_options.py": ("translate",),
     "cli/argument_parser.py": (),
     "cli/welcome.py": (),
     "settings/resolution.py": ("train",),
@@ -57,7 +53,7 @@ OF_ONE_VERB = {
     ("cli/encoder_verbs.py", "--nearest"): "embed",
     ("cli/encoder_verbs.py", "--count"): "fill",
 }
-MAKERS = ("setting_flags", "completion")
+MAKERS = ("shared_flags", "completion")
 """Modules that make flags, or list them."""
 NAMES = {"--training"}  # settings by the name of their table
 
@@ -143,7 +139,7 @@ def test_every_setting_that_is_named_is_there() -> None:
             for name in setting.findall(text):
                 seen += 1
                 assert name in known or name in FILES, f"{path}:{line}: {text}"
-    assert seen > 100
+    assert seen > 60
 
 
 FILES = {

@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _pair_outputs(arguments: argparse.Namespace) -> list[tuple[Path, Path | None]]:
-    """Pairs each document with its output: a file, or the same path below the output folder."""
+    """Returns each document with its output: a file, or the same path below the output folder."""
     paths = sorted({path for name in arguments.files for path in _find_documents(name)})
     if arguments.dry_run:
         return [(path, None) for path in paths]
