@@ -138,8 +138,8 @@ def test_kept_translations_have_a_line_for_each_source(
         ("--resamples 0 --baseline short.de", "resamples must be at least 40, not 0"),
         ("--tokenize words", "BLEU has no tokenizer 'words'"),
         ("--baseline none.de", "none.de: cannot be read"),
-        ("--baseline short.de", "short.de: has 1 lines, and there are 12 references"),
-        ("--baseline empty.de", "empty.de: has 0 lines, and there are 12 references"),
+        ("--baseline short.de", "short.de: 1 line, but the test set has 12"),
+        ("--baseline empty.de", "empty.de: 0 lines, but the test set has 12"),
         ("--baseline folder", "folder: not a Regard model"),
         ("--baseline writer", "writer: is a model to write: compare with a model that translates"),
     ],
@@ -169,7 +169,7 @@ def test_translations_that_are_too_few_are_named(capsys: pytest.CaptureFixture[s
     short = Path(test_set[1]).with_name("short.de")
     short.write_text("ein Hund\n")
     done = call(capsys, "evaluate", "--hypotheses", str(short), test_set[1])
-    assert done == Done(2, "", f"regard: {short}: has 1 lines, and there are 12 references\n")
+    assert done == Done(2, "", f"regard: {short}: 1 line, but the test set has 12\n")
 
 
 @pytest.mark.parametrize(

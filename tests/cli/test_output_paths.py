@@ -117,7 +117,7 @@ def test_standard_input_is_a_file_too(
 
 def test_a_report_and_a_translation_do_not_meet(capsys: pytest.CaptureFixture[str], place: Path, model: str) -> None:
     line = "translate MODEL app.po -o x.po --report ./docs/../x.po"
-    assert "a translation goes there: name another file for the report" in refused(capsys, place, model, line)
+    assert "is also the output of a translation: name another file" in refused(capsys, place, model, line)
 
 
 @pytest.mark.parametrize(
