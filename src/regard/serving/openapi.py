@@ -15,15 +15,19 @@ JSON = ("application/json",)
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 TEXT = {"type": "string"}
 REFUSALS = {
-    "400": "something is missing, unknown or too long",
+    "400": "a parameter is missing, unknown or too long",
     "401": "the key is wrong",
     "403": "the key is wrong, or this is switched off",
-    "404": "there is no such thing",
+    "404": "the address, file or model does not exist",
     "408": "the request took too long to arrive",
     "413": "the request has too many bytes",
-    "429": "too many requests: Retry-After says when to come back",
+    "429": "too many requests: Retry-After says when to try again",
     "504": "the answer was not ready in time",
 }
+STYLE = (
+    "body{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
+    "td{padding:.1rem 1rem .1rem 0;vertical-align:top}h2{font-size:1.1rem;margin-top:2rem}"
+)
 
 
 class Endpoint(NamedTuple):
@@ -32,34 +36,25 @@ class Endpoint(NamedTuple):
     path: str
     summary: str
     request: type[msgspec.Struct] | None = None
-    kinds: tuple[str, ...] = JSON
     answer: Any = dict  # in OpenAI's interface: an object in its form
+    kinds: tuple[str, ...] = JSON + FORMS  # of requests in LibreTranslate's interface
 
 
 ENDPOINTS = (
+    Endpoint("/translate", "Translates a text or several", schema.TranslateRequest, schema.TranslateAnswer),
+    Endpoint("/detect", "Detects the likeliest languages of a text", schema.DetectRequest, list[schema.Detected]),
+    Endpoint("/languages", "Lists languages and those they are translated into", answer=list[schema.Language]),
     Endpoint(
-        *("/translate", "Translates a text or several", schema.TranslateRequest, JSON + FORMS),
-        schema.TranslateAnswer,
-    ),
-    Endpoint(
-        *("/detect", "Detects the likeliest languages of a text", schema.DetectRequest, JSON + FORMS),
-        list[schema.Detected],
-    ),
-    Endpoint("/languages", "Lists languages and what each is translated into", answer=list[schema.Language]),
-    Endpoint(
-        *("/translate_file", "Translates a file", schema.TranslateFileRequest, FORMS[1:]),
-        schema.TranslateFileAnswer,
+        "/translate_file", "Translates a file", schema.TranslateFileRequest, schema.TranslateFileAnswer, FORMS[1:]
     ),
     Endpoint("/download_file/{name}", "Returns a translated file, for some minutes", answer=bytes),
-    Endpoint("/suggest", "Refuses suggestions: 403", schema.SuggestRequest, JSON + FORMS),
-    Endpoint("/frontend/settings", "Returns what a page needs to know"),
-    Endpoint("/health", "Says whether the server is ready", answer=schema.HealthAnswer),
+    Endpoint("/suggest", "Refuses suggestions: 403", schema.SuggestRequest),
+    Endpoint("/frontend/settings", "Returns the settings that a page needs"),
+    Endpoint("/health", "Reports that the server is ready", answer=schema.HealthAnswer),
     Endpoint("/v1/models", "Lists the models"),
-    Endpoint("/v1/completions", "Continues a text", schema.CompletionRequest),
-    Endpoint(
-        "/v1/chat/completions", "Continues a conversation, or translates the user's last message", schema.ChatRequest
-    ),
-    Endpoint("/v1/embeddings", "Turns texts into vectors", schema.EmbeddingRequest),
+    Endpoint("/v1/completions", "Continues a text", schema.CompletionRequest, kinds=JSON),
+    Endpoint("/v1/chat/completions", "Continues a conversation, or translates", schema.ChatRequest, kinds=JSON),
+    Endpoint("/v1/embeddings", "Turns texts into vectors", schema.EmbeddingRequest, kinds=JSON),
     Endpoint("/spec", "Returns this document"),
 )
 
@@ -68,10 +63,9 @@ ENDPOINTS = (
 def document() -> dict[str, Any]:
     """Returns the OpenAPI document."""
     types = [kind for each in ENDPOINTS for kind in (each.request, each.answer) if kind not in (None, dict, bytes)]
-    found, components = msgspec.json.schema_components(
-        [schema.ErrorAnswer, *types], ref_template="#/components/schemas/{name}"
-    )
-    schemas = dict(zip(map(str, [schema.ErrorAnswer, *types]), found, strict=True))
+    types.append(schema.ErrorAnswer)
+    references, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    schemas = dict(zip(map(str, types), references, strict=True))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -79,32 +73,33 @@ def document() -> dict[str, Any]:
             "version": regard.__version__,
             "description": "Translation in LibreTranslate's interface; writing and embedding in OpenAI's.",
         },
-        "paths": {each.path: operations(each, schemas) for each in ENDPOINTS},
+        "paths": {each.path: _operation(each, schemas) for each in ENDPOINTS},
         "components": {"schemas": components},
     }
 
 
-def operations(each: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    """Returns what OpenAPI says of an address."""
+def _operation(each: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    """Returns the OpenAPI description of an address."""
     openai = each.path.startswith("/v1/")
     refusal = {"type": "object"} if openai else schemas[str(schema.ErrorAnswer)]
-    responses = {code: described(text, {"application/json": refusal}) for code, text in REFUSALS.items()}
-    answer = {"application/json": schemas.get(str(each.answer), {"type": "object"})}
-    if openai:
-        answer["text/event-stream"] = TEXT
-    found: dict[str, Any] = {"summary": each.summary, "responses": responses}
+    responses = {code: _response(text, {JSON[0]: refusal}) for code, text in REFUSALS.items()}
+    answer = {
+        JSON[0]: schemas.get(str(each.answer), {"type": "object"}),
+        **({"text/event-stream": TEXT} if openai else {}),
+    }
+    operation: dict[str, Any] = {"summary": each.summary, "responses": responses}
     if each.answer is bytes:
         answer = {"application/octet-stream": {"type": "string", "format": "binary"}}
-        found["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": TEXT}]
+        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": TEXT}]
         responses["404"]["content"]["text/html"] = {"schema": TEXT}
-    responses["200"] = described("the answer", answer)
+    responses["200"] = _response("the answer", answer)
     if each.request is None:
-        return {"get": found}
+        return {"get": operation}
     content = {kind: {"schema": schemas[str(each.request)]} for kind in each.kinds}
-    return {"post": {**found, "requestBody": {"required": True, "content": content}}}
+    return {"post": {**operation, "requestBody": {"required": True, "content": content}}}
 
 
-def described(text: str, kinds: dict[str, Any]) -> dict[str, Any]:
+def _response(text: str, kinds: dict[str, Any]) -> dict[str, Any]:
     return {"description": text, "content": {kind: {"schema": each} for kind, each in kinds.items()}}
 
 
@@ -117,20 +112,18 @@ def page() -> str:
         parts.append(f"<h2>{method} {escape(each.path)}</h2><p>{escape(each.summary)}</p>")
         if each.request is not None:
             fields = about["components"]["schemas"][each.request.__name__]
-            rows = [row(name, field, name in fields["required"]) for name, field in fields["properties"].items()]
+            rows = [_row(name, field, name in fields["required"]) for name, field in fields["properties"].items()]
             parts.append(f"<p>{escape(', '.join(each.kinds))}</p><table>{''.join(rows)}</table>")
-    style = "body{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
-    style += "td{padding:.1rem 1rem .1rem 0;vertical-align:top}h2{font-size:1.1rem;margin-top:2rem}"
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Regard</title><style>{style}</style>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Regard</title><style>{STYLE}</style>'
         f'<meta name="viewport" content="width=device-width">{"".join(parts)}<p><a href="spec">OpenAPI</a></p>'
     )
 
 
-def row(name: str, field: dict[str, Any], required: bool) -> str:
+def _row(name: str, field: dict[str, Any], required: bool) -> str:
     """Returns a field of a request as a row of a table."""
     kinds = [each for each in field.get("anyOf", [field]) if each.get("type") != "null"]
     kind = " or ".join(str(each.get("type", "choice" if "enum" in each else "object")) for each in kinds)
-    more = "required" if required else f"default {field['default']}" if field.get("default") is not None else ""
-    cells = (name, kind, more, field.get("description", ""))
+    default = f"default {field['default']}" if field.get("default") is not None else ""
+    cells = (name, kind, "required" if required else default, field.get("description", ""))
     return f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>"
