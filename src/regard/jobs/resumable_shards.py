@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from io import BytesIO
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -39,11 +40,7 @@ class ShardInput(NamedTuple):
     data: bytes  # in UTF-8, each line with its line end
 
     def lines(self) -> Iterator[str]:
-        start = 0
-        while start < len(self.data):
-            end = self.data.index(b"\n", start)
-            yield self.data[start:end].decode()
-            start = end + 1
+        return (line[:-1].decode() for line in BytesIO(self.data))
 
 
 class ShardOutput(NamedTuple):
@@ -72,7 +69,7 @@ class Work(ABC):
     def key(self) -> str:
         """Returns a digest of all settings that an output depends on."""
         values = {name: value for name, value in asdict(self).items() if name not in self.without_effect}
-        return digest_of(json.dumps(values, sort_keys=True).encode())
+        return blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=12).hexdigest()
 
     @abstractmethod
     def files(self) -> dict[str, Path]:
@@ -130,7 +127,6 @@ class ResumableRun:
         self.reused: set[int] = set()
         self.damaged: list[str] = []  # files that were not as written, and are made again
         self._missing: dict[int, tuple[str, int]] = {}  # keys and lines of the shards being made
-        self._done = self._lines_reused = 0
 
     def run(
         self, lines: Iterable[str], size: int, executor: Executor | None = None
@@ -145,8 +141,8 @@ class ResumableRun:
                     begun.pop(number, None)
                 else:
                     begun[number] = step
-                yield LinesDone(self._done + sum(begun.values()), self._lines_reused)
-        yield LinesDone(self._done, self._lines_reused)
+                yield self._lines_done(sum(begun.values()))
+        yield self._lines_done(0)
 
     @property
     def shards(self) -> list[SavedShard]:
@@ -164,25 +160,25 @@ class ResumableRun:
 
         write_atomically(path, write)
 
+    def _lines_done(self, begun: int) -> LinesDone:
+        done = sum(shard.lines for shard in self.complete.values())
+        return LinesDone(done + begun, sum(self.complete[number].lines for number in self.reused))
+
     def _find_missing(self, lines: Iterable[str], size: int) -> Iterator[ShardInput]:
-        stream = iter(lines)
+        stream, settings_key = iter(lines), self.work.key
         for number in count():
             data = b"".join(f"{line}\n".encode() for line in islice(stream, size))
             if not data:
                 return
-            key, length = self._key_of(number, data), data.count(b"\n")
+            settings = blake2b(f"{number} {settings_key}".encode(), digest_size=32).digest()
+            key, length = blake2b(data, digest_size=16, key=settings).hexdigest(), data.count(b"\n")
             saved = self._find(number, key, length)
             if saved is None:
                 self._missing[number] = key, length
                 yield ShardInput(number, number * size + 1, data)
             else:
-                self._add(number, saved)
+                self.complete[number] = saved
                 self.reused.add(number)
-                self._lines_reused += length
-
-    def _key_of(self, number: int, data: bytes) -> str:
-        settings = blake2b(f"{number} {self.work.key}".encode(), digest_size=32).digest()
-        return blake2b(data, digest_size=16, key=settings).hexdigest()
 
     def _find(self, number: int, key: str, lines: int) -> SavedShard | None:
         """Returns a shard that an earlier run completed, if it has this key and is undamaged."""
@@ -202,20 +198,16 @@ class ResumableRun:
     def _save(self, number: int, output: ShardOutput) -> None:
         """Writes an output, and then the record that makes it reusable."""
         key, lines = self._missing.pop(number)
-        made = output.data.count(b"\n")
-        if self.work.line_for_line and made != lines:
-            raise ModelError(f"shard {number} has {made:,} lines of {lines:,}: please report this bug")
+        written = output.data.count(b"\n")
+        if self.work.line_for_line and written != lines:
+            raise ModelError(f"shard {number} has {written:,} lines of {lines:,}: please report this bug")
         path = self._path(number)
         saved = SavedShard(path, lines, zlib.crc32(output.data), output.about)
         path.with_suffix(".json").unlink(missing_ok=True)
         write_atomically(path, lambda temporary: temporary.write_bytes(output.data))
         record = {"key": key, "checksum": saved.checksum, "about": saved.about}
         write_text(path.with_suffix(".json"), json.dumps(record, ensure_ascii=False))
-        self._add(number, saved)
-
-    def _add(self, number: int, saved: SavedShard) -> None:
         self.complete[number] = saved
-        self._done += saved.lines
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:05d}.{self.suffix}"
@@ -228,10 +220,6 @@ def lost_workers(shard: ShardInput, how: str) -> DataError:
         f"shard {shard.number} (lines {shard.first:,} to {last:,}): its worker ended {TRIES} times ({how}). Finished "
         "shards are kept: run the command again with fewer workers, each of which needs memory"
     )
-
-
-def digest_of(data: bytes) -> str:
-    return blake2b(data, digest_size=12).hexdigest()
 
 
 def digest_files(files: Mapping[str, Path]) -> str:

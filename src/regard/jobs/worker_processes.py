@@ -18,10 +18,9 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any, BinaryIO, NoReturn
 
-from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
+from regard import errors
+from regard.errors import RegardError
 from regard.jobs.resumable_shards import TRIES, MakeShard, ShardInput, ShardOutput, Work, lost_workers
-
-ERRORS = {kind.__name__: kind for kind in (DataError, InputError, ModelError, SettingsError)}
 
 
 class WorkerProcesses:
@@ -30,7 +29,7 @@ class WorkerProcesses:
     def __init__(self, count: int, threads: int = 1) -> None:
         self.count = count
         self.environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": "1"}
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}  # by the threads that talk to them
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}  # by the thread that talks to them
         self.stopping = False
 
     def run(self, work: Work, shards: Iterable[ShardInput]) -> Generator[tuple[int, ShardOutput], None, None]:
@@ -40,68 +39,66 @@ class WorkerProcesses:
         with closing(self), ThreadPoolExecutor(self.count) as threads:
             try:
                 for shard in shards:
-                    waiting.add(threads.submit(self.make, work, shard))
+                    waiting.add(threads.submit(self._make, work, shard))
                     if len(waiting) > self.count:
-                        yield from first_outputs(waiting)
+                        yield from _first_outputs(waiting)
                 while waiting:
-                    yield from first_outputs(waiting)
+                    yield from _first_outputs(waiting)
             finally:
                 self.stopping = True
                 for process in list(self.processes.values()):
                     process.kill()
 
-    def make(self, work: Work, shard: ShardInput) -> tuple[int, ShardOutput]:
+    def _make(self, work: Work, shard: ShardInput) -> tuple[int, ShardOutput]:
         """Makes a shard in the process of this thread; raises the error that the process reports."""
         for _ in range(TRIES):
             if self.stopping:
-                break
+                raise InterruptedError
             process = self.process(work)
             try:
-                assert process.stdin is not None
-                assert process.stdout is not None
                 send(process.stdin, {"number": shard.number, "first": shard.first}, shard.data)
-                answer = receive(process.stdout)
+                return shard.number, unpack_answer(*receive(process.stdout))
             except (OSError, EOFError, ValueError):
-                end(process)
-                continue
-            return shard.number, unpack_answer(*answer)
+                _end(process)
         if self.stopping:
             raise InterruptedError
-        raise lost_workers(shard, describe_end(process.returncode))
+        code = process.returncode or 0
+        raise lost_workers(shard, _NO_MEMORY if code == -signal.SIGKILL else f"exit code {code}")
 
     def process(self, work: Work) -> subprocess.Popen[bytes]:
         """Returns the process of this thread, a new one if there is none or it has died."""
-        key = threading.get_ident()
-        process = self.processes.get(key)
-        if process is not None and process.poll() is not None:  # killed between two shards
-            end(process)
-            process = None
-        if process is None:
-            process = self.processes[key] = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
-                [sys.executable, "-m", __name__, type(work).__module__, type(work).__name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=self.environment,
-            )
-            assert process.stdin is not None
-            with suppress(OSError):  # it is dead already: the next to write to it notices
-                process.stdin.write(json.dumps(asdict(work)).encode() + b"\n")
+        process = self.processes.get(threading.get_ident())
+        if process is not None and process.poll() is None:
+            return process
+        if process is not None:  # killed between two shards
+            _end(process)
+        process = self.processes[threading.get_ident()] = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
+            [sys.executable, "-m", __name__, type(work).__module__, type(work).__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=self.environment,
+        )
+        with suppress(OSError):  # it is dead already: the next to write to it notices
+            send(process.stdin, asdict(work), b"")
         return process
 
     def close(self) -> None:
         """Kills the processes."""
         for process in self.processes.values():
-            end(process)
+            _end(process)
 
 
-def first_outputs(waiting: set[Future[tuple[int, ShardOutput]]]) -> Iterator[tuple[int, ShardOutput]]:
-    """Takes those that are ready first out of `waiting`, and yields outputs before it raises an error."""
+_NO_MEMORY = "killed by the system: perhaps no memory was left"
+
+
+def _first_outputs(waiting: set[Future[tuple[int, ShardOutput]]]) -> Iterator[tuple[int, ShardOutput]]:
+    """Removes the first finished futures from `waiting`, and yields outputs before it raises an error."""
     done, _ = wait(waiting, return_when=FIRST_COMPLETED)
     waiting -= done
     yield from (future.result() for future in sorted(done, key=lambda future: future.exception() is not None))
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """Kills a process and closes its pipes."""
     process.kill()
     process.wait()
@@ -111,24 +108,17 @@ def end(process: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
-def describe_end(code: int | None) -> str:
-    """-9 -> killed by the system, which had no memory left?"""
-    if code is not None and code < 0:
-        return "killed by the system, which had no memory left?" if -code == signal.SIGKILL else f"signal {-code}"
-    return f"exit code {code}"
-
-
 def count_processors() -> int:
     """Returns the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# Messages, and the side of the worker
+# Messages
 
 
 def send(stream: BinaryIO | Any, about: dict[str, Any], data: bytes) -> None:
-    stream.write(json.dumps({**about, "bytes": len(data)}).encode() + b"\n")
-    stream.write(data)
+    """Writes a message: a line of JSON with the number of bytes, and the bytes."""
+    stream.write(json.dumps({"about": about, "bytes": len(data)}).encode() + b"\n" + data)
     stream.flush()
 
 
@@ -137,12 +127,11 @@ def receive(stream: BinaryIO | Any) -> tuple[dict[str, Any], bytes]:
     line = stream.readline()
     if not line.endswith(b"\n"):
         raise EOFError
-    about = json.loads(line)
-    size = about.pop("bytes")
-    data = stream.read(size)
-    if len(data) < size:
+    head = json.loads(line)
+    data = stream.read(head["bytes"])
+    if len(data) < head["bytes"]:
         raise EOFError
-    return about, data
+    return head["about"], data
 
 
 def pack_answer(make: MakeShard, shard: ShardInput) -> tuple[dict[str, Any], bytes]:
@@ -162,29 +151,27 @@ def pack_error(error: RegardError) -> tuple[dict[str, Any], bytes]:
 def unpack_answer(about: dict[str, Any], data: bytes) -> ShardOutput:
     """Returns the output in a message; raises the error in it."""
     if "error" in about:
-        raise ERRORS.get(about["kind"], RegardError)(about["error"])
+        raise getattr(errors, about["kind"], RegardError)(about["error"])
     return ShardOutput(data, about["about"])
 
 
 def serve(module: str, name: str) -> NoReturn:
-    """Makes the shards that come on standard input until it ends; the first line has the fields of the work."""
+    """Makes the shards that come on standard input until it ends; the first message has the fields of the work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that sends the shards
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries must not mix with answers
-    kind: type[Work] = getattr(import_module(module), name)
     make: MakeShard | None = None
-    fields = json.loads(source.readline() or b"{}")
-    while True:
-        try:
+    with suppress(EOFError):
+        fields, _ = receive(source)
+        while True:
             about, data = receive(source)
-        except EOFError:
-            sys.exit()
-        try:
-            make = make or kind(**fields).start()
-            answer = pack_answer(make, ShardInput(about["number"], about["first"], data))
-        except RegardError as error:
-            answer = pack_error(error)
-        send(answers, *answer)
+            try:
+                make = make or getattr(import_module(module), name)(**fields).start()
+                answer = pack_answer(make, ShardInput(about["number"], about["first"], data))
+            except RegardError as error:
+                answer = pack_error(error)
+            send(answers, *answer)
+    sys.exit()
 
 
 if __name__ == "__main__":
