@@ -1,19 +1,18 @@
-"""A Regard model as ONNX graphs, which onnxruntime and others run without PyTorch, in browsers and on phones too.
+"""Exports a model as ONNX graphs, which onnxruntime and others run without PyTorch, in browsers and on phones too.
 
-The graphs are written node by node (`graph.py`), which takes a moment and needs no tracer. Letters of shapes are those
-of `model/transformer.py`, with L layers and P tokens before the new ones; B, T, S and P may be of any length, P also 0.
+The graphs are written node by node (`onnx_graph.py`), which takes a moment and needs no tracer. Letters of shapes are
+those of `model/transformer.py`, with L layers and P cached tokens. B, T, S and P may be of any length, P also 0.
     translate   encoder.onnx   tokens [B, S], keep [B, S] -> memory [B, S, D], cross_keys, cross_values [L, B, G, S, K]
                 decoder.onnx   tokens [B, T], keep [B, S], cross_keys, cross_values, past_keys, past_values
                                [L, B, G, P, K] -> logits [B, T, V], keys, values [L, B, G, P + T, K]
     write       decoder.onnx   tokens, past_keys, past_values -> logits, keys, values
-    others      encoder.onnx   tokens [B, T], keep, segments -> states [B, T, D], embedding [B, D], and what the heads
-                               say: fill_logits [B, T, V], label_logits [B, C] or [B, T, C], follows_logits [B, 2]
+    others      encoder.onnx   tokens [B, T], keep, segments -> states [B, T, D], embedding [B, D], and the outputs of
+                               heads: fill_logits [B, T, V], label_logits [B, C] or [B, T, C], follows_logits [B, 2]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +28,9 @@ from regard.interop.export_folder import (
     whole_folder,
     write_companions,
 )
-from regard.interop.onnx_graph import (
-    AttentionState,
-    Graph,
-    NewPositions,
-    activate,
-    embed,
-    length_of,
-    linear,
-    norm,
-    split_heads,
-    stack,
-)
+from regard.interop.onnx_graph import DecodingState, Graph, activate, embed, linear, norm, project, stack
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
-from regard.settings import EmbeddingSettings, ModelSettings, Settings
+from regard.settings import ModelSettings, Settings
 from regard.tokens.directions import targets_of
 from regard.weights import Contents, read_folder, transformer_of
 
@@ -95,15 +83,12 @@ def source_graph(model: EncoderDecoder) -> Graph:
     """Builds the encoder with the cross-attention keys and values of every decoder layer."""
     graph, settings = Graph(), model.settings
     tokens = graph.input("tokens", np.int64, ["batch", "source"])
-    keep = graph.input("keep", bool, ["batch", "source"])
-    place = NewPositions(graph, settings, length_of(graph, tokens))
-    memory = stack(
-        graph, model.encoder, embed(graph, model.source_embedding, tokens, place), AttentionState(place, keep)
-    )
+    state = DecodingState(graph, settings, tokens, graph.input("keep", bool, ["batch", "source"]))
+    memory = stack(model.encoder, embed(model.source_embedding, tokens, state), state)
     graph.output("memory", memory, ["batch", "source", settings.width])
     attentions = [layer.cross_attention for layer in layers_of(model.decoder) if layer.cross_attention is not None]
-    keys = [split_heads(graph, linear(graph, each.key, memory), each.groups) for each in attentions]
-    values = [split_heads(graph, linear(graph, each.value, memory), each.groups) for each in attentions]
+    keys = [project(graph, each.key, memory, each.groups) for each in attentions]
+    values = [project(graph, each.value, memory, each.groups) for each in attentions]
     output_cache(graph, "cross_", keys, values, settings, "source")
     return graph
 
@@ -115,13 +100,11 @@ def target_graph(model: EncoderDecoder | Decoder) -> Graph:
     translates = isinstance(model, EncoderDecoder)
     keep = graph.input("keep", bool, ["batch", "source"]) if translates else None
     cross = input_cache(graph, "cross_", settings, "source") if translates else None
-    past = input_cache(graph, "past_", settings, "past")
-    place = NewPositions(graph, settings, length_of(graph, tokens), length_of(graph, past[0], 3))
-    sight = AttentionState(place, keep, past, cross)
-    x = embed(graph, model.target_embedding if isinstance(model, EncoderDecoder) else model.embedding, tokens, place)
-    logits = linear(graph, model.logits, stack(graph, model.decoder, x, sight))
+    state = DecodingState(graph, settings, tokens, keep, input_cache(graph, "past_", settings, "past"), cross)
+    x = embed(model.target_embedding if isinstance(model, EncoderDecoder) else model.embedding, tokens, state)
+    logits = linear(graph, model.logits, stack(model.decoder, x, state))
     graph.output("logits", logits, ["batch", "new", model.logits.out_features])
-    output_cache(graph, "", sight.keys, sight.values, settings, "total")
+    output_cache(graph, "", state.keys, state.values, settings, "total")
     return graph
 
 
@@ -131,18 +114,17 @@ def reader_graph(model: Encoder, settings: Settings) -> Graph:
     tokens = graph.input("tokens", np.int64, ["batch", "length"])
     keep = graph.input("keep", bool, ["batch", "length"])
     segments = graph.input("segments", np.int64, ["batch", "length"]) if model.embedding.segments else None
-    place = NewPositions(graph, shape, length_of(graph, tokens))
-    x = embed(graph, model.embedding, tokens, place, segments)
-    states = stack(graph, model.encoder, x, AttentionState(place, keep))
+    state = DecodingState(graph, shape, tokens, keep)
+    states = stack(model.encoder, embed(model.embedding, tokens, state, segments), state)
     graph.output("states", states, ["batch", "length", shape.width])
-    graph.output("embedding", text_vector(graph, states, keep, settings), ["batch", shape.width])
-    if shape.pooler == "mean":
-        plain = EmbeddingSettings(pooling="mean", normalize=False)
-        whole = text_vector(graph, states, keep, replace(settings, embedding=plain))
-    else:
-        whole = graph("Gather", states, graph.constant(0, np.int64), axis=1)
+    vector = pool(graph, states, keep, settings.embedding.pooling)
+    if settings.embedding.normalize:
+        length = graph("ReduceL2", vector, graph.constant([-1]), keepdims=1)
+        vector = graph("Div", vector, graph("Max", length, graph.constant(1e-12)))
+    graph.output("embedding", vector, ["batch", shape.width])
+    text = pool(graph, states, keep, "mean" if shape.pooler == "mean" else "first")
     if model.pooler is not None:
-        whole = graph("Tanh" if shape.pooler == "tanh" else "Relu", linear(graph, model.pooler.dense, whole))
+        text = graph("Tanh" if shape.pooler == "tanh" else "Relu", linear(graph, model.pooler.dense, text))
     if model.fill is not None:
         x = norm(graph, model.fill.norm, activate(graph, shape, linear(graph, model.fill.dense, states)))
         logits = linear(graph, model.fill.logits, x)
@@ -150,10 +132,10 @@ def reader_graph(model: Encoder, settings: Settings) -> Graph:
     if model.label is not None:
         words = settings.data.carrier == "word"
         axes = ["batch", "length"] if words else ["batch"]
-        logits = linear(graph, model.label, states if words else whole)
+        logits = linear(graph, model.label, states if words else text)
         graph.output("label_logits", logits, [*axes, model.label.out_features])
     if model.follows is not None:
-        graph.output("follows_logits", linear(graph, model.follows, whole), ["batch", 2])
+        graph.output("follows_logits", linear(graph, model.follows, text), ["batch", 2])
     return graph
 
 
@@ -169,22 +151,18 @@ def output_cache(
 ) -> None:
     """Declares the keys and values of all layers as outputs."""
     axes = [settings.decoder_layers, "batch", settings.query_groups, length]
-    widths = {"keys": settings.head_width, "values": settings.head_value_width}
-    for kind, parts in (("keys", keys), ("values", values)):
-        layers = [graph("Unsqueeze", part, graph.constant([0], np.int64)) for part in parts]
-        graph.output(f"{name}{kind}", graph("Concat", *layers, axis=0), [*axes, widths[kind]])
+    for kind, parts, width in (
+        ("keys", keys, settings.head_width),
+        ("values", values, settings.head_value_width),
+    ):
+        layers = [graph.unsqueeze(part, 0) for part in parts]
+        graph.output(f"{name}{kind}", graph("Concat", *layers, axis=0), [*axes, width])
 
 
-def text_vector(graph: Graph, states: str, keep: str, settings: Settings) -> str:
-    """[B, T, D] -> [B, D]: the mean over what is not padding or the first state, of length 1 if so set."""
-    if settings.embedding.pooling == "mean":
-        axis = graph.constant([1], np.int64)
-        shares = graph("Unsqueeze", graph("Cast", keep, to=1), graph.constant([2], np.int64))  # 1: float32
-        total = graph("ReduceSum", graph("Mul", states, shares), axis, keepdims=0)
-        vector = graph("Div", total, graph("ReduceSum", shares, axis, keepdims=0))
-    else:
-        vector = graph("Gather", states, graph.constant(0, np.int64), axis=1)
-    if not settings.embedding.normalize:
-        return str(vector)
-    length = graph("ReduceL2", vector, graph.constant([-1], np.int64), keepdims=1)
-    return str(graph("Div", vector, graph("Max", length, graph.constant(1e-12))))
+def pool(graph: Graph, states: str, keep: str, pooling: str) -> str:
+    """[B, T, D] -> [B, D]: the mean of the states without padding, or the first state."""
+    if pooling == "first":
+        return graph("Gather", states, graph.constant(0), axis=1)
+    axis, shares = graph.constant([1]), graph.unsqueeze(graph("Cast", keep, to=1), 2)  # 1: float32
+    total = graph("ReduceSum", graph("Mul", states, shares), axis, keepdims=0)
+    return graph("Div", total, graph("ReduceSum", shares, axis, keepdims=0))

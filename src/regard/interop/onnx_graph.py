@@ -1,4 +1,4 @@
-"""ONNX graphs written node by node, each part after the module of its name in `model/`."""
+"""Writes ONNX graphs node by node, each part after the module of its name in `model/`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from regard.settings import ModelSettings
 
 OPSET = 20
 LARGEST = 1_500_000_000
-"""Bytes of weights in one file: protobuf ends at 2 GB, so that more go into a file beside it."""
-HIDDEN = -1e9
-"""Added to the score of what may not be looked at: its weight is exactly 0, and a row of such scores stays finite."""
+"""Maximum bytes of weights in the file of a graph: protobuf ends at 2 GB, so larger weights go into a second file."""
+MASKED = -1e9
+"""Added to the score of a masked position: its weight is exactly 0, and a row of such scores stays finite."""
 
 
 class Graph:
@@ -35,10 +35,20 @@ class Graph:
         self.inputs: dict[str, tuple[type, list[Any]]] = {}
         self.outputs: dict[str, list[Any]] = {}
 
-    def __call__(self, operation: str, *inputs: str, results: int = 1, **attributes: Any) -> Any:
-        names = [f"{operation}_{len(self.nodes)}{'abc'[i] if results > 1 else ''}" for i in range(results)]
-        self.nodes.append((operation, list(inputs), names, attributes))
-        return names if results > 1 else names[0]
+    def __call__(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{operation}_{len(self.nodes)}"
+        self.nodes.append((operation, list(inputs), [name], attributes))
+        return name
+
+    def halves(self, x: str) -> tuple[str, str]:
+        """Splits the last axis into two halves."""
+        first, second = (f"Split_{len(self.nodes)}{part}" for part in "ab")
+        self.nodes.append(("Split", [x], [first, second], {"axis": -1, "num_outputs": 2}))
+        return first, second
+
+    def unsqueeze(self, x: str, *axes: int) -> str:
+        """Inserts axes of length 1."""
+        return self("Unsqueeze", x, self.constant(list(axes)))
 
     def input(self, name: str, kind: type, shape: list[Any]) -> str:
         """Declares an input; axes with a name may be of any length."""
@@ -46,13 +56,15 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, shape: list[Any]) -> None:
-        """Gives a result the name by which it is asked for."""
+        """Declares a result as an output with a name."""
         self.nodes.append(("Identity", [value], [name], {}))
         self.outputs[name] = shape
 
-    def constant(self, value: Any, kind: type = np.float32) -> str:
-        """Adds a constant: weights, or whole numbers with `kind` np.int64."""
-        array = value.detach().float().numpy() if isinstance(value, Tensor) else np.array(value, kind)
+    def constant(self, value: Any) -> str:
+        """Adds a constant: weights and other real numbers as float32, whole numbers as int64."""
+        array = value.detach().float().numpy() if isinstance(value, Tensor) else np.array(value)
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
         name = f"constant_{len(self.tensors)}"
         self.tensors[name] = np.ascontiguousarray(array) if array.ndim else array
         return name
@@ -66,95 +78,81 @@ class Graph:
 
     def write(self, onnx: Any, path: Path) -> None:
         """Writes the graph and checks what was written."""
-        kinds: dict[type, int] = {
-            np.float32: onnx.TensorProto.FLOAT,
-            np.int64: onnx.TensorProto.INT64,
-            bool: onnx.TensorProto.BOOL,
-        }
-        value = onnx.helper.make_tensor_value_info
+        proto, value = onnx.TensorProto, onnx.helper.make_tensor_value_info
+        kinds: dict[type, int] = {np.float32: proto.FLOAT, np.int64: proto.INT64, bool: proto.BOOL}
         graph = onnx.helper.make_graph(
             [onnx.helper.make_node(kind, inputs, names, **more) for kind, inputs, names, more in self.nodes],
             path.stem,
             [value(name, kinds[kind], shape) for name, (kind, shape) in self.inputs.items()],
-            [value(name, onnx.TensorProto.FLOAT, shape) for name, shape in self.outputs.items()],
+            [value(name, proto.FLOAT, shape) for name, shape in self.outputs.items()],
             [onnx.numpy_helper.from_array(array, name) for name, array in self.tensors.items()],
         )
         opsets = [onnx.helper.make_opsetid("", OPSET)]
         version = onnx.helper.find_min_ir_version_for(opsets)
-        about = {"producer_name": "regard", "producer_version": __version__, "ir_version": version}
-        model = onnx.helper.make_model(graph, opset_imports=opsets, **about)
+        producer = {"producer_name": "regard", "producer_version": __version__, "ir_version": version}
+        model = onnx.helper.make_model(graph, opset_imports=opsets, **producer)
         large = sum(array.nbytes for array in self.tensors.values()) > LARGEST
         onnx.save_model(model, str(path), save_as_external_data=large, location=f"{path.name}.data")
         onnx.checker.check_model(str(path), full_check=True)
 
 
-class NewPositions:
-    """The positions [T] of the new tokens, and their rotary angles."""
-
-    def __init__(self, graph: Graph, settings: ModelSettings, length: str, before: str | None = None) -> None:
-        self.graph, self.settings = graph, settings
-        zero, one = graph.constant(0, np.int64), graph.constant(1, np.int64)
-        total = length if before is None else graph("Add", before, length)
-        self.here = graph("Range", before or zero, total, one)
-        self.all = graph("Range", zero, total, one)
-        self.turn: tuple[str, str] | None = None
-        if settings.positions == "rotary":
-            width = settings.head_width
-            speeds = settings.rotary_base ** (-torch.arange(0, width, 2).float() / width)
-            steps = graph("Unsqueeze", graph("Cast", self.here, to=1), graph.constant([1], np.int64))
-            angles = graph("Mul", steps, graph.constant(speeds))  # [T, K / 2]
-            self.turn = graph("Cos", angles), graph("Sin", angles)
-
-    def rotate(self, x: str) -> str:
-        """[B, H, T, K] -> [B, H, T, K]"""
-        if self.turn is None:
-            return x
-        graph, (cos, sin) = self.graph, self.turn
-        left, right = graph("Split", x, results=2, axis=-1, num_outputs=2)
-        turned = graph("Sub", graph("Mul", left, cos), graph("Mul", right, sin))
-        other = graph("Add", graph("Mul", right, cos), graph("Mul", left, sin))
-        return str(graph("Concat", turned, other, axis=-1))
-
-
-class AttentionState:
-    """The attention mask, and the keys and values of all layers: the cached ones and the new ones."""
+class DecodingState:
+    """The positions [T] of new tokens, the masks, and the cached and new keys and values of all layers."""
 
     def __init__(
         self,
-        place: NewPositions,
+        graph: Graph,
+        settings: ModelSettings,
+        tokens: str,
         keep: str | None,
         past: tuple[str, str] | None = None,
         cross: tuple[str, str] | None = None,
     ) -> None:
-        graph = place.graph
-        self.place, self.past, self.cross = place, past, cross
+        self.graph, self.settings, self.past, self.cross = graph, settings, past, cross
         self.keys: list[str] = []
         self.values: list[str] = []
-        padding = keep and graph("Unsqueeze", keep, graph.constant([1, 2], np.int64))  # [B, 1, 1, S]
-        self.memory = padding and self.bias(padding)
-        if past is None:
-            self.own = self.memory
-        else:
-            now = graph("Unsqueeze", place.here, graph.constant([1], np.int64))
-            self.own = self.bias(graph("LessOrEqual", place.all, now))  # [T, P + T]
+        zero, one = graph.constant(0), graph.constant(1)
+        length, start = length_of(graph, tokens), zero
+        if past is not None:
+            start = length_of(graph, past[0], 3)
+            length = graph("Add", start, length)
+        self.positions = graph("Range", start, length, one)
+        self.source_mask = keep and self._scores(graph.unsqueeze(keep, 1, 2))  # [B, 1, 1, S]
+        self.own_mask = self.source_mask
+        if past is not None:
+            visible = graph("LessOrEqual", graph("Range", zero, length, one), graph.unsqueeze(self.positions, 1))
+            self.own_mask = self._scores(visible)  # [T, P + T]
+        if settings.positions == "rotary":
+            width = settings.head_width
+            speeds = settings.rotary_base ** (-torch.arange(0, width, 2).float() / width)
+            steps = graph.unsqueeze(graph("Cast", self.positions, to=1), 1)
+            angles = graph("Mul", steps, graph.constant(speeds))  # [T, K / 2]
+            self.cos, self.sin = graph("Cos", angles), graph("Sin", angles)
 
-    def bias(self, mask: str) -> str:
-        """Adds the mask that is added to the scores: 0 for visible positions."""
-        graph = self.place.graph
-        return str(graph("Where", mask, graph.constant(0.0), graph.constant(HIDDEN)))
+    def _scores(self, mask: str) -> str:
+        """Returns what is added to attention scores: 0 for visible positions."""
+        return self.graph("Where", mask, self.graph.constant(0.0), self.graph.constant(MASKED))
+
+    def rotate(self, x: str) -> str:
+        """[B, H, T, K] -> [B, H, T, K]"""
+        if self.settings.positions != "rotary":
+            return x
+        graph, (left, right) = self.graph, self.graph.halves(x)
+        first = graph("Sub", graph("Mul", left, self.cos), graph("Mul", right, self.sin))
+        second = graph("Add", graph("Mul", right, self.cos), graph("Mul", left, self.sin))
+        return graph("Concat", first, second, axis=-1)
 
 
-def embed(graph: Graph, embedding: Embedding, tokens: str, place: NewPositions, segments: str | None = None) -> str:
+def embed(embedding: Embedding, tokens: str, state: DecodingState, segments: str | None = None) -> str:
     """[B, T] -> [B, T, D]"""
-    settings = place.settings
+    graph = state.graph
     x = graph("Gather", graph.table(embedding.tokens.weight), tokens)
     if embedding.scale != 1.0:
         x = graph("Mul", x, graph.constant(embedding.scale))
     if embedding.positions is not None:
-        table = embedding.positions.table
-        if settings.positions != "learned":
-            table = sine_table(settings)
-        x = graph("Add", x, graph("Gather", graph.constant(table), place.here))
+        learned = state.settings.positions == "learned"
+        table = embedding.positions.table if learned else sine_table(state.settings)
+        x = graph("Add", x, graph("Gather", graph.constant(table), state.positions))
     if embedding.segments is not None:
         table = embedding.segments.weight
         row = graph.constant(table[0]) if segments is None else graph("Gather", graph.constant(table), segments)
@@ -162,121 +160,124 @@ def embed(graph: Graph, embedding: Embedding, tokens: str, place: NewPositions, 
     return norm(graph, embedding.norm, x)
 
 
-def stack(graph: Graph, module: Stack, x: str, sight: AttentionState) -> str:
+def stack(module: Stack, x: str, state: DecodingState) -> str:
     """[B, T, D] -> [B, T, D]"""
-    settings = sight.place.settings
+    graph = state.graph
     for number, layer in enumerate(layers_of(module)):
-        y = add_norm_before(graph, layer.self_residual, x)
-        x = add_residual(graph, layer.self_residual, x, self_attention(graph, layer.self_attention, y, sight, number))
+        y = self_attention(layer.self_attention, norm_before(graph, layer.self_residual, x), state, number)
+        x = add_residual(graph, layer.self_residual, x, y)
         if layer.cross_attention is not None and layer.cross_residual is not None:
-            y = add_norm_before(graph, layer.cross_residual, x)
-            x = add_residual(
-                graph, layer.cross_residual, x, cross_attention(graph, layer.cross_attention, y, sight, number)
-            )
-        y = add_norm_before(graph, layer.feed_forward_residual, x)
-        x = add_residual(graph, layer.feed_forward_residual, x, feed_forward(graph, layer.feed_forward, y, settings))
+            y = cross_attention(layer.cross_attention, norm_before(graph, layer.cross_residual, x), state, number)
+            x = add_residual(graph, layer.cross_residual, x, y)
+        y = feed_forward(layer.feed_forward, norm_before(graph, layer.feed_forward_residual, x), state)
+        x = add_residual(graph, layer.feed_forward_residual, x, y)
     return norm(graph, module.norm, x)
 
 
-def add_norm_before(graph: Graph, residual: Residual, x: str) -> str:
-    """Adds the nodes of the norm before a sublayer, if there is one."""
+def norm_before(graph: Graph, residual: Residual, x: str) -> str:
+    """Adds the norm before a sublayer, if there is one."""
     return norm(graph, residual.norm, x) if residual.pre else x
 
 
 def add_residual(graph: Graph, residual: Residual, x: str, y: str) -> str:
-    """Adds the nodes of a residual sum and the norm after it, if there is one."""
+    """Adds a residual sum, and the norm after it if there is one."""
     x = graph("Add", x, y)
     return x if residual.pre else norm(graph, residual.norm, x)
 
 
-def self_attention(graph: Graph, attention: Attention, x: str, sight: AttentionState, number: int) -> str:
-    query = sight.place.rotate(split_heads(graph, linear(graph, attention.query, x), attention.heads))
-    key = sight.place.rotate(split_heads(graph, linear(graph, attention.key, x), attention.groups))
-    value = split_heads(graph, linear(graph, attention.value, x), attention.groups)
-    if sight.past is not None:
-        layer = graph.constant(number, np.int64)
+def self_attention(attention: Attention, x: str, state: DecodingState, number: int) -> str:
+    """[B, T, D] -> [B, T, D]; joins the new keys and values to the cached ones."""
+    graph = state.graph
+    query = state.rotate(project(graph, attention.query, x, attention.heads))
+    key = state.rotate(project(graph, attention.key, x, attention.groups))
+    value = project(graph, attention.value, x, attention.groups)
+    if state.past is not None:
+        layer = graph.constant(number)
         key, value = (
             graph("Concat", graph("Gather", all_layers, layer, axis=0), new, axis=2)
-            for all_layers, new in zip(sight.past, (key, value), strict=True)
+            for all_layers, new in zip(state.past, (key, value), strict=True)
         )
-        sight.keys.append(key)
-        sight.values.append(value)
-    return attend(graph, attention, query, key, value, sight.own)
+        state.keys.append(key)
+        state.values.append(value)
+    return attend(graph, attention, query, key, value, state.own_mask)
 
 
-def cross_attention(graph: Graph, attention: Attention, x: str, sight: AttentionState, number: int) -> str:
-    assert sight.cross is not None
-    query = split_heads(graph, linear(graph, attention.query, x), attention.heads)
-    layer = graph.constant(number, np.int64)
-    key, value = (graph("Gather", all_layers, layer, axis=0) for all_layers in sight.cross)
-    return attend(graph, attention, query, key, value, sight.memory)
+def cross_attention(attention: Attention, x: str, state: DecodingState, number: int) -> str:
+    """[B, T, D] -> [B, T, D]"""
+    assert state.cross is not None
+    graph = state.graph
+    query, layer = project(graph, attention.query, x, attention.heads), graph.constant(number)
+    key, value = (graph("Gather", all_layers, layer, axis=0) for all_layers in state.cross)
+    return attend(graph, attention, query, key, value, state.source_mask)
 
 
-def attend(graph: Graph, attention: Attention, query: str, key: str, value: str, bias: str | None) -> str:
+def attend(graph: Graph, attention: Attention, query: str, key: str, value: str, mask: str | None) -> str:
     """[B, H, T, K] and [B, G, S, K] -> [B, T, D]"""
     width = attention.query.out_features // attention.heads
     if attention.groups < attention.heads:
         key, value = (repeat_heads(graph, part, attention) for part in (key, value))
     query = graph("Mul", query, graph.constant(1 / math.sqrt(width)))
     scores = graph("MatMul", query, graph("Transpose", key, perm=[0, 1, 3, 2]))
-    weights = graph("Softmax", graph("Add", scores, bias) if bias else scores, axis=-1)
+    weights = graph("Softmax", graph("Add", scores, mask) if mask else scores, axis=-1)
     context = graph("Transpose", graph("MatMul", weights, value), perm=[0, 2, 1, 3])
-    joined = graph("Reshape", context, graph.constant([0, 0, attention.output.in_features], np.int64))
+    joined = graph("Reshape", context, graph.constant([0, 0, attention.output.in_features]))
     return linear(graph, attention.output, joined)
 
 
 def repeat_heads(graph: Graph, x: str, attention: Attention) -> str:
-    """[B, G, S, K] -> [B, H, S, K]: each for the group of queries that it serves."""
-    single = graph("Unsqueeze", x, graph.constant([2], np.int64))
-    groups = graph("Concat", *[single] * (attention.heads // attention.groups), axis=2)
-    parts = graph("Shape", x, start=2)
-    shape = graph("Concat", graph.constant([0, attention.heads], np.int64), parts, axis=0)
-    return str(graph("Reshape", groups, shape))
+    """[B, G, S, K] -> [B, H, S, K], each repeated for the query heads of its group."""
+    groups = graph("Concat", *[graph.unsqueeze(x, 2)] * (attention.heads // attention.groups), axis=2)
+    shape = graph("Concat", graph.constant([0, attention.heads]), graph("Shape", x, start=2), axis=0)
+    return graph("Reshape", groups, shape)
 
 
-def split_heads(graph: Graph, x: str, heads: int) -> str:
-    """[B, T, H * K] -> [B, H, T, K]"""
-    parts = graph("Reshape", x, graph.constant([0, 0, heads, -1], np.int64))
-    return str(graph("Transpose", parts, perm=[0, 2, 1, 3]))
+def project(graph: Graph, module: nn.Linear, x: str, heads: int) -> str:
+    """[B, T, D] -> [B, H, T, K]"""
+    parts = graph("Reshape", linear(graph, module, x), graph.constant([0, 0, heads, -1]))
+    return graph("Transpose", parts, perm=[0, 2, 1, 3])
 
 
-def feed_forward(graph: Graph, module: FeedForward, x: str, settings: ModelSettings) -> str:
-    rise = linear(graph, module.rise, x)
+def feed_forward(module: FeedForward, x: str, state: DecodingState) -> str:
+    """[B, T, D] -> [B, T, D]"""
+    graph, rise = state.graph, linear(state.graph, module.rise, x)
     if module.gate is None:
-        return linear(graph, module.fall, activate(graph, settings, rise))
-    return linear(graph, module.fall, graph("Mul", activate(graph, settings, linear(graph, module.gate, x)), rise))
+        return linear(graph, module.fall, activate(graph, state.settings, rise))
+    gate = activate(graph, state.settings, linear(graph, module.gate, x))
+    return linear(graph, module.fall, graph("Mul", gate, rise))
 
 
 def activate(graph: Graph, settings: ModelSettings, x: str) -> str:
+    """Adds the activation function of these settings."""
     match settings.activation:
         case "relu":
-            return str(graph("Relu", x))
+            return graph("Relu", x)
         case "gelu":
-            return str(graph("Gelu", x))
+            return graph("Gelu", x)
         case "gelu-tanh":
-            return str(graph("Gelu", x, approximate="tanh"))
+            return graph("Gelu", x, approximate="tanh")
         case "silu" | "swiglu":
-            return str(graph("Mul", x, graph("Sigmoid", x)))
+            return graph("Mul", x, graph("Sigmoid", x))
 
 
 def norm(graph: Graph, module: nn.Module, x: str) -> str:
-    """Adds a LayerNorm, a RMSNorm step by step since this opset has none, or nothing."""
+    """Adds a LayerNorm, an RMSNorm in several nodes since this opset has none, or nothing."""
     if isinstance(module, nn.LayerNorm):
         weights = graph.constant(module.weight), graph.constant(module.bias)
-        return str(graph("LayerNormalization", x, *weights, axis=-1, epsilon=module.eps))
+        return graph("LayerNormalization", x, *weights, axis=-1, epsilon=module.eps)
     if isinstance(module, nn.RMSNorm):
-        square = graph("ReduceMean", graph("Mul", x, x), graph.constant([-1], np.int64), keepdims=1)
+        square = graph("ReduceMean", graph("Mul", x, x), graph.constant([-1]), keepdims=1)
         size = graph("Sqrt", graph("Add", square, graph.constant(module.eps)))
-        return str(graph("Mul", graph("Div", x, size), graph.constant(module.weight)))
+        return graph("Mul", graph("Div", x, size), graph.constant(module.weight))
     return x
 
 
 def linear(graph: Graph, module: nn.Linear, x: str) -> str:
-    """[..., D] -> [..., E]; a weight that is an embedding table too is turned when the graph runs."""
+    """[..., D] -> [..., E]; a weight that is also an embedding table is transposed when the graph runs."""
     shared = graph.tables.get(module.weight.data_ptr())
     x = graph("MatMul", x, graph("Transpose", shared, perm=[1, 0]) if shared else graph.constant(module.weight.T))
-    return x if module.bias is None else str(graph("Add", x, graph.constant(module.bias)))
+    return x if module.bias is None else graph("Add", x, graph.constant(module.bias))
 
 
 def length_of(graph: Graph, x: str, axis: int = 1) -> str:
-    return str(graph("Gather", graph("Shape", x), graph.constant(axis, np.int64)))
+    """Returns the length of an axis."""
+    return graph("Gather", graph("Shape", x), graph.constant(axis))
