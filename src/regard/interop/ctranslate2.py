@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,35 +92,35 @@ def build_spec(specs: Any, contents: Contents) -> Any:
     """Returns CTranslate2's specification of this model, with its weights, vocabulary and special tokens."""
     model, settings = transformer_of(contents, "regard export"), contents.settings.model
     spec = build_model(specs, model, settings)
-    tokens = vocabulary(contents.vocabularies.target)
-    specials = contents.vocabularies.target.specials
+    tokens, specials = vocabulary(contents.vocabularies.target), contents.vocabularies.target.specials
     unknown = specials.end if specials.unknown is None else specials.unknown
     config = {"bos_token": specials.begin, "eos_token": specials.end, "unk_token": unknown}
-    for name, token in config.items():
-        setattr(spec.config, name, tokens[token])
-    spec.config.layer_norm_epsilon = settings.norm_epsilon
     if isinstance(model, EncoderDecoder):
-        spec.config.decoder_start_token = tokens[specials.begin]
+        config["decoder_start_token"] = specials.begin
         spec.config.add_source_eos = True
         spec.register_source_vocabulary(source_vocabulary(contents.vocabularies, tokens[specials.end]))
         spec.register_target_vocabulary(tokens)
     else:
         spec.register_vocabulary(tokens)
+    for name, token in config.items():
+        setattr(spec.config, name, tokens[token])
+    spec.config.layer_norm_epsilon = settings.norm_epsilon
     return spec
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """Returns the piece of each id; an id without a piece gets a name of its own."""
-    found = [tokenizer.model.id_to_token(token) for token in range(tokenizer.size)]
-    return [f"<unused {token}>" if piece is None else piece for token, piece in enumerate(found)]
+    """Returns the piece of each id; an id without a piece gets a unique name."""
+    pieces = (tokenizer.model.id_to_token(token) for token in range(tokenizer.size))
+    return [f"<unused {token}>" if piece is None else piece for token, piece in enumerate(pieces)]
 
 
 def source_vocabulary(vocabularies: Vocabularies, end: str) -> list[str]:
-    """Returns the pieces of the source vocabulary; CTranslate2 has one name for the end of both languages."""
+    """Returns the pieces of the source vocabulary, whose end token must have the same name as that of the target."""
     pieces = vocabulary(vocabularies.source)
-    found = pieces[vocabularies.target.specials.end]
-    if found != end:
-        raise ModelError(f"the end of a text is {found} in the source and {end} in the target: CTranslate2 has but one")
+    source_end = pieces[vocabularies.target.specials.end]
+    if source_end != end:
+        ends = f"{source_end} in the source and {end} in the target"
+        raise ModelError(f"the end of a text is {ends}: CTranslate2 needs the same token for both")
     return pieces
 
 
@@ -139,52 +138,41 @@ def build_model(specs: Any, model: Transformer, settings: ModelSettings) -> Any:
         return specs.TransformerEncoderModelSpec(encoder)
     activation = specs.Activation.Tanh if settings.pooler == "tanh" else specs.Activation.RELU
     spec = specs.TransformerEncoderModelSpec(encoder, pooling_layer=True, pooling_activation=activation)
-    set_linear(spec.pooler_dense, [weights(model.pooler.dense)])
+    set_linear(spec.pooler_dense, plain(model.pooler.dense))
     return spec
 
 
 def build_encoder(
     specs: Any, embedding: Embedding, stack: Stack, settings: ModelSettings, *, segments: bool = False
 ) -> Any:
-    """Converts an encoder; `segments` become a second input, or all tokens belong to the first segment."""
-    two = segments and embedding.segments is not None
-    spec = specs.TransformerEncoderSpec(
-        len(stack.layers),
-        num_source_embeddings=2 if two else 1,
-        embeddings_merge=specs.EmbeddingsMerge.ADD,
-        **shape(specs, settings),
-    )
-    spec.embeddings[0].weight = plain(embedding.tokens.weight) if two else first_segment(embedding)
-    if two and embedding.segments is not None:
-        spec.embeddings[1].weight = plain(embedding.segments.weight) / embedding.scale  # theirs are scaled too
-    set_embedding(spec, embedding, settings)
-    set_stack(spec, stack, settings)
+    """Converts an encoder; with `segments`, they are a second input, or else all tokens belong to the first one."""
+    table = embedding.segments.weight.detach().float() / embedding.scale if embedding.segments and segments else None
+    options = shape(specs, settings) | {"embeddings_merge": specs.EmbeddingsMerge.ADD}
+    spec = specs.TransformerEncoderSpec(len(stack.layers), num_source_embeddings=1 if table is None else 2, **options)
+    if table is None:
+        spec.embeddings[0].weight = first_segment(embedding)
+    else:
+        spec.embeddings[0].weight = embedding.tokens.weight.detach().float()
+        spec.embeddings[1].weight = table
+    set_stack(spec, embedding, stack, settings)
     return spec
 
 
 def build_decoder(specs: Any, embedding: Embedding, stack: Stack, logits: nn.Linear, settings: ModelSettings) -> Any:
     """Converts a decoder, with cross-attention if the stack has it."""
-    spec = specs.TransformerDecoderSpec(
-        len(stack.layers),
-        with_encoder_attention=layers_of(stack)[0].cross_attention is not None,
-        **shape(specs, settings),
-    )
+    cross = layers_of(stack)[0].cross_attention is not None
+    spec = specs.TransformerDecoderSpec(len(stack.layers), with_encoder_attention=cross, **shape(specs, settings))
     spec.embeddings.weight = first_segment(embedding)
-    set_embedding(spec, embedding, settings)
-    set_stack(spec, stack, settings)
-    set_linear(spec.projection, [weights(logits)])
+    set_stack(spec, embedding, stack, settings)
+    set_linear(spec.projection, plain(logits))
     return spec
+
+
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
 
 
 def shape(specs: Any, settings: ModelSettings) -> dict[str, Any]:
     """Returns the options that encoders and decoders of CTranslate2 share."""
-    activations = {
-        "relu": specs.Activation.RELU,
-        "gelu": specs.Activation.GELU,
-        "gelu-tanh": specs.Activation.GELUTanh,
-        "silu": specs.Activation.SWISH,
-        "swiglu": specs.Activation.SWISH,
-    }
     return {
         "num_heads": settings.heads,
         "num_heads_kv": settings.query_groups,
@@ -192,7 +180,7 @@ def shape(specs: Any, settings: ModelSettings) -> dict[str, Any]:
         "pre_norm": settings.norm == "pre",
         "rms_norm": settings.norm_kind == "rms",
         "layernorm_embedding": settings.embedding_norm,
-        "activation": activations[settings.activation],
+        "activation": getattr(specs.Activation, ACTIVATIONS[settings.activation]),
         "ffn_glu": settings.activation == "swiglu",
         "rotary_dim": settings.head_width if settings.positions == "rotary" else None,
         "rotary_interleave": False,
@@ -207,95 +195,87 @@ def common_width(settings: ModelSettings) -> int:
 
 def first_segment(embedding: Embedding) -> Tensor:
     """Returns the token table [V, D], plus the first segment's vector, which Regard adds to every token."""
-    table = plain(embedding.tokens.weight)
-    return table if embedding.segments is None else table + plain(embedding.segments.weight)[0] / embedding.scale
+    table = embedding.tokens.weight.detach().float()
+    return table if embedding.segments is None else table + embedding.segments.weight.detach()[0] / embedding.scale
 
 
-def set_embedding(spec: Any, embedding: Embedding, settings: ModelSettings) -> None:
-    """Converts scale, positions and norm; a model without positions gets zeros, or CTranslate2 would add sines."""
+def set_stack(spec: Any, embedding: Embedding, stack: Stack, settings: ModelSettings) -> None:
+    """Converts an embedding and the layers of a stack; without positions, zeros replace CTranslate2's own sinusoids."""
     spec.scale_embeddings = settings.scale_embedding
     if settings.embedding_norm:
         set_norm(spec.layernorm_embedding, embedding.norm)
-    if settings.positions == "rotary":
-        return
-    if settings.positions == "learned":
-        table = plain(embedding.positions.table)  # type: ignore[union-attr, arg-type]
-    elif settings.positions == "none":
-        table = torch.zeros(max(SINUSOIDS, settings.max_length), settings.width)
-    else:
-        table = sine_table(settings)
-    spec.position_encodings.encodings = table
-
-
-def set_stack(spec: Any, stack: Stack, settings: ModelSettings) -> None:
-    """Converts the layers of a stack, and the last norm of a pre-norm stack."""
-    for theirs, ours in zip(spec.layer, layers_of(stack), strict=True):
-        set_attention(theirs.self_attention, ours.self_attention, ours.self_residual.norm, settings)
-        if ours.cross_attention is not None and ours.cross_residual is not None:
-            set_attention(theirs.attention, ours.cross_attention, ours.cross_residual.norm, settings)
-        set_feed_forward(theirs.ffn, ours.feed_forward, ours.feed_forward_residual.norm)
+    if settings.positions == "none":
+        spec.position_encodings.encodings = torch.zeros(max(SINUSOIDS, settings.max_length), settings.width)
+    elif settings.positions == "learned" and embedding.positions is not None:
+        spec.position_encodings.encodings = embedding.positions.table.detach().float()  # type: ignore[operator]
+    elif settings.positions != "rotary":
+        spec.position_encodings.encodings = sine_table(settings)
+    for converted, layer in zip(spec.layer, layers_of(stack), strict=True):
+        set_attention(converted.self_attention, layer.self_attention, layer.self_residual.norm, settings)
+        if layer.cross_attention is not None and layer.cross_residual is not None:
+            set_attention(converted.attention, layer.cross_attention, layer.cross_residual.norm, settings)
+        set_feed_forward(converted.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
     if settings.norm == "pre":
         set_norm(spec.layer_norm, stack.norm)
 
 
-Weights = tuple[Tensor, Tensor | None]
-"""The weight and the bias of a linear layer."""
+WeightAndBias = tuple[Tensor, Tensor | None]
 
 
 def set_attention(spec: Any, attention: Attention, norm: nn.Module, settings: ModelSettings) -> None:
     """Joins queries, keys and values into one linear layer, or keys and values alone in cross-attention."""
     width = common_width(settings)
-    query = widen(weights(attention.query), attention.heads, width)
-    key, value = (widen(weights(part), attention.groups, width) for part in (attention.key, attention.value))
+    query = widen(attention.query, attention.heads, width)
+    key, value = (widen(part, attention.groups, width) for part in (attention.key, attention.value))
     *projections, output = spec.linear
-    for theirs, ours in zip(
-        projections, [[query, key, value]] if len(projections) == 1 else [[query], [key, value]], strict=True
-    ):
-        set_linear(theirs, ours)
-    weight, bias = weights(attention.output)
+    if len(projections) == 1:
+        set_linear(projections[0], query, key, value)
+    else:
+        set_linear(projections[0], query)
+        set_linear(projections[1], key, value)
+    weight, bias = plain(attention.output)
     columns = weight.reshape(len(weight), attention.heads, -1)
-    set_linear(output, [(F.pad(columns, (0, width - columns.shape[2])).flatten(1), bias)])
+    set_linear(output, (F.pad(columns, (0, width - columns.shape[2])).flatten(1), bias))
     spec.queries_scale = np.float32(1 / math.sqrt(settings.head_width))
     set_norm(spec.layer_norm, norm)
 
 
-def widen(linear: Weights, heads: int, width: int) -> Weights:
+def widen(linear: nn.Linear, heads: int, width: int) -> WeightAndBias:
     """Pads the heads of a linear layer with zeros to `width`."""
-    weight, bias = linear
+    weight, bias = plain(linear)
     rows = weight.reshape(heads, -1, weight.shape[1])
-    more = width - rows.shape[1]
-    wider = None if bias is None else F.pad(bias.reshape(heads, -1), (0, more)).flatten()
-    return F.pad(rows, (0, 0, 0, more)).flatten(0, 1), wider
+    padding = width - rows.shape[1]
+    padded = None if bias is None else F.pad(bias.reshape(heads, -1), (0, padding)).flatten()
+    return F.pad(rows, (0, 0, 0, padding)).flatten(0, 1), padded
 
 
 def set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
     """Converts a feed-forward layer; CTranslate2's first layer is the one before the activation, such as a gate."""
-    rise, gate = feed_forward.rise, feed_forward.gate
-    set_linear(spec.linear_0, [weights(rise if gate is None else gate)])
-    if gate is not None:
-        set_linear(spec.linear_0_noact, [weights(rise)])
-    set_linear(spec.linear_1, [weights(feed_forward.fall)])
+    if feed_forward.gate is None:
+        set_linear(spec.linear_0, plain(feed_forward.rise))
+    else:
+        set_linear(spec.linear_0, plain(feed_forward.gate))
+        set_linear(spec.linear_0_noact, plain(feed_forward.rise))
+    set_linear(spec.linear_1, plain(feed_forward.fall))
     set_norm(spec.layer_norm, norm)
 
 
 def set_norm(spec: Any, norm: nn.Module) -> None:
-    spec.gamma = plain(norm.weight)  # type: ignore[arg-type]
+    """Converts a LayerNorm or an RMSNorm."""
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    spec.gamma = norm.weight.detach().float()
     if isinstance(norm, nn.LayerNorm):
-        spec.beta = plain(norm.bias)
+        spec.beta = norm.bias.detach().float()
 
 
-def set_linear(spec: Any, parts: Sequence[Weights]) -> None:
+def set_linear(spec: Any, *layers: WeightAndBias) -> None:
     """Stacks one or more linear layers of the same input."""
-    spec.weight = torch.cat([weight for weight, _ in parts])
-    biases = [bias for _, bias in parts if bias is not None]
+    spec.weight = torch.cat([weight for weight, _ in layers])
+    biases = [bias for _, bias in layers if bias is not None]
     if biases:
         spec.bias = torch.cat(biases)
 
 
-def weights(linear: nn.Linear) -> Weights:
-    return plain(linear.weight), None if linear.bias is None else plain(linear.bias)
-
-
-def plain(tensor: Tensor) -> Tensor:
-    """Returns a parameter as a float32 array."""
-    return tensor.detach().float()
+def plain(linear: nn.Linear) -> WeightAndBias:
+    """Returns weight and bias in float32."""
+    return linear.weight.detach().float(), None if linear.bias is None else linear.bias.detach().float()
