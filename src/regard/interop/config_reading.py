@@ -79,43 +79,22 @@ def infer_type(config: Config, tensors: Mapping[str, Tensor]) -> Config:
     """Returns the config with a model_type; configs before 2020 have none, but their layout may show it."""
     if config.get("model_type"):
         return config
-    name, evidence = _type_of_classes(config), "architectures"
-    if not config.get("architectures"):  # classes of other families may have the same names of weights
-        name, evidence = _type_of_layout(config, tensors), "its keys and the names of its weights"
+    if architectures := config.get("architectures"):  # other families may have the same names of weights
+        evidence = "architectures"
+        classes = {value: name for family in families().values() for name, value in family.classes.items()}
+        kinds = r"Model|For[A-Z]\w+|LMHeadModel|DoubleHeadsModel|MTModel"
+        matches = [re.fullmatch(rf"(\w+?)({kinds})", str(name)) for name in architectures]
+        name = next((classes[match[1]] for match in matches if match and match[1] in classes), None)
+    else:
+        evidence = "its keys and the names of its weights"
+        name = next((name for name, family in families().items() if family.fits(config.values, tensors)), None)
+        if {"embeddings.word_embeddings.weight", "encoder.layer.0.intermediate.dense.weight"} <= tensors.keys():
+            name = "bert" if config.get("type_vocab_size") == 2 else None  # RoBERTa has one type only
     if name is None:
         return config
     complete = Config(config.path, {**config.values, "model_type": name})
     complete.notes.append(f"{config.path.name} has no model_type: read as {name}, which {evidence} show")
     return complete
-
-
-def _type_of_classes(config: Config) -> str | None:
-    names = {classes: name for family in families().values() for name, classes in family.classes.items()}
-    for architecture in config.get("architectures", []):
-        match = re.fullmatch(r"(\w+?)(Model|For[A-Z]\w+|LMHeadModel|DoubleHeadsModel|MTModel)", str(architecture))
-        if match and match[1] in names:
-            return names[match[1]]
-    return None
-
-
-SIGNATURES = {
-    "bert": ("bert.embeddings.word_embeddings.weight",),
-    "roberta": ("roberta.embeddings.word_embeddings.weight",),
-    "distilbert": ("transformer.layer.0.attention.q_lin.weight",),
-    "gpt2": ("wte.weight", "h.0.attn.c_attn.weight"),
-}
-"""Names of tensors that only one family has, or what these names end in."""
-
-
-def _type_of_layout(config: Config, tensors: Mapping[str, Tensor]) -> str | None:
-    for name, ends in SIGNATURES.items():
-        keys = [key for key, (_, default) in families()[name].config.items() if default is None]
-        if all(config.get(key) is not None for key in keys) and all(
-            any(f".{tensor}".endswith(f".{end}") for tensor in tensors) for end in ends
-        ):
-            return name
-    bare = "embeddings.word_embeddings.weight" in tensors and "encoder.layer.0.intermediate.dense.weight" in tensors
-    return "bert" if bare and config.get("type_vocab_size") == 2 else None  # RoBERTa has one type only
 
 
 def read_settings(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:

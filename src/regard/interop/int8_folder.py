@@ -1,4 +1,4 @@
-"""A copy of a model folder with its matrices in int8; the tables of a translator's tokens have two bytes a number."""
+"""Writes a copy of a model folder with int8 matrices; a translator's tables of tokens are int16."""
 
 from __future__ import annotations
 
@@ -30,29 +30,28 @@ from regard.model_folder import (
 from regard.weights import read_tensors
 
 TABLES = ("embedding.tokens.weight", "logits.weight")
-"""What decides between two tokens: a rounded one would be wrong in all that is read and said."""
+"""Parameters that decide between two tokens: rounding errors in them would affect every output."""
+COPIED = (SETTINGS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY)
 NOTE = "\nThe matrices of this copy are int8 (`regard quantize`); the scores above are those of the original.\n"
 
 
 def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool = False) -> None:
-    """Writes the copy; tables of positions and vectors stay as they are."""
+    """Writes the copy; tables of positions and vectors keep their precision."""
     folder, output = Path(folder), Path(output)
     check_folder(folder)
     translates = read_settings(folder).task == "translate"
-    tensors, _ = read_tensors(folder / WEIGHTS)
     arrays: dict[str, NDArray[Any]] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in read_tensors(folder / WEIGHTS)[0].items():
         array = tensor.float().numpy()
         if not np.isfinite(array).all():
             raise ModelError(f"{folder / WEIGHTS}: the tensor {name} has numbers that are not finite")
         if array.ndim == 2 and not name.endswith("positions.table"):
-            table = translates and name.endswith(TABLES)
-            arrays[name], arrays[name + SCALE] = quantize(array, np.int16 if table else np.int8)
+            kind = np.int16 if translates and name.endswith(TABLES) else np.int8
+            arrays[name], arrays[name + SCALE] = quantize(array, kind)
         else:
             arrays[name] = array
-    names = (SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, NATIVE)
-    with whole_folder(output, folder, names, overwrite=overwrite) as place:
-        for name in (SETTINGS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY):
+    with whole_folder(output, folder, (*COPIED, WEIGHTS, CARD, NATIVE), overwrite=overwrite) as place:
+        for name in COPIED:
             if (folder / name).exists():
                 shutil.copyfile(folder / name, place / name)
         card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -60,6 +60,7 @@ class Family:
     config: Mapping[str, tuple[str, Any]]
     names: tuple[TensorName, ...]
     refused: Mapping[str, tuple[Any, str]]
+    signature: tuple[str, ...] = ()
     between: int = 1
     ignored: str = "(?!)"  # matches nothing
 
@@ -80,6 +81,12 @@ class Family:
     def without_shared_table(self) -> Family:
         """Returns the family for models whose source and target have a table each."""
         return replace(self, names=tuple(name for name in self.names if not name.foreign.startswith("shared.")))
+
+    def fits(self, config: Mapping[str, Any], tensors: Collection[str]) -> bool:
+        """Reports whether a config.json and the names of tensors can only be those of this family."""
+        required = [key for key, (_, default) in self.config.items() if default is None]
+        ends = [any(f".{name}".endswith(f".{end}") for name in tensors) for end in self.signature]
+        return bool(ends) and all(ends) and all(config.get(key) is not None for key in required)
 
     def of_layers(self, own: Iterable[str]) -> Iterator[TensorName]:
         """Yields the names of the tensors that a model has, one for each layer."""
@@ -109,7 +116,7 @@ def _family(table: Mapping[str, Any]) -> Family:
         for foreign, own in layers.items():
             names += _names(foreign_prefix + foreign, own, own_prefix)
     plain = {key: value for key, value in table.items() if key not in ("weights", "stacks", "layers")}
-    plain |= {key: tuple(table[key]) for key in ("heads", "begin", "end")}
+    plain |= {key: tuple(table.get(key, ())) for key in ("heads", "begin", "end", "signature")}
     keys = {key: (value, None) if isinstance(value, str) else tuple(value) for key, value in table["config"].items()}
     return Family(**{"refused": {}, **plain, "config": keys, "names": tuple(names)})
 
