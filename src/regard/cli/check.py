@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from regard.files.corpus_check import Examination, Finding, PairChunk
 
 DESCRIPTION = """Checks the pairs of FILES, in any form that regard train accepts, and reports how many pairs have each
-fault and where the first of them are. The exit code is 0 whatever is found, unless FILES cannot be read or --strict
-is used.
+fault and where the first of them are. The exit code is 0 even if there are faults, unless --strict is given.
 
   regard check train.en train.de                         a table for people; --json for programs
   regard check train.en train.de --test test.en test.de  also: does the corpus contain the test set?

@@ -12,18 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli import shared_flags as flags
 from regard.cli.output_paths import require_output
-from regard.cli.shared_flags import (
-    Verbs,
-    add_decoding,
-    add_direction,
-    add_engine,
-    add_shortlist,
-    decoding_options,
-    direction_options,
-    engine_options,
-    refuse_flags,
-)
 from regard.cli.text_lines import read_text
 from regard.errors import InputError
 from regard.files.corpus_files import expand_paths
@@ -44,7 +34,7 @@ table of its confusions on labelled files.
                                                          with a paired bootstrap test (Koehn, 2004)"""
 
 
-def add(verbs: Verbs) -> None:
+def add(verbs: flags.Verbs) -> None:
     parser = verbs.add_parser("evaluate", help="score translations, compare two systems", description=DESCRIPTION)
     add = parser.add_argument
     add("files", nargs="+", metavar="FILES", help="MODEL and a test set; with --hypotheses: references")
@@ -56,10 +46,7 @@ def add(verbs: Verbs) -> None:
     add("--language", default="", metavar="CODE", help="language of the references (the model's target)")
     add("--resamples", type=int, default=1000, metavar="N", help="bootstrap samples (1000); 0: none")
     add("--json", action="store_true", help="print JSON")
-    add_direction(parser)
-    add_engine(parser)
-    add_shortlist(parser)
-    add_decoding(parser)
+    flags.add_translating(parser)
     parser.set_defaults(run=run)
 
 
@@ -140,7 +127,7 @@ def _data_to_read(data: DataSettings, arguments: argparse.Namespace) -> DataSett
     """Returns the data settings of a model for the direction to measure."""
     from regard.tokens.directions import choose_direction
 
-    direction = choose_direction(data, **direction_options(arguments))
+    direction = choose_direction(data, **flags.direction_options(arguments))
     if not data.directions:
         return data
     if not direction.source:
@@ -177,8 +164,8 @@ def _translate(folder: str, sources: list[str], arguments: argparse.Namespace) -
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
 
-    translator = load_as(Translator, folder, **engine_options(arguments))
-    stream = translator.translate_stream(sources, **direction_options(arguments), **decoding_options(arguments))
+    translator = load_as(Translator, folder, **flags.engine_options(arguments))
+    stream = translator.translate_stream(sources, **flags.translating_options(arguments))
     sizes = deque([1] * len(sources))
     return [each.text for each in show_sentences(stream, sizes, len(sources), f"translating with {folder}")]
 
@@ -187,9 +174,9 @@ def _measure(arguments: argparse.Namespace, task: str) -> int:
     """Measures a model that does not translate; refuses the flags for translators."""
     if arguments.source or arguments.target:
         raise InputError(f"a model to {task} has no direction: leave out --from and --to")
-    flags = {"-o": arguments.output, "--baseline": arguments.baseline, "--lowercase": arguments.lowercase}
-    flags |= {"--tokenize": arguments.tokenize, "--language": arguments.language}
-    refuse_flags(flags, f"is for translations: leave it out for a model to {task}")
+    refused = {"-o": arguments.output, "--baseline": arguments.baseline, "--lowercase": arguments.lowercase}
+    refused |= {"--tokenize": arguments.tokenize, "--language": arguments.language}
+    flags.refuse_flags(refused, f"is for translations: leave it out for a model to {task}")
     if len(arguments.files) < 2:
         raise InputError("give a model and the files to measure it on")
     if task not in ("write", "classify"):

@@ -77,7 +77,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     ):
         value = getattr(standard, name)
         options: dict[str, Any] = {"type": type(value), "default": value, "metavar": "N"}
-        group.add_argument(flag, dest=f"limit_{name}", help=f"{text} ({value:g})", **options)
+        group.add_argument(flag, dest=f"limit_{name}", help=f"{text} ({value:,.10g})", **options)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,9 +30,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the verbs that train a model or estimate the cost: preset, device and settings."""
     parser.add_argument("--preset", help="tiny, small, base, big or modern (chosen by corpus size)")
-    parser.add_argument(
-        "--device", dest="training.device", default=argparse.SUPPRESS, help="auto, cpu, cuda or mps (auto)"
-    )
+    device: dict[str, Any] = {"dest": "training.device", "default": argparse.SUPPRESS, "metavar": "DEVICE"}
+    parser.add_argument("--device", **device, help="auto, cpu, cuda or mps (auto)")
     parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags override it")
     add_settings(parser)
 
@@ -108,23 +107,31 @@ def add_shortlist(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shortlist", action="store_true", help=text)
 
 
+def add_translating(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of the verbs that translate: direction, engine, shortlist and decoding settings."""
+    group = parser.add_argument_group("direction", "for a model with several; regard info MODEL lists them")
+    group.add_argument("--from", dest="source", metavar="LANGUAGE", help="language of the text")
+    group.add_argument("--to", dest="target", metavar="LANGUAGE", help="language to translate into")
+    group.add_argument("--zero-shot", action="store_true", help="allow a direction that the model was not trained on")
+    add_engine(parser)
+    add_shortlist(parser)
+    add_decoding(parser)
+
+
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the engine flags as arguments of `load_as`."""
     names = ("device", "engine", "precision", "threads", "shortlist")
     return {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
 
 
-def add_direction(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that choose a direction of a multilingual model."""
-    group = parser.add_argument_group("direction", "for a model with several; regard info MODEL lists them")
-    group.add_argument("--from", dest="source", metavar="LANGUAGE", help="language of the text")
-    group.add_argument("--to", dest="target", metavar="LANGUAGE", help="language to translate into")
-    group.add_argument("--zero-shot", action="store_true", help="allow a direction that the model was not trained on")
-
-
 def direction_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the direction flags as options of a translator."""
     return {name: getattr(arguments, name) for name in ("source", "target", "zero_shot")}
+
+
+def translating_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the direction and decoding flags as options of `translate`."""
+    return {**direction_options(arguments), **decoding_options(arguments)}
 
 
 def refuse_flags(flags: dict[str, Any], message: str) -> None:

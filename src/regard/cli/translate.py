@@ -12,17 +12,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from regard.cli import translate_bulk as bulk, translate_documents as documents
+from regard.cli import shared_flags as flags, translate_bulk as bulk, translate_documents as documents
 from regard.cli.output_paths import require_output
-from regard.cli.shared_flags import (
-    Verbs,
-    add_decoding,
-    add_direction,
-    add_engine,
-    add_shortlist,
-    decoding_options,
-    engine_options,
-)
 from regard.cli.text_lines import open_source, read_lines, require_utf8, write_lines
 from regard.errors import DataError, InputError
 from regard.files.formats.format_by_suffix import FILLABLE, NOT_LINES, has_plain_name, require_plain, suffix
@@ -39,7 +30,7 @@ MAX_FAULTS = 20
 """Terms of a glossary that are reported one by one on standard error."""
 
 
-def add(verbs: Verbs) -> None:
+def add(verbs: flags.Verbs) -> None:
     parser = verbs.add_parser("translate", help="translate text with a trained model", description=DESCRIPTION)
     add = parser.add_argument
     add("model", metavar="MODEL", help="a model folder")
@@ -57,10 +48,7 @@ def add(verbs: Verbs) -> None:
     add("--glossary", metavar="TERMS", help=text)
     documents.add_flags(parser)
     bulk.add_flags(parser)
-    add_direction(parser)
-    add_engine(parser)
-    add_shortlist(parser)
-    add_decoding(parser)
+    flags.add_translating(parser)
     parser.set_defaults(run=run)
 
 
@@ -74,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         return documents.run(arguments)
     if arguments.stream and (arguments.json or arguments.scores or arguments.output):
         raise InputError("--stream prints plain text word by word: it cannot be combined with --json, --scores or -o")
-    if arguments.protect and (arguments.stream or "alternatives" in decoding_options(arguments)):
+    if arguments.protect and (arguments.stream or "alternatives" in flags.decoding_options(arguments)):
         raise InputError("--protect checks whole translations: it cannot be combined with --stream or --alternatives")
     documents.refuse_flags(arguments)
     name = next(iter(arguments.files), None)
@@ -85,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regard.decoding.translator import Translator
 
     with open_source(name) as source:
-        translator = load_as(Translator, arguments.model, **engine_options(arguments))
+        translator = load_as(Translator, arguments.model, **flags.engine_options(arguments))
         options = documents.translation_options(arguments, translator)  # refuses a bad option before reading any text
         if arguments.stream:
             _print_stream(translator, source, name, options)

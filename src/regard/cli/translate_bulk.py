@@ -9,16 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli import translate_documents as documents
+from regard.cli import shared_flags as flags, translate_documents as documents
 from regard.cli.output_paths import require_output
-from regard.cli.shared_flags import (
-    count,
-    count_up_to_1024,
-    decoding_options,
-    direction_options,
-    engine_options,
-    refuse_flags as refuse,
-)
 from regard.cli.text_lines import open_source, read_lines, require_utf8
 from regard.errors import InputError
 
@@ -36,14 +28,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--cluster", metavar="WHERE", help=text)
     text = "engines, each with --threads (one per processor), with --cluster"
-    group.add_argument("--workers", type=count_up_to_1024, metavar="N", help=text)
-    group.add_argument("--shard-lines", type=count, metavar="N", help="lines per shard (10,000), with --cluster")
+    group.add_argument("--workers", type=flags.count_up_to_1024, metavar="N", help=text)
+    group.add_argument("--shard-lines", type=flags.count, metavar="N", help="lines per shard (10,000), with --cluster")
 
 
 def refuse_flags(arguments: argparse.Namespace) -> None:
     """Refuses flags that need --cluster."""
-    flags = {"--workers": arguments.workers, "--shard-lines": arguments.shard_lines}
-    refuse(flags, "works with --cluster only: add --cluster local")
+    refused = {"--workers": arguments.workers, "--shard-lines": arguments.shard_lines}
+    flags.refuse_flags(refused, "works with --cluster only: add --cluster local")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,9 +66,9 @@ def _require_lines(arguments: argparse.Namespace) -> None:
         raise InputError(f"--cluster needs an output file: {advice}")
     require_output(arguments.output, [next(iter(arguments.files), None), arguments.model])
     documents.refuse_flags(arguments)
-    flags = {"--stream": arguments.stream, "--memory": arguments.memory, "--glossary": arguments.glossary}
-    refuse(flags, "cannot be combined with --cluster")
-    if "alternatives" in decoding_options(arguments) and (arguments.protect or not arguments.json):
+    refused = {"--stream": arguments.stream, "--memory": arguments.memory, "--glossary": arguments.glossary}
+    flags.refuse_flags(refused, "cannot be combined with --cluster")
+    if "alternatives" in flags.decoding_options(arguments) and (arguments.protect or not arguments.json):
         raise InputError("--cluster writes one line per line: use --alternatives with --json and without --protect")
 
 
@@ -92,15 +84,15 @@ def _work_of(arguments: argparse.Namespace, source: str) -> TranslateLines:
     settings = read_settings(model)
     if settings.task != "translate":
         raise InputError(f"{arguments.model}: is a model to {settings.task}, not to translate")
-    with_options(settings.decoding, decoding_options(arguments))
-    choose_direction(settings.data, **direction_options(arguments))
-    engine = engine_options(arguments)
+    with_options(settings.decoding, flags.decoding_options(arguments))
+    choose_direction(settings.data, **flags.direction_options(arguments))
+    engine = flags.engine_options(arguments)
     engine.pop("threads")
     return TranslateLines(
         str(model),
         model_digest(model),
         engine=engine,
-        options={**direction_options(arguments), **decoding_options(arguments)},
+        options=flags.translating_options(arguments),
         protect=arguments.protect,
         form="json" if arguments.json else "scores" if arguments.scores else "text",
         threads=arguments.threads or 1,

@@ -15,8 +15,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli import shared_flags as flags
 from regard.cli.output_paths import identity, require_output, require_writable
-from regard.cli.shared_flags import decoding_options, direction_options, engine_options, refuse_flags as refuse
 from regard.errors import DataError, InputError
 from regard.files.formats import format_by_suffix as files
 from regard.settings import DataSettings
@@ -59,15 +59,15 @@ def is_fillable(path: Path) -> bool:
 
 def refuse_flags(arguments: argparse.Namespace) -> None:
     """Refuses the flags for documents with lines of text."""
-    flags = {"--all": arguments.all, "--dry-run": arguments.dry_run, "--report": arguments.report}
-    refuse(flags, "is for documents, such as .po and .xlf files, and not for lines of text")
+    refused = {"--all": arguments.all, "--dry-run": arguments.dry_run, "--report": arguments.report}
+    flags.refuse_flags(refused, "is for documents, such as .po and .xlf files, and not for lines of text")
 
 
 def translation_options(arguments: argparse.Namespace, translator: Translator) -> dict[str, Any]:
     """Returns the options of `translate`; refuses those that the model does not have."""
-    options = {**direction_options(arguments), **decoding_options(arguments)}
-    translator.decoding(decoding_options(arguments))
-    direction = translator.direction(**direction_options(arguments))
+    options = flags.translating_options(arguments)
+    translator.decoding(flags.decoding_options(arguments))
+    direction = translator.direction(**flags.direction_options(arguments))
     if arguments.glossary is None:
         return options
     if arguments.stream:
@@ -87,9 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
 
-    translator = load_as(Translator, arguments.model, **engine_options(arguments))
+    translator = load_as(Translator, arguments.model, **flags.engine_options(arguments))
     options = translation_options(arguments, translator)
-    direction = translator.direction(**direction_options(arguments))
+    direction = translator.direction(**flags.direction_options(arguments))
     memory = open_memory(arguments, translator) if arguments.memory else None
     if translator.confidence is None and (arguments.dry_run or arguments.report or arguments.json):
         reason = _why_no_confidence(Path(arguments.model))
@@ -186,7 +186,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
     from regard.model_folder import MEMORY
     from regard.tokens.corpus_report import Report
 
-    direction = translator.direction(**direction_options(arguments))
+    direction = translator.direction(**flags.direction_options(arguments))
     if arguments.memory == "auto":
         path = Path(arguments.model) / MEMORY
         if not path.exists():
