@@ -108,8 +108,8 @@ def test_a_student_that_was_interrupted_goes_on(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "give the text that the teacher shall translate"),
-        (["train.en"], "say where the student goes: -o FOLDER"),
+        ([], "give the text for the teacher to translate"),
+        (["train.en"], "name the folder of the student: -o FOLDER"),
         (["nowhere.en", "-o", "new"], "nowhere.en: cannot be read"),
         (["train.en", "-o", "new", "--preset", "modern"], "there is no preset modern for translate"),
         (["train.en", "-o", "new", "--model.widht", "3"], "did you mean --model.width?"),
@@ -145,4 +145,4 @@ def test_back_translation_by_command(capsys: pytest.CaptureFixture[str], tmp_pat
     assert first < second < lines.index("synthetic: 30 sentences translated, 30 kept")
     assert sum(line.startswith("Training on") for line in lines) == 2
     refused = call(capsys, "train", "--resume", str(folder), "--back-translate", mono)
-    assert (refused.code, "--resume takes all from its folder" in refused.err) == (2, True)
+    assert (refused.code, "--resume reads everything from its folder" in refused.err) == (2, True)

@@ -191,7 +191,7 @@ def test_a_text_is_scored(capsys: Capture, folder_of: Folders) -> None:
 def test_a_prompt_that_is_too_long_is_told(capsys: Capture, folder_of: Folders) -> None:
     done = call(capsys, "write", folder_of("write"), "the cat sat on a mat. " * 20, *PLAIN)
     assert done.code == 0
-    assert re.fullmatch(r"regard: the prompt has \d+ tokens; the model reads the last 31\n", done.err)
+    assert re.fullmatch(r"regard: the prompt has \d+ tokens; the model reads only the last 31\n", done.err)
 
 
 def test_what_cannot_be_written_is_a_line(capsys: Capture, folder_of: Folders, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_words_are_labelled(capsys: Capture, folder_of: Folders) -> None:
 def test_what_is_read_in_part_is_told(capsys: Capture, folder_of: Folders) -> None:
     done = call(capsys, "classify", folder_of("classify"), stdin=b"short\n" + b"the cat sat " * 30 + b"\n")
     assert done.code == 0
-    assert done.err == "regard: 1 texts are longer than 32 tokens: only their beginning is read\n"
+    assert done.err == "regard: 1 texts are longer than 32 tokens: only the beginning of each is read\n"
 
 
 def test_what_cannot_be_labelled_is_a_line(capsys: Capture, folder_of: Folders, tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_what_cannot_be_measured_is_a_line(capsys: Capture, folder_of: Folders, 
     refused(call(capsys, "evaluate", folder_of("write"), str(tmp_path / "none.txt")), "none.txt: cannot be read")
     refused(call(capsys, "evaluate", folder_of("classify"), str(tmp_path / "empty.tsv")), "there is no line in it")
     refused(call(capsys, "evaluate", folder_of("classify"), str(tmp_path / "empty.txt")), "labelled texts are read")
-    refused(call(capsys, "evaluate", folder_of("fill"), str(tmp_path / "empty.txt")), "is measured by its training")
+    refused(call(capsys, "evaluate", folder_of("fill"), str(tmp_path / "empty.txt")), "cannot measure a model to fill")
 
 
 def test_a_damaged_model_is_a_line(capsys: Capture, folder_of: Folders, tmp_path: Path) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
 
 from regard.cli import import_export as exchange
+from regard.cli.argument_parser import Parser
 from regard.errors import InputError, ModelError
 from tests.interop.published import save_bert, save_gpt2
 from tests.interop.test_llama2c import save as save_llama2c
 
 
 def run(*arguments: str | Path) -> int:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     exchange.add(parser.add_subparsers())
     known = parser.parse_args([str(argument) for argument in arguments])
     code: int = known.run(known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -22,9 +22,9 @@ class Parser(argparse.ArgumentParser):
     flags_only = False
     refused: Mapping[str, str] = {}  # flags of other verbs that this one refuses, each with the message
 
-    def __init__(self, **options: Any) -> None:
-        layout = argparse.RawDescriptionHelpFormatter
-        super().__init__(**{"formatter_class": layout, "allow_abbrev": False, **options})
+    def __init__(self, *, run: Callable[[argparse.Namespace], int] | None = None, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        self.set_defaults(run=run)
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}: see {self.prog} --help")

@@ -40,7 +40,7 @@ COLOURS = {"error": "red", "warning": "yellow"}
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("check", help="find and remove faults in a corpus", description=DESCRIPTION)
+    parser = verbs.add_parser("check", help="find and remove faults in a corpus", description=DESCRIPTION, run=run)
     parser.add_argument("files", nargs="+", metavar="FILES", help="the corpus, in any form that regard train accepts")
     parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="a test set, to find in the corpus")
     parser.add_argument("--fix", action="store_true", help="write the pairs that have no errors")
@@ -50,7 +50,6 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if there are errors")
     add_check(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Literal, get_args, get_origin
 
 from regard.cli.argument_parser import Parser
@@ -17,9 +18,9 @@ ABOUT = """Prints a completion script. Add it to the start-up files of your shel
 
 
 def add(verbs: Verbs, parser: Parser) -> None:
-    verb = verbs.add_parser("completion", help="let your shell complete verbs and flags", description=ABOUT)
+    start, about = partial(run, verbs=verbs, parser=parser), "let your shell complete verbs and flags"
+    verb = verbs.add_parser("completion", help=about, description=ABOUT, run=start)
     verb.add_argument("shell", choices=("bash", "fish", "zsh"), help="the shell that will read the script")
-    verb.set_defaults(run=lambda arguments: run(arguments, verbs, parser))
 
 
 def run(arguments: argparse.Namespace, verbs: Verbs, parser: Parser) -> int:

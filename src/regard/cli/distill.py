@@ -20,12 +20,13 @@ train --resume FOLDER."""
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("distill", help="train a smaller model on a larger one's output", description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "distill", help="train a smaller model on a larger one's output", description=DESCRIPTION, run=run
+    )
     parser.add_argument("teacher", metavar="TEACHER", help="the folder of a model that translates")
     parser.add_argument("files", nargs="*", metavar="FILES", help="text in the source language, or pairs; see above")
     add_languages(parser)
     add_run(parser, "where to write the student")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -32,18 +32,18 @@ writes a JSON object per line, as does standard output. With --nearest, prints t
 
 
 def add(verbs: Verbs) -> None:
-    fill = verbs.add_parser("fill", help="fill the gaps in a text", description=FILL)
+    fill = verbs.add_parser("fill", help="fill the gaps in a text", description=FILL, run=_fill)
     fill.add_argument("model", metavar="MODEL", help="a model folder")
     fill.add_argument("text", nargs="?", metavar="TEXT", help="a text with [MASK] in it (lines of standard input)")
     fill.add_argument("--count", type=int, default=5, metavar="N", help="number of tokens to show for each gap (5)")
 
-    classify = verbs.add_parser("classify", help="label texts", description=CLASSIFY)
+    classify = verbs.add_parser("classify", help="label texts", description=CLASSIFY, run=_classify)
     classify.add_argument("model", metavar="MODEL", help="a model folder")
     file_help = "a text file with one text per line (standard input)"
     classify.add_argument("file", nargs="?", metavar="FILE", help=file_help)
     classify.add_argument("--scores", action="store_true", help="print a tab and the probability after each label")
 
-    embed = verbs.add_parser("embed", help="turn texts into vectors, find the nearest", description=EMBED)
+    embed = verbs.add_parser("embed", help="turn texts into vectors, find the nearest", description=EMBED, run=_embed)
     embed.add_argument("model", metavar="MODEL", help="a model folder with any encoder")
     embed.add_argument("file", nargs="?", metavar="FILE", help=file_help)
     embed.add_argument("-o", "--output", type=Path, metavar="FILE", help="a .npy or .jsonl file")
@@ -54,10 +54,9 @@ def add(verbs: Verbs) -> None:
     text = "scale vectors to length 1 (the model's setting)"
     embed.add_argument("--normalize", choices=("true", "false"), help=text)
 
-    for parser, run in ((fill, _fill), (classify, _classify), (embed, _embed)):
+    for parser in (fill, classify, embed):
         parser.add_argument("--json", action="store_true", help="print a JSON object per line")
         add_device(parser)
-        parser.set_defaults(run=run)
 
 
 def _fill(arguments: argparse.Namespace) -> int:

@@ -35,7 +35,9 @@ table of its confusions on labelled files.
 
 
 def add(verbs: flags.Verbs) -> None:
-    parser = verbs.add_parser("evaluate", help="score translations, compare two systems", description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "evaluate", help="score translations, compare two systems", description=DESCRIPTION, run=run
+    )
     add = parser.add_argument
     add("files", nargs="+", metavar="FILES", help="MODEL and a test set; with --hypotheses: references")
     add("--hypotheses", type=Path, metavar="FILE", help="score these translations instead of a model's")
@@ -47,7 +49,6 @@ def add(verbs: flags.Verbs) -> None:
     add("--resamples", type=int, default=1000, metavar="N", help="bootstrap samples (1000); 0: none")
     add("--json", action="store_true", help="print JSON")
     flags.add_translating(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

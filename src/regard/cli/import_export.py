@@ -15,18 +15,16 @@ FORMATS = ("huggingface", "ctranslate2", "onnx")
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("import", help="import a model from another program", description=IMPORT)
+    parser = verbs.add_parser("import", help="import a model from another program", description=IMPORT, run=_import)
     parser.add_argument("source", type=Path, metavar="SOURCE", help="a folder with config.json, or a .bin file")
     add_output(parser, "where to write the model", "model")
     text = "vocabulary, if SOURCE has none: a file (tokenizer.json, vocab.txt, .model, .bin) or its folder"
     parser.add_argument("--tokenizer", type=Path, metavar="PLACE", help=text)
-    parser.set_defaults(run=_import)
 
-    parser = verbs.add_parser("export", help="export a model for another program", description=EXPORT)
+    parser = verbs.add_parser("export", help="export a model for another program", description=EXPORT, run=_export)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     parser.add_argument("--to", choices=FORMATS, required=True, help="format of the export")
     add_output(parser, "where to write the files", "export")
-    parser.set_defaults(run=_export)
 
 
 def add_output(parser: argparse.ArgumentParser, text: str, content: str) -> None:

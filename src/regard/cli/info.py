@@ -16,10 +16,9 @@ DESCRIPTION = "Describes a model folder or, with --system, this machine and the 
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("info", help="describe a model folder or this machine", description=DESCRIPTION)
+    parser = verbs.add_parser("info", help="describe a model folder or this machine", description=DESCRIPTION, run=run)
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder")
     parser.add_argument("--system", action="store_true", help="print versions, devices and threads")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

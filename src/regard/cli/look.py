@@ -21,7 +21,7 @@ comes with Regard. With -o, saves the run on --text as one page that needs no se
 
 def add(verbs: Verbs) -> None:
     about = "look into a model: every layer, head and step of decoding, in the browser"
-    parser = verbs.add_parser("look", help=about, description=DESCRIPTION)
+    parser = verbs.add_parser("look", help=about, description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("model", nargs="?", metavar="MODEL", help="a model folder")
     add("--text", help="the sentence to look at (the model's first example)")
@@ -34,7 +34,6 @@ def add(verbs: Verbs) -> None:
     add_address(parser, 8321)
     add("--no-browser", action="store_true", help="do not open a browser")
     add_device(parser)
-    parser.set_defaults(run=run)
 
 
 def add_address(parser: argparse.ArgumentParser, default: int) -> None:

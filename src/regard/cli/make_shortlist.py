@@ -18,13 +18,12 @@ tokens per sentence instead of the whole vocabulary.
 
 def add(verbs: Verbs) -> None:
     about = "learn which tokens a translator needs for a sentence, for speed"
-    parser = verbs.add_parser("shortlist", help=about, description=DESCRIPTION)
+    parser = verbs.add_parser("shortlist", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     text = "pairs, in any form that regard train accepts"
     parser.add_argument("files", nargs="*", type=Path, metavar="FILES", help=text)
     parser.add_argument("--each", type=int, default=100, metavar="N", help="tokens per source token (100)")
     parser.add_argument("--common", type=int, default=100, metavar="N", help="frequent tokens for all sentences (100)")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -33,7 +33,9 @@ ONE_DIRECTION = "regard plan measures one direction: leave out data.directions, 
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("plan", help="estimate the time and memory of a training", description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "plan", help="estimate the time and memory of a training", description=DESCRIPTION, run=run
+    )
     add = parser.add_argument
     add("files", nargs="*", metavar="FILES", help="the corpus, in any form that regard train accepts")
     add("--pairs", type=count, metavar="N", help="number of pairs, instead of FILES")
@@ -51,7 +53,6 @@ def add(verbs: Verbs) -> None:
     parser.refused = {"--directions": ONE_DIRECTION}
     add_languages(parser)
     add_training(parser)
-    parser.set_defaults(run=run)
 
 
 def fraction(text: str) -> float:

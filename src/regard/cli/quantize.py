@@ -14,10 +14,9 @@ native engine computes with the integers; PyTorch converts them back to floating
 
 def add(verbs: Verbs) -> None:
     about = "reduce a model to about a third of its size"
-    parser = verbs.add_parser("quantize", help=about, description=DESCRIPTION)
+    parser = verbs.add_parser("quantize", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     add_output(parser, "where to write the copy", "model")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -25,11 +25,10 @@ SETTINGS_FILE = Path(__file__).parents[1] / "demo" / "demo_model.toml"
 
 def add(verbs: Verbs) -> None:
     about = "train a small English-French translator in minutes and look at it"
-    parser = verbs.add_parser("demo", help=about, description=DESCRIPTION)
+    parser = verbs.add_parser("demo", help=about, description=DESCRIPTION, run=run)
     text = f"where to write the model ({DEFAULT})"
     parser.add_argument("-o", "--output", type=Path, default=DEFAULT, metavar="FOLDER", help=text)
     parser.add_argument("--overwrite", action="store_true", help=f"replace the model in FOLDER ({DEFAULT}: always)")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,7 +30,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def add(verbs: Verbs) -> None:
     about = "serve models over HTTP: a page, LibreTranslate's interface and OpenAI's"
-    parser = verbs.add_parser("serve", help=about, description=DESCRIPTION)
+    parser = verbs.add_parser("serve", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders")
     add_address(parser, 5000)
     text = "translate through this language if no model translates directly"
@@ -44,7 +44,6 @@ def add(verbs: Verbs) -> None:
     _add_limits(parser)
     add_engine(parser)
     add_shortlist(parser)
-    parser.set_defaults(run=run)
 
 
 def _add_access(parser: argparse.ArgumentParser) -> None:

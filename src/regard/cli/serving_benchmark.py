@@ -36,7 +36,7 @@ Languages = tuple[str, str]  # from and to
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("bench", help="measure a server under load", description=DESCRIPTION)
+    parser = verbs.add_parser("bench", help="measure a server under load", description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("what", choices=["serve"], metavar="serve", help="what to measure: a server")
     add("targets", nargs="+", metavar="MODEL|URL", help="model folders, or the address of a server")
@@ -50,7 +50,6 @@ def add(verbs: Verbs) -> None:
     add("--json", action="store_true", help="print the figures as a JSON object")
     add("--key", help="API key for the server at an address")
     add_engine(parser)
-    parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ learns from text in the target language: a model for the reverse direction, trai
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("train", help="train a model on your own text", description=DESCRIPTION)
+    parser = verbs.add_parser("train", help="train a model on your own text", description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("files", nargs="*", metavar="FILES", help="the corpus; see above")
     text = "translate, write, fill or classify (translate)"
@@ -55,7 +55,6 @@ def add(verbs: Verbs) -> None:
     text = "processes on this machine that train together (1)"
     add("--processes", type=count_up_to_1024, default=1, metavar="N", help=text)
     add_run(parser, "where to write the model (runs/SOURCE-TARGET, runs/TASK)")
-    parser.set_defaults(run=run)
 
 
 def add_run(parser: argparse.ArgumentParser, output: str) -> None:

@@ -31,7 +31,7 @@ MAX_FAULTS = 20
 
 
 def add(verbs: flags.Verbs) -> None:
-    parser = verbs.add_parser("translate", help="translate text with a trained model", description=DESCRIPTION)
+    parser = verbs.add_parser("translate", help="translate text with a trained model", description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("model", metavar="MODEL", help="a model folder")
     text = "a text file with one sentence per line (standard input), or documents"
@@ -49,7 +49,6 @@ def add(verbs: flags.Verbs) -> None:
     documents.add_flags(parser)
     bulk.add_flags(parser)
     flags.add_translating(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ DESCRIPTION = """Continues PROMPT, or standard input if there is no PROMPT, and 
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("write", help="continue a text", description=DESCRIPTION)
+    parser = verbs.add_parser("write", help="continue a text", description=DESCRIPTION, run=run)
     parser.add_argument("model", metavar="MODEL", help="a model folder")
     parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the text to continue (standard input)")
     text = "stop before this text; may be repeated"
@@ -32,7 +32,6 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object: text, tokens, log-probabilities")
     add_engine(parser)
     add_decoding(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
