@@ -148,6 +148,8 @@ HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicatio
         (HEAD + b"Content-Length: 999999999\r\n\r\n{", b"413"),
         (HEAD + b"Content-Length: -5\r\n\r\n{", b"400"),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5;" + b"x" * 3_000_000, b"400"),  # a chunk extension
+        (HEAD + b"Host: localhost\r\nContent-Length: 5\r\n\r\n{", b"400"),  # two hosts
         (b"nonsense\r\n\r\n", b"400"),
         (HEAD + b"X: " + b"x" * 100_000 + b"\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", b"400"),
@@ -157,6 +159,12 @@ HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicatio
 def test_what_is_wrong_is_refused_and_others_are_served(address: str, request_: bytes, status: bytes) -> None:
     assert raw(address, request_).split(b" ")[1:2] == [status]
     assert httpx.get(f"{address}health", timeout=60).json() == {"status": "ok"}
+
+
+def test_a_body_in_chunks_of_one_byte_is_read(address: str) -> None:
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY.replace(b"hello", b"hello " * 3_000))
+    answer = raw(address, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    assert answer.split(b" ")[1] == b"200"
 
 
 BODY = b'{"q": "hello", "source": "en", "target": "de"}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import threading
@@ -16,7 +17,7 @@ import httpx
 import pytest
 
 from regard.demo import GLASS
-from regard.serving import uvicorn_server
+from regard.serving import document_processes, uvicorn_server
 from regard.serving.application import create_app
 from regard.serving.client_limits import ServingLimits
 from regard.serving.served_models import Models
@@ -216,3 +217,102 @@ def test_a_flood_is_refused_and_ends(place: Place) -> None:
         flooded.right()
         flooded.nothing_is_left()
         flooded.client.close()
+
+
+DOCUMENT = (
+    b"--x\r\nContent-Disposition: form-data; name=source\r\n\r\nen\r\n"
+    b"--x\r\nContent-Disposition: form-data; name=target\r\n\r\nfr\r\n"
+    b"--x\r\nContent-Disposition: form-data; name=file; filename=a.md\r\n\r\n%b\r\n--x--\r\n"
+)
+
+
+def upload(place: Place, content: bytes) -> socket.socket:
+    document, connection = DOCUMENT % content, place.connect()
+    head = HEAD.format(len(document)).replace("application/json", "multipart/form-data; boundary=x")
+    connection.sendall(head.replace("/translate ", "/translate_file ").encode() + document)
+    return connection
+
+
+def parsers() -> int:
+    """Returns the number of processes that read documents for this one."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = process.read_text().rpartition(")")[2].split()
+            count += fields[1] == str(os.getpid()) and fields[0] != "Z"
+    return count
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_document_costs_nothing_when_its_client_has_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it would take to read it."""
+    monkeypatch.setattr(document_processes, "COMMAND", ("sleep", "600"))
+    before = parsers()
+    with ExitStack() as stack:
+        for _ in range(MANY):
+            stack.enter_context(upload(place, b"`a " * 1_000))
+        wait_until(lambda: parsers() > before, 30)
+        assert max(place.right() for _ in range(3)) < 10
+    wait_until(lambda: parsers() == before, 5)
+    monkeypatch.undo()
+    sent = place.client.post("/translate_file", files={"file": ("a.md", TIRED)}, data={"source": "en", "target": "fr"})
+    assert place.client.get(urlsplit(sent.json()["translatedFileUrl"]).path).text.strip() == RIGHT
+    place.client.get("/health")
+    for path in place.files.iterdir():
+        path.unlink()
+    place.nothing_is_left()
+
+
+def test_a_server_ends_while_documents_are_read_and_bodies_arrive(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_processes, "COMMAND", ("sleep", "600"))
+    before, models = parsers(), Models.load([GLASS], threads=1)
+    with ExitStack() as stack:
+        with running(create_app(models, files=place.files)) as address:
+            server = Place(address, models, place.files)
+            waiting = [stack.enter_context(upload(server, b"text")) for _ in range(4)]
+            waiting += [stack.enter_context(each) for each in slow_bodies(server)]
+            wait_until(lambda: parsers() > before, 30)
+            server.client.close()
+            started = time.monotonic()
+        assert time.monotonic() - started < 5
+        for connection in waiting[:4]:
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 429")
+    assert parsers() == before
+
+
+def test_the_state_of_a_server_is_told_while_clients_are_refused(place: Place) -> None:
+    models = Models.load([GLASS], threads=1)
+    limits = ServingLimits(concurrent=16, concurrent_each=8, reading=20.0)
+    with running(create_app(models, limits, files=place.files, metrics=True)) as address, ExitStack() as stack:
+        server = Place(address, models, place.files)
+        held = [stack.enter_context(server.connect()) for _ in range(128)]
+        for each in held:
+            say(each, HEAD.format(1000).encode() + b'{"q": "')
+        wait_until(lambda: server.client.post("/translate", json={}).status_code == 429, 30)
+        for path in ("/health", "/metrics", "/languages"):  # the slow bodies hold no places of complete requests
+            assert server.client.get(path).status_code == 200
+        stack.close()
+        wait_until(lambda: server.client.post("/translate", json={}).status_code == 400, 30)
+        server.client.close()
+
+
+def test_health_is_told_while_all_places_are_taken(place: Place) -> None:
+    models, content = Models.load([GLASS], threads=1), body(TIRED, 200)
+    limits = ServingLimits(concurrent=2, concurrent_each=2)
+    with running(create_app(models, limits, files=place.files, metrics=True)) as address, ExitStack() as stack:
+        server = Place(address, models, place.files)
+        for _ in range(4):
+            each = stack.enter_context(server.connect())
+            each.sendall(HEAD.format(len(content)).encode() + content)
+        wait_until(lambda: server.client.get("/languages").status_code == 429, 30)
+        for path in ("/health", "/metrics"):
+            assert server.client.get(path).status_code == 200
+        server.client.close()

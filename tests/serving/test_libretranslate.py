@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -342,6 +343,21 @@ def test_a_file_is_translated_and_fetched(client: TestClient) -> None:
     assert fetched.headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_file_obeys_the_limits_of_characters_and_time(models: FakeModels) -> None:
+    def translate(client: TestClient, text: str) -> Any:
+        return client.post("/translate_file", files={"file": ("a.txt", text)}, data={"source": "en", "target": "de"})
+
+    with client_of(models, limits=ServingLimits(characters=20)) as client:
+        assert translate(client, "x" * 20).status_code == 200
+        answer = translate(client, "a line\n" * 4)
+        assert (answer.status_code, "exceeds text limit (20)" in answer.json()["error"]) == (400, True)
+    models.queue(Direction("en", "de")).delay = 30.0
+    started = time.monotonic()
+    with client_of(models, limits=ServingLimits(answering=2.0)) as client:
+        assert translate(client, "a line").status_code == 504
+    assert time.monotonic() - started < 20
+
+
 def test_the_language_of_a_file_is_detected(client: TestClient) -> None:
     answer = translated(client, "a.txt", b"Das ist nicht der Hund.\n", source="auto", target="en")
     assert client.get(answer.json()["translatedFileUrl"]).text == "DAS IST NICHT DER HUND.@en\n"
@@ -487,14 +503,32 @@ def test_mastodons_question(client: TestClient) -> None:
     assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"]
 
 
-def test_pages_of_other_origins_may_ask(client: TestClient) -> None:
-    for answer in (
-        client.options("/translate"),
-        client.get("/languages"),
-        client.post("/translate"),
-        client.get("/no"),
-    ):
-        assert answer.headers["access-control-allow-origin"] == "*"
-        assert answer.headers["access-control-allow-headers"] == "Authorization, Content-Type"
-        assert answer.headers["access-control-max-age"] == "1728000"
-        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+OTHER_ORIGINS = ("https://evil.example", "null", "http://localhost:1", "http://[")
+
+
+def test_pages_of_other_origins_are_refused_unless_the_operator_permits_them(models: FakeModels) -> None:
+    with client_of(models) as client:
+        for origin in OTHER_ORIGINS:
+            for method, path in (("OPTIONS", "/translate"), ("GET", "/languages"), ("POST", "/translate")):
+                answer = client.request(method, path, headers={"Origin": origin})
+                assert answer.status_code == 403, origin
+                assert not [name for name in answer.headers if name.startswith("access-control")]
+        for own in ({}, {"Origin": "http://localhost:5000"}):
+            answer = client.get("/languages", headers=own)
+            assert answer.status_code == 200
+            assert "access-control-allow-origin" not in answer.headers
+    with client_of(models, hosts=["translate.example"]) as client:
+        assert client.get("/languages", headers={"Origin": "https://translate.example"}).status_code == 200
+        assert client.get("/languages", headers={"Origin": "https://evil.example"}).status_code == 403
+    with client_of(models, origin="*") as client:
+        for answer in (
+            client.options("/translate"),
+            client.get("/languages", headers={"Origin": "https://other.example"}),
+            client.post("/translate"),
+            client.get("/no"),
+        ):
+            assert answer.status_code != 403
+            assert answer.headers["access-control-allow-origin"] == "*"
+            assert answer.headers["access-control-allow-headers"] == "Authorization, Content-Type"
+            assert answer.headers["access-control-max-age"] == "1728000"
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]

@@ -52,8 +52,8 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
     text = "create a key, add its digest to --keys FILE, and print the key once"
     group.add_argument("--make-key", metavar="NAME", help=text)
     group.add_argument("--hosts", nargs="+", metavar="NAME", help="host names to answer to, for example behind a proxy")
-    text = "origin whose pages may call the server (*: any origin)"
-    group.add_argument("--cors", default="*", metavar="ORIGIN", help=text)
+    text = "origin whose pages may use the server, *: any (none; with another --host than this machine, any)"
+    group.add_argument("--cors", metavar="ORIGIN", help=text)
     group.add_argument("--proxy", action="store_true", help="trust X-Forwarded-For from a proxy on this machine")
     text = "also trust X-Forwarded-For from these addresses or networks (10.0.0.0/8)"
     group.add_argument("--proxies", nargs="+", metavar="ADDRESS", help=text)
@@ -72,7 +72,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         ("--max-bytes", "bytes", "bytes per request"),
         ("--max-upload", "upload", "bytes per file"),
         ("--max-concurrent", "concurrent", "concurrent requests"),
-        ("--timeout", "answering", "seconds per answer; files have no limit"),
+        ("--timeout", "answering", "seconds per answer, and per file"),
     ):
         value = getattr(standard, name)
         options: dict[str, Any] = {"type": type(value), "default": value, "metavar": "N"}
@@ -108,9 +108,11 @@ def _serve(
     from regard.serving.application import create_app
     from regard.serving.uvicorn_server import Server, configure
 
-    hosts = arguments.hosts
-    if hosts is None and arguments.host in LOOPBACK:
-        hosts = []
+    hosts, origin = arguments.hosts, arguments.cors
+    if arguments.host in LOOPBACK:
+        hosts = hosts or []
+    else:
+        origin = origin or "*"
     logging.basicConfig(handlers=[_JsonHandler()], level=logging.WARNING, force=True)
     app = create_app(
         models,
@@ -118,7 +120,7 @@ def _serve(
         keys,
         pivot=arguments.pivot,
         hosts=hosts,
-        origin=arguments.cors,
+        origin=origin,
         weblate_probe=arguments.weblate_probe,
         files=arguments.files,
         metrics=arguments.metrics,

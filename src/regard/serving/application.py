@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from regard.errors import RegardError
 from regard.serving import translation_page
 from regard.serving.chat import Chat
-from regard.serving.client_limits import Admission, KeyFile, ServingLimits
+from regard.serving.client_limits import Admission, Deadlines, KeyFile, ServingLimits
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.metrics import Metrics
 from regard.serving.middleware import CLIENT_CLOSED, GuardMiddleware, LogRequest
@@ -43,7 +43,7 @@ def create_app(
     *,
     pivot: str | None = None,
     hosts: Sequence[str] | None = None,
-    origin: str = "*",
+    origin: str | None = None,
     weblate_probe: bool = False,
     files: Path | None = None,
     metrics: bool = False,
@@ -52,10 +52,12 @@ def create_app(
     """Returns the server as an ASGI application.
 
     It answers to the names in `hosts`, or to any, and calls `note` with the record of each request.
+    Pages of `origin` may use it as well as its own page, those of any origin if it is *.
     Servers that share a folder for `files` serve each other's translated files.
     """
     limits = limits or ServingLimits()
-    translating, admission = TranslationService(models, pivot), Admission(limits, keys)
+    deadlines, admission = Deadlines(), Admission(limits, keys)
+    translating = TranslationService(models, pivot, deadlines)
     libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files)
     openai = OpenAI(models, limits, admission)
     routes: list[BaseRoute] = [*libre.routes(), *openai.routes(), *Chat(openai, translating, limits).routes()]
@@ -87,8 +89,12 @@ def create_app(
             note(record)
 
     routes += [*translation_page.routes(), *([Route("/metrics", show_metrics)] if metrics else [])]
-    guard = Middleware(GuardMiddleware, limits=limits, hosts=hosts, origin=origin, note=count_and_note)
-    return Starlette(routes=routes, middleware=[guard], exception_handlers=dict(HANDLERS), lifespan=lifespan)
+    guard = Middleware(
+        GuardMiddleware, limits=limits, hosts=hosts, origin=origin, note=count_and_note, deadlines=deadlines
+    )
+    app = Starlette(routes=routes, middleware=[guard], exception_handlers=dict(HANDLERS), lifespan=lifespan)
+    app.state.deadlines = deadlines
+    return app
 
 
 async def answer_refusal(request: Request, error: Exception) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -9,14 +10,14 @@ import re
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from regard.errors import DataError, InputError
-from regard.serving.refusals import RefusedError
+from regard.serving.refusals import BusyError, RefusedError
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,15 @@ class ServingLimits:
     alternatives: int = 10
     bytes: int = 2_000_000  # of a request that is no file
     upload: int = 10_000_000  # bytes of a file
-    uploads: int = 500_000_000  # bytes of all files that wait to be fetched
-    rate: float = 0.0  # requests a minute from one key or address; 0: any number
+    uploads: int = 500_000_000  # bytes of all files that wait to be downloaded
+    rate: float = 0.0  # requests per minute from one key or address; 0: any number
     concurrent: int = 512  # requests that are being answered
-    concurrent_each: int = 128  # of one key or address
+    concurrent_each: int = 128  # of one address
+    arriving: int = 1_024  # requests of which a part has arrived
+    arriving_each: int = 64  # from one address
     reading: float = 30.0  # seconds in which a request has to arrive
-    answering: float = 120.0  # seconds in which a text has to be translated; files have no limit
-    kept: float = 1200.0  # seconds for which a translated file can be fetched
+    answering: float = 120.0  # seconds in which a request has to be answered
+    kept: float = 1200.0  # seconds for which a translated file can be downloaded
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,35 @@ class Places:
             self.clients[client] -= 1
             if not self.clients[client]:
                 del self.clients[client]
+
+
+class Deadlines:
+    """Deadlines of work that ends early when the server stops: documents, and requests that arrive slowly."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._timeouts: set[asyncio.Timeout] = set()
+
+    @asynccontextmanager
+    async def until(self, deadline: float | None) -> AsyncIterator[None]:
+        """Raises TimeoutError at this time of `time.monotonic`, and BusyError when the server stops."""
+        try:
+            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()) as timeout:
+                self._timeouts.add(timeout)
+                try:
+                    yield
+                finally:
+                    self._timeouts.discard(timeout)
+        except TimeoutError:
+            if self.ended:
+                raise BusyError("the server is stopping: try again in a moment", 5.0) from None
+            raise
+
+    def end(self) -> None:
+        """Ends all work with a deadline."""
+        self.ended = True
+        for timeout in self._timeouts:
+            timeout.reschedule(asyncio.get_running_loop().time())
 
 
 @lru_cache(1000)

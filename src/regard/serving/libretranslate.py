@@ -117,16 +117,13 @@ class LibreTranslate:
         path = self.shelf.fresh(suffix)
         try:
             await asyncio.to_thread(path.write_bytes, file.content)
-            source = asked.source
+            source, call = asked.source, self.call(request, {})
             if source == "auto":
-                document = await asyncio.to_thread(files.open_document, path)
-                sample = [unit.source for unit in document.units[:50]]
-                if not sample:
-                    raise RefusedError(400, "Invalid request: missing source parameter")
+                sample = await self.translating.document_sample(path, call)
                 source = (await self.detect_source(sample, asked.target)).language
             steps, content = self.steps(source, asked.target), file.content
             if steps:
-                content = await self.translating.document(path, steps, TranslationCall(request.state.client))
+                content = await self.translating.document(path, steps, call, self.limits.characters)
         except DataError as error:
             raise RefusedError(400, f"Invalid request: {str(error).replace(str(path), file.name)}") from None
         finally:

@@ -7,19 +7,23 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.explorer.local_hosts import LOCAL, is_address
-from regard.serving.client_limits import Places, ServingLimits, client_of
+from regard.serving.client_limits import Deadlines, Places, ServingLimits, client_of
 from regard.serving.refusals import RefusedError, error_response
 
 LogRequest = Callable[[dict[str, Any]], None]
 """A function that gets the record of each finished request."""
+WITHOUT_PLACE = ("/health", "/metrics")
+"""Paths that are answered even while all places are taken."""
 SEND_TIMEOUT = 60.0
 """Seconds in which a client has to take a part of its answer."""
+PORT = re.compile(r":\d*$")
 REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 CLIENT_CLOSED = 499
 """Status in the log of a request whose client has left."""
@@ -47,54 +51,74 @@ class GuardMiddleware:
         limits: ServingLimits,
         *,
         hosts: Sequence[str] | None,
-        origin: str,
+        origin: str | None,
         note: LogRequest,
+        deadlines: Deadlines,
     ) -> None:
-        """Accepts requests to IP addresses and to the names in `hosts`; without `hosts`, to any name."""
-        self.app, self.limits, self.note = app, limits, note
+        """Accepts requests to IP addresses and to the names in `hosts`; without `hosts`, to any name.
+
+        Pages of `origin`, or of any origin if it is *, may send requests; without it, only the server's own page.
+        """
+        self.app, self.limits, self.note, self.deadlines = app, limits, note, deadlines
         self.hosts = None if hosts is None else {host.lower() for host in (*LOCAL, *hosts)}
-        headers = {**HEADERS, "Access-Control-Allow-Origin": origin, **CORS_HEADERS}
+        self.origin, self.names = origin, {host.lower() for host in hosts or ()}
+        headers = {**HEADERS, **({"Access-Control-Allow-Origin": origin, **CORS_HEADERS} if origin else {})}
         self.headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
         self.places = Places(limits.concurrent, limits.concurrent_each)
+        self.arriving = Places(limits.arriving, limits.arriving_each)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send, self.limits, self.headers)
+        exchange = Exchange(scope, receive, send, self)
         try:
-            self.check_host(exchange.header(b"host"))
+            self.check_host(exchange)
+            self.check_origin(exchange)
             if scope["method"] == "OPTIONS":
                 await Response(headers={"Allow": "GET, POST, OPTIONS"})(scope, exchange.receive, exchange.send)
             else:
-                with self.places.take(exchange.client):
-                    await exchange.run(self.app)
+                await exchange.run(self.app)
         except RefusedError as error:
             await error_response(error)(scope, exchange.receive, exchange.send)
         finally:
             self.note(exchange.record())
 
-    def check_host(self, header: str) -> None:
-        host = re.sub(r":\d*$", "", header.lower())
+    def check_host(self, exchange: Exchange) -> None:
+        if len(exchange.all_headers(b"host")) > 1:
+            raise RefusedError(400, "Invalid request: more than one Host header")
+        host = PORT.sub("", exchange.header(b"host").lower())
         if self.hosts is not None and host not in self.hosts and not is_address(host):
             raise RefusedError(400, f"this server does not answer to the name {host[:100]!r}: see --hosts")
 
+    def check_origin(self, exchange: Exchange) -> None:
+        """Refuses pages of other origins, even where a browser would not let them read the answer."""
+        origin = exchange.header(b"origin").lower()
+        if self.origin is not None or not origin:
+            return
+        place = origin.partition("://")[2]
+        if place != exchange.header(b"host").lower() and PORT.sub("", place) not in self.names:
+            raise RefusedError(403, f"pages of {origin[:100]} may not use this server: see --cors")
+
 
 class Exchange:
-    """One request and its answer."""
+    """One request and its answer.
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, limits: ServingLimits, headers: list[tuple[bytes, bytes]]
-    ) -> None:
-        self.scope, self._receive, self._send = scope, receive, send
-        self.limits, self.headers = limits, headers
+    Until a request with a body is complete, it holds one of the few places for requests that arrive; then it holds a
+    place for requests that are answered. The state of the server can be asked for without a place.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, guard: GuardMiddleware) -> None:
+        self.scope, self._receive, self._send, self.guard = scope, receive, send, guard
+        self.limits = guard.limits
         request_id = self.header(b"x-request-id")
         self.request_id = request_id if REQUEST_ID.fullmatch(request_id) else uuid.uuid4().hex
         self.client = client_of((scope.get("client") or ("unknown", 0))[0])
         self.started, self.status, self.size = time.monotonic(), 0, 0
-        self.most = limits.upload + 100_000 if scope["path"].endswith("/translate_file") else limits.bytes
+        self.most = self.limits.upload + 100_000 if scope["path"].endswith("/translate_file") else self.limits.bytes
         self.complete = False  # the whole request has arrived
         self.client_left = False
+        self.places = ExitStack()
         self.answering: asyncio.Task[Any] | None = None
         self.watching: asyncio.Task[None] | None = None
         self.details: dict[str, Any] = {}  # for the log: never a text, never a key
@@ -104,11 +128,17 @@ class Exchange:
         """Returns a header of the request, or an empty text."""
         return next((value.decode("latin-1") for each, value in self.scope["headers"] if each == name), "")
 
+    def all_headers(self, name: bytes) -> list[str]:
+        return [value.decode("latin-1") for each, value in self.scope["headers"] if each == name]
+
     async def run(self, app: ASGIApp) -> None:
         """Runs the application, unless the client leaves first."""
         self.answering = asyncio.current_task()
         try:
-            await app(self.scope, self.receive, self.send)
+            with self.places:
+                if self.header(b"content-length") in ("", "0") and not self.header(b"transfer-encoding"):
+                    self.take_place()
+                await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
             if not self.client_left:
                 raise
@@ -116,6 +146,12 @@ class Exchange:
         finally:
             if self.watching is not None:
                 self.watching.cancel()
+
+    def take_place(self) -> None:
+        """Takes a place for a complete request, in exchange for that of an arriving one."""
+        self.places.close()
+        if self.scope["path"] not in WITHOUT_PLACE:
+            self.places.enter_context(self.guard.places.take(self.client))
 
     async def watch(self) -> None:
         """Cancels the answer when the client leaves."""
@@ -131,8 +167,11 @@ class Exchange:
             await asyncio.Event().wait()  # nothing more comes, and `watch` notices when the client leaves
         declared = self.header(b"content-length")
         self.check_size(int(declared) if declared.isdecimal() else 0, f"{declared} bytes")
+        if not self.size:
+            self.places.close()
+            self.places.enter_context(self.guard.arriving.take(self.client))
         try:
-            async with asyncio.timeout(self.started + self.limits.reading - time.monotonic()):
+            async with self.guard.deadlines.until(self.started + self.limits.reading):
                 message = await self._receive()
         except TimeoutError:
             raise RefusedError(408, "Invalid request: it took too long to arrive") from None
@@ -141,6 +180,7 @@ class Exchange:
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self.complete = True
             self.watching = asyncio.create_task(self.watch())
+            self.take_place()
         return message
 
     def check_size(self, size: int, text: str) -> None:
@@ -151,7 +191,7 @@ class Exchange:
         """Sends a part of the answer, with common headers; gives up on a client that does not read it."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = dict([*self.headers, *message.get("headers", ())])
+            headers = dict([*self.guard.headers, *message.get("headers", ())])
             headers[b"x-request-id"] = self.request_id.encode()
             unread = not self.complete and self.status >= 400  # nobody waits for the rest of the request
             if unread or getattr(self.scope["app"].state, "ending", False):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import DataError, InputError
-from regard.faithful.document_translation import wanted
+from regard.errors import InputError
 from regard.faithful.faithful_translation import Faithful, Job
-from regard.files.formats import format_by_suffix as files
 from regard.serving import html_text, language_codes
+from regard.serving.client_limits import Deadlines
+from regard.serving.document_processes import DocumentProcesses
+from regard.serving.refusals import LateError, RefusedError
 from regard.tokens import protected_pieces
 from regard.tokens.directions import Direction
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 THREADS = 64
 """Requests with protected pieces that are worked on at once; their threads wait most of the time."""
+SHORT_PAGE = 4_000
+"""Characters of HTML that are read faster than a process starts."""
 LAST_STEP_OPTIONS = ("alternatives", "alignment", "glossary")
 """Options without effect on the way to the pivot language."""
 
@@ -51,8 +55,9 @@ class Answer:
 class TranslationService:
     """Translates with the served models, through a pivot language if one is set."""
 
-    def __init__(self, models: Models, pivot: str | None = None) -> None:
-        self.models = models
+    def __init__(self, models: Models, pivot: str | None = None, deadlines: Deadlines | None = None) -> None:
+        """Ends its work on documents with `deadlines`."""
+        self.models, self.deadlines, self.processes = models, deadlines or Deadlines(), DocumentProcesses()
         self.pivot = None if pivot is None else language_codes.find(pivot, self.languages)
         if pivot is not None and self.pivot is None:
             raise InputError(f"--pivot {pivot}: no model knows this language")
@@ -87,7 +92,7 @@ class TranslationService:
 
     async def pages(self, pages: Sequence[str], steps: Sequence[Direction], call: TranslationCall) -> list[Answer]:
         """Translates HTML, and keeps all of its markup."""
-        cut = [html_text.cut(page) for page in pages]
+        cut = [await self._cut(page, call) for page in pages]
         jobs = [Job(run.text, run.marks) for runs in cut for run in runs if run.words]
         translated = iter(await self._translate(jobs, steps, call))
         answers = []
@@ -100,17 +105,47 @@ class TranslationService:
             answers.append(Answer(text, flags=tuple(flags)))
         return answers
 
-    async def document(self, path: Path, steps: Sequence[Direction], call: TranslationCall) -> bytes:
+    async def _cut(self, page: str, call: TranslationCall) -> list[html_text.HtmlRun]:
+        """Returns the runs of a page; a long one is read in a process of its own."""
+        if len(page) <= SHORT_PAGE:
+            return html_text.cut(page)
+        runs, _ = await self._run_process(call, "cut_page", page)
+        return [html_text.HtmlRun(text, tuple(marks), words) for text, marks, words in runs]
+
+    async def document_sample(self, path: Path, call: TranslationCall) -> list[str]:
+        """Returns the first texts of a document."""
+        found, _ = await self._run_process(call, "list_units", str(path))
+        return list(found["sample"])
+
+    async def document(
+        self, path: Path, steps: Sequence[Direction], call: TranslationCall, max_characters: int = -1
+    ) -> bytes:
         """Returns a file with translations of all its units that have no finished ones."""
-        document = await asyncio.to_thread(files.open_document, path, steps[0].source, steps[-1].target)
-        if len(document.units) == 0:
-            raise DataError("has no text to translate", path)
-        numbers = wanted(document)
-        jobs = [Job(document.units[number].source, document.units[number].marks) for number in numbers]
+        ends = str(path), steps[0].source, steps[-1].target
+        found, _ = await self._run_process(call, "list_units", *ends)
+        jobs = [Job(text, tuple(marks)) for _, text, marks in found["units"]]
+        characters = sum(len(job.text) for job in jobs)
+        if 0 <= max_characters < characters:
+            raise RefusedError(400, f"Invalid request: request ({characters}) exceeds text limit ({max_characters})")
         distinct = list(dict.fromkeys(jobs))
-        answers = dict(zip(distinct, await self._translate(distinct, steps, call, keep_all=True), strict=True))
-        targets = {number: answers[job].text for number, job in zip(numbers, jobs, strict=True)}
-        return await asyncio.to_thread(document.render, targets, steps[-1].target)
+        async with self._deadline(call):
+            translated = await self._translate(distinct, steps, call, keep_all=True)
+        answers = dict(zip(distinct, translated, strict=True))
+        texts = {number: answers[job].text for (number, *_), job in zip(found["units"], jobs, strict=True)}
+        _, content = await self._run_process(call, "render", *ends, texts)
+        return content
+
+    async def _run_process(self, call: TranslationCall, function: str, *arguments: Any) -> tuple[Any, bytes]:
+        async with self._deadline(call):
+            return await self.processes.run(function, *arguments)
+
+    @asynccontextmanager
+    async def _deadline(self, call: TranslationCall) -> AsyncIterator[None]:
+        try:
+            async with self.deadlines.until(call.deadline):
+                yield
+        except TimeoutError:
+            raise LateError("the answer was not ready in time: send less at once, or try again later") from None
 
     async def _translate(
         self, jobs: Sequence[Job], steps: Sequence[Direction], call: TranslationCall, *, keep_all: bool = False

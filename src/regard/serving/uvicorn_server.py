@@ -21,6 +21,8 @@ MAX_HEAD = 64_000
 """Maximum size of a head, in bytes; also of all that is in a body but not part of it, such as chunk extensions."""
 FRAMING_PER_BYTE = 8
 """Bytes around each byte of a body that are allowed as well: chunks of one byte have five."""
+STOP_GRACE = 3.0
+"""Seconds after which a stopping server gives up documents, and requests that have not arrived."""
 UPGRADE = re.compile(rb"(?<=\n)Upgrade(?=:)", re.IGNORECASE)
 LINGER = 0.5
 """Seconds in which a request on an idle connection may still arrive while the server is stopping."""
@@ -47,6 +49,9 @@ class Server(uvicorn.Server):
                 while True:  # without an await, during which more would arrive
                     connections.append(each.accept()[0])
         await asyncio.gather(*map(self._serve_connection, connections))
+        deadlines = getattr(self.config.app.state, "deadlines", None)  # type: ignore[union-attr]
+        if deadlines is not None:
+            asyncio.get_running_loop().call_later(STOP_GRACE, deadlines.end)
         await super().shutdown([])
 
     async def _serve_connection(self, connection: socket.socket) -> None:
