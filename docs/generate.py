@@ -1,7 +1,12 @@
-"""Writes docs/settings.md from the source: `python docs/generate.py`. A test compares the two."""
+"""Writes docs/settings.md, and the tree of modules in docs/architecture.md: `python docs/generate.py`.
+
+A test compares the pages with the source.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -75,5 +80,38 @@ def kind(hint: Any) -> str:
     return " or ".join("none" if each is type(None) else names[each] for each in get_args(hint))
 
 
+def tree() -> str:
+    """Returns every package and module of Regard with the first line of its docstring."""
+    source = DOCS.parent / "src" / "regard"
+    lines = ["src/regard/"]
+    modules = [path for path in source.rglob("*.py") if path.name not in ("__init__.py", "__main__.py")]
+    packages = [path.parent for path in source.rglob("*/__init__.py")]
+    for path in sorted([*modules, *packages]):
+        depth = len(path.relative_to(source).parts)
+        name = "  " * depth + path.name + ("/" if path.is_dir() else "")
+        text = ast.get_docstring(
+            ast.parse((path / "__init__.py" if path.is_dir() else path).read_text(encoding="utf-8"))
+        )
+        lines.append(f"{name:<{COLUMN}} {(text or '').partition(chr(10))[0]}".rstrip())
+    return "\n".join(lines)
+
+
+def with_tree(page: str) -> str:
+    """Returns the page about the architecture with the present tree."""
+    return re.sub(r"(?<=```text\n)src/regard/\n.*?(?=```)", lambda _: tree() + "\n", page, flags=re.DOTALL)
+
+
+def write_pages(docs: Path) -> None:
+    """Writes the pages into a folder."""
+    (docs / "zh").mkdir(exist_ok=True)
+    (docs / "settings.md").write_text(page(), encoding="utf-8", newline="\n")
+    for name in ("architecture.md", "zh/architecture.md"):
+        (docs / name).write_text(with_tree((DOCS / name).read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
+
+
+DOCS = Path(__file__).parent
+COLUMN = 30
+"""Width of the names in the tree."""
+
 if __name__ == "__main__":
-    Path(__file__).with_name("settings.md").write_text(page(), encoding="utf-8", newline="\n")
+    write_pages(DOCS)

@@ -19,7 +19,9 @@ from tests.documentation.pages import ROOT
 DOCS = ROOT / "docs"
 TEMPLATES = [path for path in sorted((ROOT / "benchmarks").rglob("*.md")) if path.name != "README.md"]
 GENERATORS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "settings.md": ("docs/generate.py", lambda docs: (docs / "settings.md").write_text(generate.page())),
+    "settings.md": ("docs/generate.py", generate.write_pages),
+    "architecture.md": ("docs/generate.py", generate.write_pages),
+    "zh/architecture.md": ("docs/generate.py", generate.write_pages),
     "benchmarks.md": (
         "benchmarks/benchmarks_page.py",
         lambda docs: benchmarks_page.write_page(docs / "benchmarks.md"),
