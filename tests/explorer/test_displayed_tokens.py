@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 from regard.errors import InputError
 from regard.explorer.displayed_tokens import (
     Lexicon,
-    cut_gaps,
     encoder_tokens,
     prompt_tokens,
     source_tokens,
@@ -52,12 +51,12 @@ def test_any_prompt_is_covered(text: str) -> None:
 
 def test_gaps_are_cut_as_the_filler_cuts_them() -> None:
     text = "The [MASK] sees<mask>, and [MASK]"
-    ids, spans = cut_gaps(LEXICON, text)
+    ids, spans = LEXICON.cut_gaps(text)
     shown = [text[span[0] : span[1]] for token, span in zip(ids, spans, strict=True) if token == 4 and span]
     assert shown == [" [MASK]", "<mask>", " [MASK]"]
     assert "".join(text[span[0] : span[1]] for span in spans if span) == text
-    assert cut_gaps(LEXICON, "[MASK]")[0] == [4]
-    assert cut_gaps(LEXICON, "no gap")[0] == TOKENIZER.encode("no gap").ids
+    assert LEXICON.cut_gaps("[MASK]")[0] == [4]
+    assert LEXICON.cut_gaps("no gap")[0] == TOKENIZER.encode("no gap").ids
 
 
 def test_two_texts_are_read_side_by_side() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from regard.explorer.displayed_tokens import Lexicon
 from regard.explorer.request_types import LIMITS
 from regard.model.attention import Attention
-from regard.model.layers import Layer
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
 from regard.weights import Contents, parameters, transformer_of
+
+PartType = TypeVar("PartType", bound=nn.Module)
+SPECIALS = ("pad", "begin", "end", "unknown", "mask")
 
 
 @dataclass(frozen=True)
@@ -86,25 +88,20 @@ class Anatomy:
         """The maximum number of tokens of a text."""
         return min(LIMITS.tokens, self.shape.max_length)
 
-    def stack(self, name: str) -> Stack:
+    def part(self, name: str, kind: type[PartType]) -> PartType:
+        """Returns a module of the model by its name."""
         module = self.model.get_submodule(name)
-        assert isinstance(module, Stack)
+        assert isinstance(module, kind)
         return module
 
-    def layer(self, stack: str, number: int) -> Layer:
-        module = self.stack(stack).layers[number]
-        assert isinstance(module, Layer)
-        return module
+    def stack(self, name: str) -> Stack:
+        return self.part(name, Stack)
 
     def attention(self, site: str) -> Attention:
-        module = self.model.get_submodule(site)
-        assert isinstance(module, Attention)
-        return module
+        return self.part(site, Attention)
 
     def embedding(self, text: str) -> Embedding:
-        module = self.model.get_submodule(self.embeddings[text])
-        assert isinstance(module, Embedding)
-        return module
+        return self.part(self.embeddings[text], Embedding)
 
     def points(self, name: str) -> dict[str, str]:
         """Returns the points of a stack's residual stream, with the name of the tensor at each."""
@@ -155,5 +152,8 @@ class Anatomy:
             "languages": {"source": data.source, "target": data.target},
             "labels": list(data.labels),
             "carrier": data.carrier,
-            "specials": {text: lexicon.specials() for text, lexicon in self.lexicons.items()},
+            "specials": {
+                text: {name: getattr(lexicon.tokenizer.specials, name) for name in SPECIALS}
+                for text, lexicon in self.lexicons.items()
+            },
         }

@@ -25,47 +25,40 @@ class Node:
     def total(self) -> float:
         return sum(self.gains)
 
+    def end(self, state: str, reason: str) -> None:
+        self.state, self.reason = state, reason
+
 
 class BeamTree:
     """Records the beam search of one sentence, without impossible continuations."""
 
     def __init__(self, begin: int, width: int, limit: int) -> None:
         self.width, self.limit = width, limit
-        self.not_kept = f"not among the {width} best"
+        dropped = f"not among the {width} best"
+        self.outcomes = {"alive": ("alive", ""), "found": ("done", "ended"), "dropped": ("pruned", dropped)}
         self.nodes = [Node(None, begin)]
         self.alive = [0]  # the nodes of the unfinished hypotheses, in their order
         self.final = 0
 
     def watch(self, _sentence: int, candidates: Sequence[Candidate], fates: Sequence[Fate]) -> None:
         """Records one step of the search."""
-        before, self.alive, known = self.alive, [], len(self.nodes)
+        before, self.alive, continued = self.alive, [], set[int]()
         for candidate, fate in zip(candidates, fates, strict=True):
-            parent = before[candidate.parent]
-            possible = candidate.total > -float("inf")
+            parent, possible = before[candidate.parent], candidate.total > -float("inf")
             if fate == "alive":
                 self.alive.append(len(self.nodes) if possible else -1)
-            if not possible:
-                continue
-            node = Node(parent, candidate.token, (*self.nodes[parent].gains, candidate.gain))
-            if fate == "found":
-                node.state, node.reason = "done", "ended"
-            elif fate == "dropped":
-                node.state, node.reason = "pruned", self.not_kept
-            self.nodes.append(node)
-        for place in {*before} - {node.parent for node in self.nodes[known:]} - {-1}:
-            node = self.nodes[place]
-            node.state, node.reason = "pruned", "outdone at the next step"  # none of its continuations was considered
+            if possible:
+                continued.add(parent)
+                gains = (*self.nodes[parent].gains, candidate.gain)
+                self.nodes.append(Node(parent, candidate.token, gains, *self.outcomes[fate]))
+        for place in {*before} - continued - {-1}:  # none of their continuations was considered
+            self.nodes[place].end("pruned", "outdone at the next step")
 
     def finish(self, best: Hypothesis, end: int) -> None:
         """Records the outcome of the hypotheses that were unfinished at the end, and marks the best one."""
-        for place in self.alive:
-            if place < 0:
-                continue
-            node = self.nodes[place]
-            if len(node.gains) >= self.limit:
-                node.state, node.reason = "done", "length limit"
-            else:
-                node.state, node.reason = "pruned", "search was settled"
+        for node in [self.nodes[place] for place in self.alive if place >= 0]:
+            at_limit = len(node.gains) >= self.limit
+            node.end(*(("done", "length limit") if at_limit else ("pruned", "search was settled")))
         path = [*best.tokens, end] if best.finished else list(best.tokens)
         self.final = next(i for i, node in enumerate(self.nodes) if node.state == "done" and self.path(i) == path)
         self.nodes[self.final].state = "final"

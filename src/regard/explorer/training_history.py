@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,46 +41,34 @@ class TrainingHistory:
 
     def files(self) -> dict[str, Path]:
         """Returns the files of saved steps by name, oldest first."""
-        if self.folder is None:
-            return {}
-        found = {}
-        for place in (TRAINING, HISTORY):
-            for path in (self.folder / place).glob("step-*.safetensors"):
-                if STEP.fullmatch(path.name):
-                    found[path.stem] = path
-        return dict(sorted(found.items(), key=lambda item: step_of(item[0])))
+        places = () if self.folder is None else (self.folder / TRAINING, self.folder / HISTORY)
+        paths = [path for place in places for path in place.glob("step-*.safetensors") if STEP.fullmatch(path.name)]
+        return {path.stem: path for path in sorted(paths, key=lambda path: step_of(path.stem))}
 
     def describe(self) -> list[dict[str, Any]]:
         """Returns the saved steps, with their scores if the log has them."""
-        scores = {event["step"]: event["scores"] for event in self.evaluations()}
+        scores = {event.get("step"): event["scores"] for event in self.evaluations()}
         return [{"id": name, "step": step_of(name), "scores": scores.get(step_of(name), {})} for name in self.files()]
 
-    def evaluations(self) -> list[dict[str, Any]]:
-        """Returns the evaluations in the training log; skips damaged lines."""
+    def evaluations(self) -> Iterator[dict[str, Any]]:
+        """Yields the evaluations in the training log; skips damaged lines."""
         path = None if self.folder is None else self.folder / LOG
-        if path is None or not path.is_file():
-            return []
-        found = []
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path and path.is_file() else []
+        for line in lines:
+            with contextlib.suppress(ValueError):
                 event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and event.get("event") == "Evaluation" and isinstance(event.get("scores"), dict):
-                found.append({"step": event.get("step"), "scores": event["scores"], "sample": event.get("sample")})
-        return found
+                is_evaluation = isinstance(event, dict) and event.get("event") == "Evaluation"
+                if is_evaluation and isinstance(event.get("scores"), dict):
+                    yield event
 
     def examples(self, most: int = 6, direction: str = "") -> list[str]:
         """Returns example texts: those of the model's evaluations in `direction`, or else one for its task."""
-        texts: dict[str, None] = {}
-        for event in self.evaluations():
-            if ["direction", direction] not in (event["sample"] or []) and direction:
-                continue
-            for row in event["sample"] or []:
-                if isinstance(row, list) and len(row) == 2 and row[0] in SHOWN and isinstance(row[1], str):
-                    texts[row[1].replace("[…]", " [MASK]").strip()] = None
-        found = [text for text in texts if 0 < len(text) <= 200]
-        return found[-most:] or [EXAMPLES[self.contents.settings.task]]
+        samples = [event.get("sample") or [] for event in self.evaluations()]
+        rows = [row for sample in samples if not direction or ["direction", direction] in sample for row in sample]
+        labelled = [row for row in rows if isinstance(row, list) and len(row) == 2 and row[0] in SHOWN]
+        texts = [text.replace("[…]", " [MASK]").strip() for _, text in labelled if isinstance(text, str)]
+        short = [text for text in dict.fromkeys(texts) if 0 < len(text) <= 200]
+        return short[-most:] or [EXAMPLES[self.contents.settings.task]]
 
     def model(self, name: str) -> Anatomy:
         """Returns the model as it was at this step."""

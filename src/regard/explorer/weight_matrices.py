@@ -54,10 +54,10 @@ def circuit(anatomy: Anatomy, site: str, head: int, kind: str) -> Tensor:
 def weight_slice(anatomy: Anatomy, name: str, rows: str | None, columns: str | None) -> Tensor:
     """Returns the rows `a:b` and columns `a:b` of a weight, or all of them."""
     tensor = weight(anatomy, name)
-    tensor = tensor[read_slice(rows, tensor.shape[0], "rows")]
+    if columns is not None and tensor.dim() < 2:
+        raise InputError(f"columns: {name} has only one axis; leave columns out")
+    tensor = tensor[read_slice(rows or ":", tensor.shape[0], "rows")]
     if columns is not None:
-        if tensor.dim() < 2:
-            raise InputError(f"columns: {name} has only one axis; leave columns out")
         tensor = tensor[:, read_slice(columns, tensor.shape[1], "columns")]
     if tensor.numel() > LIMITS.weights:
         problem = f"{name} has {tensor.numel():,} numbers, more than {LIMITS.weights:,}"
@@ -65,14 +65,12 @@ def weight_slice(anatomy: Anatomy, name: str, rows: str | None, columns: str | N
     return tensor.contiguous()
 
 
-def read_slice(text: str | None, size: int, field: str) -> slice:
+def read_slice(text: str, size: int, field: str) -> slice:
     """Reads a slice `a:b` of an axis of this size; `a` and `b` are optional."""
-    if text is None:
-        return slice(None)
-    found = re.fullmatch(r"(\d{0,12}):(\d{0,12})", text)
-    if found is None:
+    bounds = re.fullmatch(r"(\d{0,12}):(\d{0,12})", text)
+    if bounds is None:
         raise InputError(f"{field}: must be two numbers with a colon between them, such as 0:{size}")
-    start, end = int(found[1] or 0), int(found[2] or size)
+    start, end = int(bounds[1] or 0), int(bounds[2] or size)
     if not start <= end <= size:
         raise InputError(f"{field}: {text} is outside of 0:{size}")
     return slice(start, end)
@@ -83,7 +81,7 @@ def summarize(anatomy: Anatomy, name: str) -> dict[str, Any]:
     tensor = weight(anatomy, name)
     low, high = float(tensor.min()), float(tensor.max())
     reach = (low, high) if high > low else (low - 0.5, high + 0.5)
-    counts = torch.histc(tensor, BARS, *reach)
+    counts = torch.histc(tensor, BARS, *reach).long()
     singular: list[float] | None = None
     if tensor.dim() == 2:
         narrow = (tensor if tensor.shape[0] >= tensor.shape[1] else tensor.mT).double()
@@ -95,6 +93,6 @@ def summarize(anatomy: Anatomy, name: str) -> dict[str, Any]:
         "std": float(tensor.std(correction=0)),
         "min": low,
         "max": high,
-        "histogram": {"edges": torch.linspace(*reach, BARS + 1).tolist(), "counts": counts.long().tolist()},
+        "histogram": {"edges": torch.linspace(*reach, BARS + 1).tolist(), "counts": counts.tolist()},
         "singular": singular,
     }
