@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,8 @@ from benchmarks import program, records, tables
 from benchmarks.decoders.adapters import ENGINES, REFERENCE, Job
 from benchmarks.decoders.agreement import compare, ids_of
 from benchmarks.decoders.engine_process import EngineProcess, serve
-from benchmarks.decoders.limits import BYTES, MEMORY_MIB, Shape, measure_bandwidth
-from benchmarks.decoders.measures import WORKLOADS, Workload, median_milliseconds, missing, sentences_per_second
-from benchmarks.decoders.tables import compact_log, every_table, main_tables, write_page
+from benchmarks.decoders.measures import WORKLOADS, Workload, median_milliseconds, sentences_per_second
+from benchmarks.decoders.tables import compact_log, every_table, main_tables
 from benchmarks.decoders.tuning import Way, batch_ways, single_ways, tune
 from benchmarks.machine import cpu_flags, describe_machine
 from benchmarks.program import BENCH, ROOT, BenchmarkError, names_from, positive
@@ -89,8 +88,6 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"written to {arguments.output}")
         if arguments.keep:
             keep(bench)
-        if arguments.write:
-            publish(bench.report, arguments.write)
     except KeyboardInterrupt:
         return 130
     except (BenchmarkError, RegardError) as error:
@@ -104,14 +101,6 @@ def keep(bench: Bench) -> None:
     settings = {"rounds": bench.arguments.rounds or ROUNDS} | {name: getattr(bench.arguments, name) for name in names}
     about = {"versions": report["versions"], "machine": report["machine"], "settings": settings}
     records.keep("decoding", main_tables(report), log=compact_log(report), **about)
-
-
-def publish(report: Report, page: Path) -> None:
-    """Writes the page of a whole run."""
-    if lacking := missing(report):
-        raise BenchmarkError(f"{page} is not written, because the run is not whole: {'; '.join(lacking)}")
-    write_page(report, page)
-    print(f"written to {page}")
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -128,7 +117,6 @@ def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--train", action="store_true", help="train missing models")
     parser.add_argument("--checkpoints", type=Path, default=BENCH / "decoding", help="default: .bench/decoding")
     parser.add_argument("--output", type=Path, default=BENCH / "decoding.json")
-    parser.add_argument("--write", type=Path, help="page with every detail to write about a whole run")
     return parser.parse_args(words)
 
 
@@ -148,7 +136,6 @@ def begin(arguments: argparse.Namespace) -> Bench:
         "threads": arguments.threads,
         "sentences": len(sources),
         "gemm_gflops": [],
-        "bandwidth": {},
         "versions": {},
         "models": {},
         **{name: [] for name in ("tuning", "loads", "runs", "same", "failures")},
@@ -183,20 +170,14 @@ def measure_model(bench: Bench, model: str) -> None:
     if any(engine.endswith("-short") for engine in bench.arguments.engines):
         make_shortlist(folder, bench.arguments.data)
     settings = contents.settings.model
-    layers, vocabulary = (settings.encoder_layers, settings.decoder_layers), contents.vocabularies.target.size
-    shape = Shape(settings.width, settings.hidden, *layers, vocabulary)
+    names = ("width", "hidden", "encoder_layers", "decoder_layers")
     bench.report["models"][model] = {
-        "shape": asdict(shape),
+        "shape": {name: getattr(settings, name) for name in names} | {"vocabulary": contents.vocabularies.target.size},
         "heads": settings.heads,
         "parameters": sum(each.numel() for each in contents.model.parameters()),
         "weights": hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest(),
-        "lengths": {},
     }
     bench.report["gemm_gflops"].append(program.measure_products(bench.arguments.threads))
-    blocks = {name: max(1, shape.decoder_weights * size // (1 << 20)) for name, size in BYTES.items()}
-    blocks["memory"] = MEMORY_MIB
-    rates = measure_bandwidth(bench.arguments.threads, list(blocks.values()))
-    bench.report["bandwidth"][model] = {name: rates[str(mib)] for name, mib in blocks.items()}
     for name in bench.arguments.workloads:
         measure_workload(bench, model, name, forms, contents)
     bench.report["gemm_gflops"].append(program.measure_products(bench.arguments.threads))
@@ -337,14 +318,11 @@ def score(outputs: Sequence[str], references: Sequence[str]) -> tuple[float, str
 
 
 def compare_outputs(bench: Bench, place: Report, outputs: dict[str, list[list[int]]], contents: Any) -> None:
-    """Compares the outputs of all engines with those of regard by PyTorch, and stores their lengths."""
+    """Compares the outputs of all engines with those of regard by PyTorch."""
     if REFERENCE not in outputs:
         return
     name = place["workload"]
     texts, _ = bench.texts(REFERENCE, WORKLOADS[name])
-    sources = contents.vocabularies.source.encode_batch(texts)
-    lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, outputs[REFERENCE], strict=True)]
-    bench.report["models"][place["model"]]["lengths"][name] = lengths
     expected = dict(zip(texts, outputs[REFERENCE], strict=True))
     for engine, tokens in outputs.items():
         if engine != REFERENCE:

@@ -141,7 +141,7 @@ class CTranslate2(Adapter):
         with self.searching():
             results = self.engine.translate_batch(sources, **{**search, **options})
         found = [[ids[piece] for piece in result.hypotheses[0]] for result in results]
-        return [Output(text, row) for text, row in zip(target.decode_batch(found), found, strict=True)]
+        return [Output(target.decode(row), row) for row in found]
 
 
 class HuggingFace(Adapter):
@@ -182,7 +182,7 @@ class HuggingFace(Adapter):
                 found = self.model.generate(input_ids=tokens, attention_mask=tokens != pad, **{**search, **options})
                 outputs.update(zip(batch, found[:, 1:].tolist(), strict=True))
         rows = [until(outputs[number], end) for number in range(len(texts))]
-        return [Output(text, row) for text, row in zip(self.vocabularies.target.decode_batch(rows), rows, strict=True)]
+        return [Output(self.vocabularies.target.decode(row), row) for row in rows]
 
 
 def until(tokens: Sequence[int], end: int) -> list[int]:

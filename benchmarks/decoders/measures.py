@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.decoders.adapters import ENGINES
-from benchmarks.decoders.limits import percentile
 
 Record = dict[str, Any]
 Value = Callable[[Record], float]
@@ -55,6 +54,12 @@ def p95_milliseconds(run: Record) -> float:
     return 1e3 * percentile(run["latencies"], 0.95)
 
 
+def percentile(values: Sequence[float], share: float) -> float:
+    """Returns the smallest value that this share of all values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 def by_round(report: Record, value: Value, **wanted: Any) -> Rounds:
     return {run["round"]: value(run) for run in select(report["runs"], **wanted)}
 
@@ -69,10 +74,6 @@ def advantage(report: Record, model: str, engine: str, workload: str, value: Val
     ours = by_round(report, value, model=model, engine=engine, workload=workload)
     theirs = by_round(report, value, model=model, engine=ENGINES[engine].rival, workload=workload)
     return quotients(theirs, ours) if WORKLOADS[workload].single else quotients(ours, theirs)
-
-
-def median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
 
 
 def bleu(report: Record, model: str, engine: str, workload: str) -> float | None:
@@ -94,29 +95,3 @@ def peak(report: Record, model: str, engine: str) -> float | None:
     """Returns the most memory that a process of this engine held, over the workloads."""
     runs = select(report["runs"], model=model, engine=engine)
     return max((float(run["peak_mib"]) for run in runs), default=None)
-
-
-def costs(report: Record, model: str, engine: str) -> tuple[float | None, float | None, float | None]:
-    """Returns peak memory, load time with the library, and load time of the model alone."""
-    loads = select(report["loads"], model=model, engine=engine)
-    whole, alone = (median([*map(value, loads)]) for value in (load_seconds, construct_seconds))
-    return peak(report, model, engine), whole, alone
-
-
-def lost(report: Record, model: str, engine: str, workload: str) -> float | None:
-    """Returns the BLEU of float32 less that of int8, to two places, as it is shown."""
-    whole, small = (bleu(report, model, f"{engine}-{precision}", workload) for precision in ("float32", "int8"))
-    return None if whole is None or small is None else round(whole - small, 2)
-
-
-def missing(report: Record) -> list[str]:
-    """Lists what a report lacks to be a whole one: every model, engine and workload, on all of a thousand sentences."""
-    absent = [f"model {name}" for name in ("small", "base") if name not in report["models"]]
-    absent += [
-        f"{model}: {engine}, {WORKLOADS[workload].title}"
-        for model in report["models"]
-        for engine in ENGINES
-        for workload in WORKLOADS
-        if not select(report["runs"], model=model, engine=engine, workload=workload)
-    ]
-    return absent + ([f"sentences: {report['sentences']} of 1000"] if report["sentences"] < 1000 else [])

@@ -1,20 +1,15 @@
-"""Tables of a run of benchmarks/decoding.py: for the terminal, for its record, and for a page with every detail."""
+"""Tables of a run of benchmarks/decoding.py, for the terminal and for its record."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
-
-from docs.book.computing import expand
 
 from benchmarks.decoders import measures
 from benchmarks.decoders.adapters import ENGINES
-from benchmarks.decoders.limits import Shape, batch_limit, int8_rate, single_limit
 from benchmarks.decoders.measures import BATCHES, SINGLES, WORKLOADS, Record, Value, by_round, select
-from benchmarks.decoders.targets import targets
 from benchmarks.decoders.tuning import Way
-from benchmarks.tables import Row, Table, build, rounded, spread, to_markdown
+from benchmarks.tables import Row, Table, build, rounded, spread
 
 
 def main_tables(report: Record) -> list[Table]:
@@ -23,7 +18,7 @@ def main_tables(report: Record) -> list[Table]:
 
 
 def every_table(report: Record, model: str) -> list[Table]:
-    details = (agreement, limits, target_table, tuning, failures)
+    details = (agreement, tuning, failures)
     return [each for each in (*speeds(report, model), *(make(report, model) for make in details)) if each["rows"]]
 
 
@@ -128,47 +123,6 @@ def agreement(report: Record, model: str) -> Table:
     return build(f"{model.upper()}: same outputs", rows, note)
 
 
-def limits(report: Record, model: str) -> Table:
-    """Returns what the machine allows for each workload, and how near ours and CTranslate2 come."""
-    about, gflops = report["models"][model], max(report["gemm_gflops"], default=0.0)
-    shape, rates, faster = Shape(**about["shape"]), report["bandwidth"][model], int8_rate(report["machine"]["flags"])
-    rows = []
-    for name, lengths in about["lengths"].items():
-        for precision in ("float32", "int8"):
-            single = WORKLOADS[name].single
-            if single:
-                limit, value = (
-                    single_limit(shape, lengths, precision, rates[precision])[0],
-                    measures.median_milliseconds,
-                )
-                slow = single_limit(shape, lengths, precision, rates["memory"])[0]
-                text = f"{limit:.2f} ms (from memory {slow:.2f} ms)"
-            else:
-                factor, value = faster if precision == "int8" else 1.0, measures.sentences_per_second
-                limit = batch_limit(shape, lengths, WORKLOADS[name].beam, gflops, factor)
-                text = f"{limit:,.0f} sentences/s"
-            row = {"workload": WORKLOADS[name].title, "precision": precision, "limit": text}
-            for head, engine in (("Regard, native, is at", "native"), ("CTranslate2 is at", "ct2")):
-                rounds = by_round(report, value, model=model, engine=f"{engine}-{precision}", workload=name)
-                reached = statistics.median(rounds.values()) / limit if rounds else 0.0
-                row[head] = f"{1 / reached if single else reached:.0%}" if rounds else "–"
-            rows.append(row)
-    sizes = {"float32": "the decoder in float32", "int8": "the decoder in int8", "memory": "1 GiB, beyond all caches"}
-    measured = ", ".join(f"{rates[name]:.0f} GB/s ({size})" for name, size in sizes.items())
-    note = (
-        f"Batches: all products at {gflops:.0f} GFLOP/s, the best float32 matrix product of this run; int8 at "
-        f"{faster:g} times that, an estimate. One sentence: the bytes of the weights that its tokens need, in float32 "
-        "four each (Regard reads three of a large model's, and one of the output layer's), over the rate at which "
-        f"blocks of that size are read: {measured}."
-    )
-    return build(f"{model.upper()}: what the machine allows", rows, note)
-
-
-def target_table(report: Record, model: str) -> Table:
-    note = "Medians over the rounds of ratios within one."
-    return build(f"{model.upper()}: targets", targets(report, model), note)
-
-
 def tuning(report: Record, model: str) -> Table:
     rows: list[Row] = []
     for entry in select(report["tuning"], model=model):
@@ -190,34 +144,9 @@ def failures(report: Record, model: str) -> Table:
 
 def compact_log(report: Record) -> Record:
     """Returns the runs without what is long: milliseconds to a hundredth, and no lengths of sentences."""
-    log = {name: report[name] for name in ("gemm_gflops", "bandwidth", "tuning", "loads", "same", "failures")}
+    log = {name: report[name] for name in ("gemm_gflops", "tuning", "loads", "same", "failures")}
     log["runs"] = [
         {**run, "latencies": [round(each, 5) for each in run["latencies"]]} if "latencies" in run else run
         for run in report["runs"]
     ]
     return log
-
-
-def write_page(report: Record, path: Path) -> None:
-    """Writes the page with every detail, and its plots into images/ beside it."""
-    template = Path(__file__).with_name("detailed_page.md").read_text(encoding="utf-8")
-    parts, pictures = [expand(template, {"report": report, "machine": report["machine"]}, path.name)], dict[str, str]()
-    for model in report["models"]:
-        parts.append(f"## {model.upper()}\n\n{describe(report, model)}\n")
-        for number, table in enumerate(every_table(report, model), 1):
-            parts += to_markdown("Decoding speed", table, f"decoding-{model}-{number}.svg", pictures)
-    images = path.parent / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    for name, drawing in pictures.items():
-        (images / name).write_text(drawing, encoding="utf-8")
-    path.write_text("\n".join(parts), encoding="utf-8")
-
-
-def describe(report: Record, model: str) -> str:
-    about = report["models"][model]
-    shape = about["shape"]
-    return (
-        f"{shape['encoder_layers']} + {shape['decoder_layers']} layers, width {shape['width']}, feed-forward "
-        f"{shape['hidden']:,}, {about['heads']} heads, {shape['vocabulary']:,} subwords, "
-        f"{about['parameters']:,} parameters."
-    )
