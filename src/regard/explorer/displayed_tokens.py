@@ -15,7 +15,7 @@ from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.tokenizer import Tokenizer
 
 CharacterSpan = tuple[int, int] | None
-Cut = tuple[list[int], list[CharacterSpan]]
+CutTokens = tuple[list[int], list[CharacterSpan]]
 """The ids of a text, and the characters that each of them covers."""
 
 
@@ -89,7 +89,7 @@ class Lexicon:
             before = token
         return tokens
 
-    def cut(self, text: str, *, rest: bool = False, offset: int = 0) -> Cut:
+    def cut(self, text: str, *, rest: bool = False, offset: int = 0) -> CutTokens:
         """Returns the ids of a text and their characters; `rest` means that the text continues another one."""
         if rest and not isinstance(self.tokenizer, ImportedTokenizer):
             ids = self.tokenizer.encode_continuation(text) if text else []
@@ -99,7 +99,7 @@ class Lexicon:
             ids, offsets = encoding.ids, encoding.offsets
         return ids, [(start + offset, end + offset) for start, end in offsets]
 
-    def cut_gaps(self, text: str) -> Cut:
+    def cut_gaps(self, text: str) -> CutTokens:
         """Returns the ids of a text with [MASK] in it, as the filler reads it, and their characters."""
         mask, gaps = self.tokenizer.specials.mask, [gap.span() for gap in MASKED.finditer(text)]
         if gaps and mask is None:
