@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 from starlette.testclient import TestClient
 
 from regard.decoding.model_loading import load_as
@@ -19,7 +21,7 @@ from regard.errors import InputError, ModelError
 from regard.model_folder import SETTINGS, WEIGHTS
 from regard.serving import served_models as module
 from regard.serving.application import create_app
-from regard.serving.served_models import Models
+from regard.serving.served_models import CANARY, Models
 from regard.tokens.directions import Direction
 from tests.serving.toys import TEXTS, write_model
 
@@ -164,6 +166,73 @@ def test_a_damaged_folder_keeps_the_old_model_and_says_so_once(
         for _ in range(2):
             await models.look()
         assert models.queue(Direction("en", "de")) is not queue
+        await models.close()
+
+    asyncio.run(work())
+
+
+def write_examples(folder: Path, *outputs: tuple[str, str]) -> None:
+    examples = [{"source": source, "output": output} for source, output in outputs]
+    (folder / CANARY).write_text(json.dumps({"version": 1, "examples": examples}))
+
+
+@pytest.mark.parametrize("task", ["en-de", "gpt"])
+def test_a_new_model_must_give_the_outputs_of_its_training(
+    folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture, task: str
+) -> None:
+    folder = Path(shutil.copytree(folders[task], tmp_path / task))
+    new = folders["other"] if task == "en-de" else write_model(tmp_path / "other", task="write", seed=1)
+
+    def outputs() -> list[tuple[str, str]]:
+        if task == "en-de":
+            return [(text, load_as(Translator, new)(text, beam=1)) for text in TEXTS]
+        return [(text, load_as(Writer, new)(text, max_tokens=4, temperature=0.0, beam=1)) for text in TEXTS]
+
+    async def look(*examples: tuple[str, str]) -> tuple[bool, str]:
+        """Changes the weights and the examples, and returns whether the new model is served, and what the log says."""
+        caplog.clear()
+        models = Models.load([folder])
+        copy_weights(new, folder)
+        write_examples(folder, *examples)
+        for _ in range(3):
+            await models.look()
+        served = models.served[0].stamp == module.stamp_of(folder)
+        await models.close()
+        copy_weights(folders[task], folder)
+        return served, caplog.text
+
+    right = outputs()
+    served, log = asyncio.run(look(*right[:-1], (right[-1][0], "something else")))
+    assert (served, CANARY in log, "keeping the previous model" in log) == (False, True, True)
+    served, log = asyncio.run(look(*right))
+    assert (served, "serving the new model" in log) == (True, True)
+
+
+@pytest.mark.parametrize("task", ["en-de", "gpt", "bert"])
+def test_a_new_model_that_is_not_finite_is_not_served(
+    folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture, task: str
+) -> None:
+    """Nor one whose examples cannot be read."""
+    folder = Path(shutil.copytree(folders[task], tmp_path / task))
+
+    async def work() -> None:
+        models = Models.load([folder])
+        served = models.served[0]
+        tensors = load_file(folder / WEIGHTS)
+        for tensor in tensors.values():
+            tensor *= float("nan")
+        save_file(tensors, folder / ".new")
+        (folder / ".new").replace(folder / WEIGHTS)
+        for _ in range(3):
+            await models.look()
+        assert models.served == [served]
+        assert "finite" in caplog.text
+        copy_weights(folders[task], folder)
+        (folder / CANARY).write_text("{")
+        for _ in range(3):
+            await models.look()
+        assert models.served == [served]
+        assert f"{CANARY} is damaged" in caplog.text
         await models.close()
 
     asyncio.run(work())

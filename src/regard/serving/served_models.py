@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from regard.decoding.model_loading import load_as
 from regard.errors import InputError, ModelError, RegardError
@@ -18,14 +22,24 @@ from regard.serving.task_queues import EncoderQueue, TranslatorQueue, WriterQueu
 from regard.settings import DataSettings, Settings
 from regard.tokens.directions import Direction, directions_of
 
+if TYPE_CHECKING:
+    from regard.decoding.translator import Translation
+    from regard.decoding.writer import Writing
+
 POLL = 2.0
 """Seconds between two checks of the folders."""
 QUIET = 30.0
 """Seconds without a request after which a replaced model is closed: a long document sends several requests."""
 
+CANARY = "canary.json"
+"""Examples of outputs in a model folder, which its training writes last."""
+SENTENCES = ("A dog runs.", "Two cats sleep.", "1 2 3")
+"""Inputs for models without examples."""
+
 log = logging.getLogger("regard.serving")
 Stamp = tuple[tuple[int, int], ...]
 """Modification times and sizes of the files of a model."""
+TaskQueue = TranslatorQueue | WriterQueue | EncoderQueue
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,7 @@ class ServedModel:
     folder: Path
     stamp: Stamp
     settings: Settings
-    queue: TranslatorQueue | WriterQueue | EncoderQueue
+    queue: TaskQueue
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -138,6 +152,7 @@ class Models:
         """Replaces a model by the one in its folder now; the old one answers until then."""
         try:
             new = await asyncio.to_thread(self._open, old.name, old.folder)
+            await asyncio.to_thread(check_outputs, new.folder, new.queue, new.directions)
         except (RegardError, OSError, ValueError, RuntimeError) as error:
             self._refused[old.name] = now
             reason = " ".join(str(error).split())
@@ -171,10 +186,47 @@ class Models:
         return ServedModel(name, folder, stamp, settings, EncoderQueue(embedder, max_waiting=size))
 
 
+def check_outputs(folder: Path, queue: TaskQueue, directions: Sequence[Direction]) -> None:
+    """Refuses a model without finite outputs, or with other outputs than at the end of its training.
+
+    The folder has examples of these, greedy ones of the first direction. Without them, a sentence must have an output.
+    """
+    examples = read_examples(folder)
+    sources = [source for source, _ in examples] or list(SENTENCES)
+    if isinstance(queue, EncoderQueue):
+        if not np.isfinite(queue.embedder.embed_rows(queue.embedder.rows(sources))).all():
+            raise ModelError("its vectors are not finite")
+        return
+    outputs: Sequence[Translation | Writing]
+    if isinstance(queue, TranslatorQueue):
+        outputs = queue.translator.translate(sources, source=directions[0].source, target=directions[0].target, beam=1)
+    else:
+        longest = max((len(output.encode()) for _, output in examples), default=8)
+        outputs = queue.writer.write(sources, max_tokens=longest, temperature=0.0, beam=1)
+    if not all(math.isfinite(each.log_probability) for each in outputs) or not any(each.text for each in outputs):
+        raise ModelError("its outputs are empty or not finite")
+    texts = [each.text for each in outputs]
+    for (source, expected), text in zip(examples, texts, strict=False):
+        if (text if isinstance(queue, TranslatorQueue) else text[: len(expected)]) != expected:
+            raise ModelError(f"its output for {source[:100]!r} is not that of {CANARY}")
+
+
+def read_examples(folder: Path) -> list[tuple[str, str]]:
+    """Returns texts and outputs of the model, written at the end of its training; none of older folders."""
+    path = folder / CANARY
+    if not path.exists():
+        return []
+    try:
+        values = json.loads(path.read_bytes())
+        return [(str(each["source"]), str(each["output"])) for each in values["examples"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ModelError(f"{CANARY} is damaged") from None
+
+
 def stamp_of(folder: Path) -> Stamp:
     """Returns the modification times and sizes of a model's files; those of a missing file are -1."""
     stamps = []
-    for name in (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE):
+    for name in (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, CANARY):
         try:
             status = (folder / name).stat()
             stamps.append((status.st_mtime_ns, status.st_size))
