@@ -12,7 +12,7 @@ from benchmarks.experiments.claim_records import Figures
 from benchmarks.experiments.toy_training import KINDS, Batches, accuracy, build, copying, learn
 from regard.model.recurrent import SequenceToSequence
 from regard.training.batches import PairBatch
-from regard.training.objectives import translation_loss
+from regard.training.losses import translation_loss
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 BATCH = 1024  # target tokens

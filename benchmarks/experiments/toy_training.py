@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,8 +12,8 @@ from regard.model.recurrent import Recurrent, SequenceToSequence
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings, TrainingSettings
 from regard.training.batches import IGNORE, PairBatch
-from regard.training.objectives import translation_loss
-from regard.training.optimizer import build_optimizer, learning_rate, set_rate
+from regard.training.losses import translation_loss
+from regard.training.optimizer import build_optimizer, learning_rate, set_learning_rate
 
 BEGIN, BLANK, SYMBOLS = 0, 1, 2  # the begin of a target, a token that says nothing, the first of all others
 VOCABULARY = 34
@@ -45,7 +44,7 @@ def learn(model: SequenceToSequence, draw: Batches, seed: int, **how: Any) -> li
     optimizer, dice, losses = build_optimizer(model, settings), torch.Generator().manual_seed(seed), []
     model.train()
     for step in range(1, settings.steps + 1):
-        set_rate(optimizer, learning_rate(step, settings, model.settings.width))
+        set_learning_rate(optimizer, learning_rate(step, settings, model.settings.width))
         batch = draw(dice)
         loss = translation_loss(model, batch, settings.label_smoothing)
         (loss.total / loss.tokens).backward()
@@ -60,7 +59,7 @@ def learn(model: SequenceToSequence, draw: Batches, seed: int, **how: Any) -> li
 @torch.inference_mode()
 def accuracy(model: SequenceToSequence, batch: PairBatch) -> float:
     """Returns the share of labels that are the most probable ones, given all correct tokens before them."""
-    found = model(batch.source, batch.target, batch.keep).argmax(-1)
+    found = model(batch.inputs, batch.target, batch.keep).argmax(-1)
     asked = batch.labels != IGNORE
     return float((found == batch.labels)[asked].float().mean())
 
@@ -76,5 +75,4 @@ def copying(rows: int, length: int, dice: torch.Generator, blanks: int = 0) -> P
 
 def pair_batch(source: Tensor, target: Tensor, labels: Tensor, keep: Tensor | None = None) -> PairBatch:
     """Returns a batch of tensors; without `keep`, the source has no padding."""
-    read = source.numel() if keep is None else int(keep.sum())
-    return PairBatch(source, target, labels, keep, np.array([read, int((labels != IGNORE).sum())]))
+    return PairBatch(source, labels, keep, target)

@@ -12,11 +12,10 @@ from regard.settings import ModelSettings, Settings, TrainingSettings
 from regard.settings.option_fields import dump
 from regard.tokens.tokenizer import Specials
 from regard.training import loop
-from regard.training.batches import Examples, PairBatch, write_examples
+from regard.training.batches import Batch, Examples, PairBatch, write_examples
 from regard.training.events import Progress
-from regard.training.loop import Share, train_model
+from regard.training.loop import LocalBatch, train_model
 from regard.training.run import TrainingRun, open_run
-from regard.training.tasks.task import Batch
 
 
 def main() -> None:
@@ -62,7 +61,7 @@ def train(prepared: TrainingRun, timer: StepTimer) -> None:
     seen: list[Batch] = []
     next_batches = loop.next_batches
 
-    def watched(prepared: TrainingRun) -> list[Share]:
+    def watched(prepared: TrainingRun) -> list[LocalBatch]:
         shares = next_batches(prepared)
         seen.extend(share.batch for share in shares)
         return shares
@@ -81,8 +80,8 @@ def train(prepared: TrainingRun, timer: StepTimer) -> None:
 
 
 def count(batch: PairBatch) -> Counts:
-    rows, positions = len(batch.source), batch.source.numel() + batch.labels.numel()
-    source, labels = (int(size) for size in batch.sizes)
+    rows, positions = len(batch), batch.inputs.numel() + batch.labels.numel()
+    source, labels = batch.seen - batch.tokens, batch.tokens
     return Counts(source - rows, labels, positions, positions - source - labels)
 
 

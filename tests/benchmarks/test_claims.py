@@ -109,8 +109,8 @@ def test_copying_hides_the_labels() -> None:
     batch = copying(3, 4, torch.Generator().manual_seed(1), blanks=2)
     assert batch.target[:, :3].tolist() == [[BLANK, BLANK, BEGIN]] * 3
     assert bool((batch.labels[:, :2] == IGNORE).all())
-    assert batch.labels[:, 2:].equal(batch.source)
-    assert batch.target[:, 3:].equal(batch.source[:, :-1])
+    assert batch.labels[:, 2:].equal(batch.inputs)
+    assert batch.target[:, 3:].equal(batch.inputs[:, :-1])
     assert (batch.tokens, batch.seen) == (12, 24)
 
 
@@ -140,10 +140,10 @@ def test_batches_of_demo_sentences_mark_their_padding() -> None:
     sentences = heads_and_norms.DemoSentences(1)
     batch = sentences.draw(torch.Generator().manual_seed(1))
     assert batch.keep is not None
-    assert batch.source.shape == batch.keep.shape
-    assert int(batch.keep.sum()) == batch.sizes[0]
+    assert batch.inputs.shape == batch.keep.shape
+    assert int(batch.keep.sum()) == batch.seen - batch.tokens
     ends = sentences.target.specials.end
-    assert bool((batch.source[torch.arange(len(batch)), batch.keep.sum(1) - 1] == ends).all())
+    assert bool((batch.inputs[torch.arange(len(batch)), batch.keep.sum(1) - 1] == ends).all())
 
 
 def test_a_linear_map_finds_what_is_there_and_nothing_else() -> None:

@@ -111,14 +111,14 @@ def no_memory(amount: float) -> None:
     """Memory for so many rows of a batch, and no more."""
     from regard.training.tasks import translation as pairs
 
-    real = pairs.Translating.loss
+    real = pairs.TranslationTraining.loss
 
     def loss(task: Any, model: Any, batch: Any, smoothing: float) -> Any:
         if model.training and len(batch) > amount:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 byte more")
         return real(task, model, batch, smoothing)
 
-    setattr(pairs.Translating, "loss", loss)  # noqa: B010 (a method of another type, for a test)
+    setattr(pairs.TranslationTraining, "loss", loss)  # noqa: B010 (a method of another type, for a test)
 
 
 FAULTS = {"no space": no_space, "no rights": no_rights, "clock": clock_jumps, "no memory": no_memory}

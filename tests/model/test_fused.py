@@ -17,7 +17,7 @@ from regard.model.dropout import Masks, drop, mask_tensor, masks_of, philox
 from regard.model.kernels import fused
 from regard.model.kernels.compute_mode import computing, fused_kernels
 from regard.model.positions import RotaryPositions
-from regard.training.objectives import chunked_cross_entropy, cross_entropy
+from regard.training.losses import chunked_cross_entropy, cross_entropy
 from tests.model.toys import keep_lengths, some_tokens, toy_settings, translator
 
 pytestmark = pytest.mark.skipif(fused.library() is None, reason="no compiler was there when Regard was installed")

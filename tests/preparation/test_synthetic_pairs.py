@@ -401,7 +401,7 @@ def test_a_run_goes_on_from_every_stage(
     else:
         assert isinstance(seen[-1], Finished)
         assert not seen[-1].complete
-    with pytest.raises(ModelError, match="go on with regard train --resume"):
+    with pytest.raises(ModelError, match="continue with regard train --resume"):
         finish(train(corpus, tmp_path / "run", overrides=BRIEF))
     finish(resume(tmp_path / "run"))
     assert result(tmp_path / "run") == undisturbed

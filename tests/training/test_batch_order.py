@@ -7,7 +7,7 @@ import pytest
 
 from regard.tokens.tokenizer import Specials
 from regard.training import batch_order as plans, batches
-from regard.training.batch_order import Plan
+from regard.training.batch_order import WindowedPlan
 from regard.training.batches import Examples, write_examples
 
 
@@ -18,14 +18,14 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
     lengths = dice.normal(13, 4, (30_000, 1)).clip(3, 40) + dice.normal(0, 2, (30_000, 2))
     pairs = [([5] * max(1, int(s)), [6 + i % 60_000] * max(1, int(t))) for i, (s, t) in enumerate(lengths)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "SHARD", 12_345)
+        patch.setattr(batches, "SHARD_PAIRS", 12_345)
         write_examples(folder, pairs, 65_536)
     assert len(list(folder.glob("*.bin"))) == 3
     return Examples(folder)
 
 
-def plan(examples: Examples, seed: int = 1, epoch: int = 0, whole: int = 8192) -> Plan:
-    return Plan(examples.shards, 1024, seed, epoch, whole=whole)
+def plan(examples: Examples, seed: int = 1, epoch: int = 0, whole: int = 8192) -> WindowedPlan:
+    return WindowedPlan(examples, 1024, seed, epoch, whole=whole)
 
 
 def test_every_pair_comes_once_and_batches_keep_their_budget(examples: Examples) -> None:
@@ -68,21 +68,21 @@ def test_neighbours_are_torn_apart_and_padding_stays_little(examples: Examples) 
     assert first.max() - first.min() > 20_000  # a window has blocks of the whole corpus
     assert not np.array_equal(first, np.sort(first))
     made = [examples.batch(rows, Specials()) for rows in found]
-    real = sum(int(batch.sizes.sum()) for batch in made)
-    assert real / sum(b.source.numel() + b.labels.numel() for b in made) > 0.94
+    real = sum(batch.seen for batch in made)
+    assert real / sum(b.inputs.numel() + b.labels.numel() for b in made) > 0.94
 
 
 def test_a_large_corpus_is_planned_so(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(examples.plan(1024, 1, 0), list)
     monkeypatch.setattr(batches, "WHOLE", 20_000)
-    assert isinstance(examples.plan(1024, 1, 0), Plan)
+    assert isinstance(examples.plan(1024, 1, 0), WindowedPlan)
 
 
 def test_lengths_need_not_be_held(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.array([0, 12_344, 12_345, 29_999, 5])
-    known = examples.lengths_of(rows).tolist()
+    known = examples.of(rows).tolist()
     monkeypatch.setattr("regard.tokens.token_shards.WHOLE", 10)
-    assert examples.lengths_of(rows).tolist() == known
+    assert examples.of(rows).tolist() == known
     assert known == [[len(side) for side in examples.pair(int(row))] for row in rows]
-    assert np.array_equal(examples.shards.between(12_000, 13_000), examples.lengths[12_000:13_000])
+    assert np.array_equal(examples.between(12_000, 13_000), examples.lengths[12_000:13_000])
     assert plans.BLOCK < 12_345

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from regard.errors import ModelError
 from regard.tokens.tokenizer import Specials
 from regard.tokens.vocabulary_learning import BOS, EOS, PAD
-from regard.training.batch_order import in_lengths
+from regard.training.batch_order import plan_texts
 from regard.training.batches import IGNORE, Examples, write_examples
 
 Pairs = list[tuple[list[int], list[int]]]
@@ -51,19 +51,18 @@ def test_every_pair_is_used_once_an_epoch_and_batches_keep_their_budget(pairs: P
 def test_a_batch_shifts_the_target_and_pads(pairs: Pairs) -> None:
     batch = stored(pairs).batch(range(len(pairs)), Specials())
     for i, (source, target) in enumerate(pairs):
-        assert [t for t in batch.source[i].tolist() if t != PAD] == [*source, EOS]
+        assert [t for t in batch.inputs[i].tolist() if t != PAD] == [*source, EOS]
         assert [t for t in batch.labels[i].tolist() if t != IGNORE] == [*target, EOS]
         assert batch.target[i].tolist()[: len(target) + 1] == [BOS, *target]
-    real = batch.source != PAD
+    real = batch.inputs != PAD
     assert (batch.keep is None and bool(real.all())) or (batch.keep is not None and torch.equal(batch.keep, real))
     assert batch.tokens == int((batch.labels != IGNORE).sum())
     assert batch.seen == batch.tokens + int(real.sum())
-    assert int(batch.sizes[0]) == int(real.sum())
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=80), st.integers(1, 300), st.integers(0, 5))
 def test_texts_of_like_length_are_batched(lengths: list[int], budget: int, seed: int) -> None:
-    batches = in_lengths(np.array(lengths), budget, np.random.default_rng(seed))
+    batches = plan_texts(np.array(lengths), budget, np.random.default_rng(seed))
     assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
     for rows in batches:
         assert len(rows) == 1 or len(rows) * (max(lengths[row] for row in rows) + 2) <= budget
@@ -87,8 +86,8 @@ def test_there_is_little_padding() -> None:
     pairs = [([5] * max(1, int(s)), [6] * max(1, int(t))) for s, t in lengths]
     examples = stored(pairs)
     batches = [examples.batch(rows, Specials()) for rows in examples.plan(4096, 1, 0)]
-    real = sum(int(batch.sizes.sum()) for batch in batches)
-    assert real / sum(b.source.numel() + b.labels.numel() for b in batches) > 0.93
+    real = sum(batch.seen for batch in batches)
+    assert real / sum(b.inputs.numel() + b.labels.numel() for b in batches) > 0.93
 
 
 def test_damage_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -15,13 +16,14 @@ from regard.errors import ModelError
 from regard.preparation.train_and_resume import resume, train
 from regard.training.checkpoint import (
     State,
-    damage_of,
+    find_damage,
     load_state,
     save_state,
     state_path,
     write_sealed,
 )
 from regard.training.events import Note
+from regard.training.run import read_about
 from regard.training.running_mean import RunningMean
 from regard.weights import read_tensors, write_tensors
 from tests.training.corpora import SMALL, write_reversals
@@ -40,16 +42,16 @@ def test_every_bit_counts(tmp_path: Path) -> None:
     path, copy = tmp_path / "whole.safetensors", tmp_path / "copy.safetensors"
     tensors = {"a": torch.randn(3, 2), "b": torch.zeros(0, 4), "c": torch.arange(5).bfloat16()}
     write_sealed(path, tensors, {"state": "{}", "rows": "[1]"})
-    assert damage_of(path) == ""
+    assert find_damage(path) == ""
     size = path.stat().st_size
     for bit in range(0, 8 * size, 5):
         shutil.copyfile(path, copy)
         flip(copy, bit)
-        if damage_of(copy) == "":  # the header is JSON: a space in it may be a tab, and nothing else is different
+        if find_damage(copy) == "":  # the header is JSON: a space in it may be a tab, and nothing else is different
             assert spelt(copy) == spelt(path)
     for length in range(0, size, 9):
         copy.write_bytes(path.read_bytes()[:length])
-        assert damage_of(copy)
+        assert find_damage(copy)
 
 
 def spelt(path: Path) -> tuple[dict[str, list[float]], dict[str, str]]:
@@ -90,7 +92,7 @@ def test_a_damaged_state_is_told_and_the_one_before_is_gone_on_from(
     events = list(resume(folder))
     told = next(event.text for event in events if isinstance(event, Note))
     assert f"{state_path(folder / 'training', 12)}: damaged" in told
-    assert told.endswith("going on from step 8 instead")
+    assert told.endswith("continuing from step 8 instead")
     for name in ("weights.safetensors", "training/state-00000008.safetensors", "training/state-00000012.safetensors"):
         assert spelt(folder / name)[0] == spelt(paused / name)[0]
 
@@ -143,3 +145,17 @@ def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
         save_state(tmp_path, other, torch.optim.AdamW(other.parameters()), RunningMean(other, 0.0), State(step=1))
         with pytest.raises(ModelError, match=wrong):
             load_state(tmp_path, model, torch.optim.AdamW(model.parameters()), RunningMean(model, 0.0))
+
+
+def test_facts_of_an_earlier_version_about_the_corpus_are_read(tmp_path: Path) -> None:
+    report = {
+        "read": 3,
+        "further": 0,
+        "kept": 2,
+        "counts": {"empty": 1},
+        "examples": {"empty": ["x:1"]},
+        "unit": "pairs",
+    }
+    (tmp_path / "about.json").write_text(json.dumps({"files": ["x"], "report": report}))
+    lines = ["3 pairs read, 2 kept", "1 left out: one side or both are empty (x:1)"]
+    assert read_about(tmp_path) == {"files": ["x"], "corpus": lines}

@@ -103,7 +103,7 @@ def test_what_needs_whole_matrices_is_refused_in_parts(wrong: dict[str, str], pr
     told = (folder / "error-0.txt").read_text()
     assert told.startswith("SettingsError: training.")
     assert "ddp" in told or "needs a GPU" in told
-    assert (folder / "error-1.txt").read_text().startswith("ToldElsewhereError")
+    assert (folder / "error-1.txt").read_text().startswith("ReportedElsewhereError")
     assert (folder / "model.toml").read_bytes() == before
 
 
@@ -111,7 +111,7 @@ def test_a_loss_that_is_no_number_in_one_process_stops_all_and_one_tells(prepare
     folder = copied(prepared, tmp_path / "run")
     assert finish(start(folder, 2, spoil=4)) == [2, 2]
     assert (folder / "error-0.txt").read_text().startswith(f"ModelError: {folder}: the loss became nan at step 5")
-    assert (folder / "error-1.txt").read_text().startswith("ToldElsewhereError")
+    assert (folder / "error-1.txt").read_text().startswith("ReportedElsewhereError")
 
 
 def test_a_lost_process_stops_the_others_and_the_run_goes_on_from_its_state(

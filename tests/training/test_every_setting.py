@@ -16,10 +16,10 @@ from regard.preparation.train_and_resume import resume, train
 from regard.settings import Settings
 from regard.settings.option_fields import options
 from regard.tokens.directions import Direction
-from regard.training.distributed import Group
+from regard.training.distributed import ProcessGroup
 from regard.training.events import Evaluation, Finished, Prepared, Progress
 from regard.training.run import TrainingRun, open_run
-from regard.training.tasks.translation import Translating
+from regard.training.tasks.translation import TranslationTraining
 from regard.training.validation import dev_scores
 from regard.weights import Contents
 from tests.training.corpora import SMALL, write_reversals
@@ -223,7 +223,7 @@ def test_threads_are_those_that_were_asked_for(tmp_path: Path, monkeypatch: pyte
 
 def test_as_many_pairs_are_translated_as_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, made = begun(tmp_path, evaluate_pairs=2), []
-    assert isinstance(run.task, Translating)
+    assert isinstance(run.task, TranslationTraining)
     translate = run.task.translate
 
     def counted(contents: Contents, direction: Direction, pairs: list[Any], **options: Any) -> Any:
@@ -238,11 +238,11 @@ def test_as_many_pairs_are_translated_as_were_asked_for(tmp_path: Path, monkeypa
 def test_another_process_is_waited_for_as_long_as_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def join(seconds: int) -> Group:
+    def join_group(seconds: int) -> ProcessGroup:
         asked.append(seconds)
-        return Group()
+        return ProcessGroup()
 
-    monkeypatch.setattr("regard.preparation.train_and_resume.join", join)
+    monkeypatch.setattr("regard.preparation.train_and_resume.join_group", join_group)
     begun(tmp_path, timeout=7)
     list(resume(tmp_path / "run", overrides={"training.steps": 1}))
     assert asked == [7, 7]

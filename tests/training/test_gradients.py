@@ -12,8 +12,8 @@ from regard.errors import ModelError
 from regard.preparation.train_and_resume import train
 from regard.training.events import Event, Note, Progress
 from regard.training.loop import is_out_of_memory
+from regard.training.losses import Loss
 from regard.training.tasks import translation as pairs
-from regard.training.tasks.task import Loss
 from tests.training.corpora import SMALL, write_reversals
 
 ERRORS = [
@@ -30,7 +30,7 @@ def run(corpus: list[Path], folder: Path, **more: Any) -> list[Event]:
 
 def with_memory_for(rows: int, error: Exception, monkeypatch: pytest.MonkeyPatch, backward: bool = False) -> None:
     """Makes every larger batch fail while training, in the forward pass or at the end of the backward pass."""
-    real = pairs.Translating.loss
+    real = pairs.TranslationTraining.loss
 
     hooks: list[Any] = []
 
@@ -41,7 +41,7 @@ def with_memory_for(rows: int, error: Exception, monkeypatch: pytest.MonkeyPatch
         hooks.pop().remove()
         fail()
 
-    def loss(task: pairs.Translating, model: Any, batch: Any, smoothing: float) -> Loss:
+    def loss(task: pairs.TranslationTraining, model: Any, batch: Any, smoothing: float) -> Loss:
         if model.training and len(batch) > rows:
             if not backward:
                 fail()
@@ -49,7 +49,7 @@ def with_memory_for(rows: int, error: Exception, monkeypatch: pytest.MonkeyPatch
             hooks.append(first.register_hook(late))
         return real(task, model, batch, smoothing)
 
-    monkeypatch.setattr(pairs.Translating, "loss", loss)
+    monkeypatch.setattr(pairs.TranslationTraining, "loss", loss)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from regard.errors import SettingsError
 from regard.model.transformer import Decoder
 from regard.preparation.train_and_resume import resume, train
 from regard.settings import ModelSettings
-from regard.training.low_rank_adapters import adapt, merge, merged
+from regard.training.low_rank_adapters import add_adapters, merge_adapters, merged_weights
 from regard.training.run import open_run
 from regard.weights import parameters, read_folder, read_tensors
 
@@ -38,17 +38,17 @@ def test_an_adapter_begins_as_nothing_and_is_merged_exactly() -> None:
     torch.manual_seed(0)
     model, tokens = Decoder(SHAPE, 30).eval(), torch.arange(12)[None]
     before, names = model(tokens), set(parameters(model))
-    adapt(model, 3, new=["logits.weight"])
+    add_adapters(model, 3, new=["logits.weight"])
     torch.testing.assert_close(model(tokens), before)
     learning = {name for name, p in model.named_parameters() if p.requires_grad}
     assert all(name == "embedding.tokens.weight" or ".parametrizations.weight.0." in name for name in learning)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data += 0.3 * torch.randn_like(parameter)
-    changed, weights = model(tokens), merged(model)
+    changed, weights = model(tokens), merged_weights(model)
     assert (changed - before).abs().max() > 0.1
     assert set(weights) == names
-    merge(model)
+    merge_adapters(model)
     assert set(parameters(model)) == names
     torch.testing.assert_close(model(tokens), changed)
     for name, tensor in parameters(model).items():

@@ -10,7 +10,7 @@ import torch
 from regard.model_folder import read_settings
 from regard.preparation.train_and_resume import train
 from regard.settings import Settings, TrainingSettings
-from regard.training.machine_checks import multiplies_bfloat16, settled
+from regard.training.machine_checks import choose_precision, has_fast_bfloat16
 from tests.training.corpora import SMALL, write_reversals
 
 CPU = torch.device("cpu")
@@ -28,14 +28,14 @@ def test_precision_is_chosen_by_what_the_cpu_has(
     monkeypatch: pytest.MonkeyPatch, able: dict[str, bool], precision: str
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
-    assert settled(Settings(training=TrainingSettings(precision="auto")), CPU).training.precision == precision
+    assert choose_precision(Settings(training=TrainingSettings(precision="auto")), CPU).training.precision == precision
     for said in ("float32", "bfloat16"):
         settings = Settings(training=TrainingSettings(precision=said))
-        assert settled(settings, CPU) is settings
+        assert choose_precision(settings, CPU) is settings
 
 
 def test_other_devices_are_not_guessed_at() -> None:
-    assert not multiplies_bfloat16(torch.device("mps"))
+    assert not has_fast_bfloat16(torch.device("mps"))
 
 
 def test_what_was_chosen_is_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

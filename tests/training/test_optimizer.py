@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from regard.settings import TrainingSettings
-from regard.training.muon import Muon, orthogonalize
-from regard.training.optimizer import build_optimizer, learning_rate, set_rate
+from regard.training.optimizer import Muon, build_optimizer, learning_rate, orthogonalize, set_learning_rate
 
 
 def test_the_papers_schedule() -> None:
@@ -49,7 +48,7 @@ def test_adam_follows_its_paper() -> None:
         first, second = 0.9 * first + 0.1 * gradient, 0.98 * second + 0.02 * gradient**2
         expected -= 0.01 * (first / (1 - 0.9**step)) / ((second / (1 - 0.98**step)).sqrt() + 1e-9)
         weight.grad = gradient.float()
-        set_rate(optimizer, 0.01)
+        set_learning_rate(optimizer, 0.01)
         optimizer.step()
     torch.testing.assert_close(weight.detach().double(), expected, rtol=1e-5, atol=1e-6)
 
@@ -58,7 +57,7 @@ def test_matrices_decay_and_vectors_do_not() -> None:
     module = nn.Linear(2, 2)
     before = [p.detach().clone() for p in module.parameters()]
     optimizer = build_optimizer(module, TrainingSettings(weight_decay=0.5))
-    set_rate(optimizer, 0.1)
+    set_learning_rate(optimizer, 0.1)
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
@@ -88,7 +87,7 @@ def test_orthogonalize_in_bfloat16_finds_nearly_the_same() -> None:
     assert (exact - rounded).norm() < 0.05 * exact.norm()
     optimizer = build_optimizer(nn.Linear(3, 3), TrainingSettings(optimizer="muon", precision="bfloat16"))
     assert isinstance(optimizer, Muon)
-    assert optimizer.products == torch.bfloat16
+    assert optimizer.product_type == torch.bfloat16
 
 
 def test_muon_moves_matrices_and_adam_the_rest_at_a_higher_rate() -> None:
@@ -99,7 +98,7 @@ def test_muon_moves_matrices_and_adam_the_rest_at_a_higher_rate() -> None:
     adam = build_optimizer(module, TrainingSettings())
     assert isinstance(optimizer, Muon)
     assert not isinstance(adam, Muon)
-    set_rate(optimizer, 0.1)
+    set_learning_rate(optimizer, 0.1)
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     gradients = {name: torch.randn_like(p) for name, p in module.named_parameters()}
     for name, p in module.named_parameters():
@@ -119,7 +118,7 @@ def test_muons_momentum_remembers() -> None:
     torch.manual_seed(0)
     module = nn.Linear(6, 4, bias=False)
     optimizer = build_optimizer(module, TrainingSettings(optimizer="muon"))
-    set_rate(optimizer, 0.1)
+    set_learning_rate(optimizer, 0.1)
     moves = []
     for gradient in (torch.randn(4, 6), torch.zeros(4, 6)):
         before = module.weight.detach().clone()

@@ -10,7 +10,7 @@ import pytest
 from regard.preparation.train_and_resume import train
 from regard.settings import TokenizerSettings
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
-from regard.training.batches import Examples, Recut, write_examples
+from regard.training.batches import Examples, ResampledExamples, write_examples
 from regard.training.run import open_run
 from tests.training.corpora import SMALL, write_reversals
 
@@ -38,7 +38,7 @@ def letters(tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
 
 def test_tags_stay_and_long_pairs_are_cut_as_usual(usual: Examples, tokenizer: Tokenizer) -> None:
     cut = letters(tokenizer)
-    recut = Recut(usual, cut, cut, tokenizer.specials, longest=17)
+    recut = ResampledExamples(usual, cut, cut, tokenizer.specials, longest=17)
     tag = tokenizer.tags["de"]
     long = 0
     for row, text in enumerate(TEXTS):
@@ -51,7 +51,7 @@ def test_tags_stay_and_long_pairs_are_cut_as_usual(usual: Examples, tokenizer: T
         long += source == usual.pair(row)[0].tolist()
     assert 0 < long < len(TEXTS)
     batch = recut.batch(range(4), tokenizer.specials)
-    assert batch.source.shape[1] == recut.lengths[:4, 0].max() + 1
+    assert batch.inputs.shape[1] == recut.lengths[:4, 0].max() + 1
 
 
 def test_every_epoch_is_cut_anew_and_always_the_same_way(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_every_epoch_is_cut_anew_and_always_the_same_way(tmp_path: Path) -> None
     def epoch(number: int) -> list[list[int]]:
         task = open_run(tmp_path / "model").task
         task.plan(number)
-        return [task.batch([row], 0).source[0].tolist() for row in range(40)]  # type: ignore[attr-defined, arg-type]
+        return [task.batch([row], 0).inputs[0].tolist() for row in range(40)]  # type: ignore[arg-type]
 
     first, second = epoch(0), epoch(1)
     assert first == epoch(0)

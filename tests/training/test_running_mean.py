@@ -36,7 +36,7 @@ def test_it_takes_the_place_of_the_weights_only_for_a_while() -> None:
     mean = RunningMean(model, 0.5)
     own, kept = model.weight.detach().clone(), torch.full((2, 2), 7.0)
     mean.values["weight"].copy_(kept)
-    with mean.in_place():
+    with mean.applied():
         assert torch.equal(model.weight, kept)
     assert torch.equal(model.weight, own)
     assert torch.equal(mean.values["weight"], kept)
@@ -47,7 +47,7 @@ def test_without_a_decay_nothing_is_kept_or_changed() -> None:
     mean = RunningMean(model, 0.0)
     own = model.weight.detach().clone()
     mean.update(1)
-    with mean.in_place():
+    with mean.applied():
         assert torch.equal(model.weight, own)
     assert not mean.values
 

@@ -18,12 +18,13 @@ from regard.model_folder import read_settings
 from regard.preparation.train_and_resume import resume, train
 from regard.settings.resolution import load
 from regard.training import final_weights, loop
-from regard.training.checkpoint import State, average, snapshot_path
+from regard.training.batches import Batch
+from regard.training.checkpoint import State
 from regard.training.events import Evaluation, Event, Finished, Note, Prepared, Progress
 from regard.training.final_weights import best_weights
-from regard.training.loop import Share
+from regard.training.loop import LocalBatch
 from regard.training.run import TrainingRun, open_run
-from regard.training.tasks.task import Batch
+from regard.training.snapshots import average_snapshots, snapshot_path
 from regard.weights import read_folder, read_tensors
 from tests.training.corpora import SMALL, write_reversals
 
@@ -95,7 +96,7 @@ def gradients_of(trained: TrainingRun, batches: list[Batch]) -> list[torch.Tenso
         kept.extend(p.grad.clone() for p in trained.model.parameters() if p.grad is not None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "next_batches", lambda _: [Share(batch) for batch in batches])
+        patch.setattr(loop, "next_batches", lambda _: [LocalBatch(batch) for batch in batches])
         patch.setattr(trained.scaler, "step", keep)
         loop.update(trained)
     return kept
@@ -159,7 +160,7 @@ def test_final_weights_are_the_mean_or_the_best(corpus: list[Path], tmp_path: Pa
     trained = open_run(tmp_path / "run")
     steps = trained.state.ranked("loss")[:2]
     final, _ = read_tensors(tmp_path / "run" / "weights.safetensors")
-    choices = [average(trained.work, steps), average(trained.work, steps[:1])]
+    choices = [average_snapshots(trained.work, steps), average_snapshots(trained.work, steps[:1])]
     assert any(all(torch.equal(final[name], choice[name]) for name in final) for choice in choices)
     first, second = (read_tensors(snapshot_path(trained.work, step))[0] for step in steps)
     name = next(iter(first))
@@ -176,7 +177,7 @@ def test_the_mean_is_taken_unless_the_best_does_better(
     steps = trained.state.ranked(metric)[:2]
     best = next(each[metric] for each in trained.state.evaluations if each["step"] == steps[0])
     monkeypatch.setattr(final_weights, "dev_scores", lambda *_: ({metric: best + gain * better}, []))
-    expected = average(trained.work, steps[:1] if gain < 0 else steps)
+    expected = average_snapshots(trained.work, steps[:1] if gain < 0 else steps)
     chosen = best_weights(trained, trained.model, steps)
     assert all(torch.equal(chosen[name], expected[name]) for name in expected)
 

@@ -243,7 +243,7 @@ def _measure_classifier(arguments: argparse.Namespace) -> int:
     from regard.evaluation.classification_scores import compare_labels
     from regard.files.formats.labelled_texts import read
     from regard.tokens.corpus_report import Report, require_kept
-    from regard.training.tasks.classification import find_labels
+    from regard.training.tasks.classification import predict_labels
 
     classifier = load_as(Classifier, arguments.files[0], arguments.device)
     report, files = Report(unit="texts"), [as_path(name) for name in arguments.files[1:]]
@@ -251,7 +251,7 @@ def _measure_classifier(arguments: argparse.Namespace) -> int:
     require_kept(report, files)
     for line in report.lines()[1:]:
         print(f"regard: {line}", file=sys.stderr)
-    predicted = find_labels(classifier, [each.texts for each in texts])
+    predicted = predict_labels(classifier, [each.texts for each in texts])
     right = [each.labels for each in texts]
     labels = sorted({*classifier.labels, *(label for row in right for label in row)})
     quality = compare_labels(right, predicted, labels)

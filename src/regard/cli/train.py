@@ -152,7 +152,7 @@ def stop_on_interrupt(stop: threading.Event) -> None:
 def follow(events: Iterator[Event], folder: Path) -> int:
     """Runs a training to its end, shows it if this is the first process, and returns the exit code."""
     from regard.cli.progress_display import show_training
-    from regard.training.distributed import LostProcessError, ToldElsewhereError
+    from regard.training.distributed import LostProcessError, ReportedElsewhereError
     from regard.training.events import Finished
 
     if not _is_distributed() or os.environ["RANK"] == "0":
@@ -161,7 +161,7 @@ def follow(events: Iterator[Event], folder: Path) -> int:
         return _print_next_steps(finished, folder)
     try:
         complete = [event.complete for event in events if isinstance(event, Finished)]
-    except ToldElsewhereError:
+    except ReportedElsewhereError:
         return 2
     except LostProcessError:
         sys.exit(1)  # the first process reports this or, if it is the lost one, the process that started them
@@ -180,10 +180,10 @@ def _print_next_steps(finished: Finished, folder: Path) -> int:
         print(f"Stopped {where}, saved. Continue with: regard train --resume {folder}")
         return 130
     from regard.model_folder import read_settings
-    from regard.training.model_card import example
+    from regard.training.model_card import example_input
 
     settings = read_settings(folder)
-    use = f"regard {settings.task} {folder} {example(settings)}"
+    use = f"regard {settings.task} {folder} {example_input(settings)}"
     print(f"The model is in {folder} (read {folder / 'card.md'}). Use it with: {use}")
     return 0
 

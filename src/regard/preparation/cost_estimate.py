@@ -38,11 +38,11 @@ from regard.settings.presets import choose_preset
 from regard.settings.resolution import resolve
 from regard.tokens.directions import directions_of
 from regard.tokens.token_shards import token_type
-from regard.training.batches import Recut
+from regard.training.batches import ResampledExamples
 from regard.training.events import Event, Stage
 from regard.training.loop import update
 from regard.training.run import TrainingRun, open_run
-from regard.training.tasks.translation import Translating
+from regard.training.tasks.translation import TranslationTraining
 from regard.weights import choose_device
 
 FEWEST, MOST = 10, 400
@@ -216,7 +216,7 @@ def _evaluate(run: TrainingRun, sample: Sample, speed: float) -> tuple[float, fl
     What is translated with the model's own beam is for the memory that it takes.
     """
     settings, dev = run.settings, _dev_size(run.settings, sample)
-    if not isinstance(run.task, Translating):
+    if not isinstance(run.task, TranslationTraining):
         forward = dev * 0.3 / 3 / speed
         return forward, forward
     pairs = run.task.held_out("dev")[:DECODED]
@@ -244,7 +244,7 @@ def _translate_endlessly(run: TrainingRun, sample: Sample) -> None:
     ends depends on what it has learnt, and a few steps do not tell.
     """
     settings, task, model = run.settings, run.task, run.model
-    if not isinstance(task, Translating) or not isinstance(model, EncoderDecoder):
+    if not isinstance(task, TranslationTraining) or not isinstance(model, EncoderDecoder):
         return
     evaluated = min(_dev_size(settings, sample), settings.training.evaluate_pairs)
     sources = run.vocabularies.source.encode_batch([pair["source"] for pair in task.held_out("dev")])
@@ -270,7 +270,7 @@ def _tokens_per_unit(run: TrainingRun, sample: Sample) -> float:
     """Tokens of a pair, its two ends with it, or of a character."""
     if sample.tokens is not None:
         return sample.tokens / sample.whole
-    if isinstance(run.task, Translating):
+    if isinstance(run.task, TranslationTraining):
         return float(run.task.train.lengths.sum(1).mean()) + 2
     return float(run.about["examples"]) / sample.size
 
@@ -300,11 +300,11 @@ def _memory(run: TrainingRun, peak: int, size: int) -> Memory:
 def _sampled(run: TrainingRun) -> int:
     """Bytes that subword sampling holds: the words of all pairs, and the pieces of an epoch and of the one before."""
     task = run.task
-    if not isinstance(task, Translating) or not isinstance(task.current, Recut):
+    if not isinstance(task, TranslationTraining) or not isinstance(task.current, ResampledExamples):
         return 0
     words = sum(table.rows.nbytes + table.starts.nbytes for _, table in task.words)
     pieces = sum(part.nbytes for side in (task.current.source, task.current.target) for part in side)
-    return words + 2 * (pieces + task.current.cut.nbytes)
+    return words + 2 * (pieces + task.current.lengths.nbytes)
 
 
 def estimate(

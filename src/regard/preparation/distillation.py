@@ -16,7 +16,7 @@ from regard.preparation.task_preparation import Request, absolute_paths
 from regard.preparation.train_and_resume import Begun, conduct
 from regard.settings.option_fields import merge
 from regard.settings.resolution import gather, resolve
-from regard.training.distributed import Group
+from regard.training.distributed import ProcessGroup
 from regard.training.events import Training
 from regard.training.stopping import finished_run
 from regard.weights import choose_device
@@ -46,7 +46,7 @@ def distill(
     require_path(teacher, "teacher")
     corpora = [require_paths(names, what) for names, what in ((files, "distill"), (dev, "dev"), (test, "test"))]
 
-    def begin(group: Group) -> Begun:
+    def begin(group: ProcessGroup) -> Begun:
         request = requested(teacher, asked, *corpora)
         if group.restart and is_begun(folder, request):
             return reopen(folder) or finished_run(folder)

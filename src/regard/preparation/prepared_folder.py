@@ -41,7 +41,7 @@ from regard.settings import Settings
 from regard.settings.option_fields import dump
 from regard.settings.resolution import override, read_record, resolve
 from regard.tokens.tokenizer import Vocabularies
-from regard.training.distributed import Group, require_shardable
+from regard.training.distributed import ProcessGroup, require_shardable
 from regard.training.events import Event
 from regard.training.machine_checks import require_precision
 from regard.training.run import TASKS
@@ -221,5 +221,5 @@ def changed_training(folder: Path, overrides: Mapping[str, Any], several: bool) 
     require_metric(settings)
     require_precision(training, choose_device(training.device))
     if several:
-        require_shardable(training, Group())
+        require_shardable(training, ProcessGroup())
     return settings

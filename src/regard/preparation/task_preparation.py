@@ -24,7 +24,7 @@ from regard.settings.resolution import resolve
 from regard.tokens.corpus_report import Report
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.events import Event
-from regard.training.machine_checks import settled
+from regard.training.machine_checks import choose_precision
 from regard.training.tasks.task import ABOUT, START, require_metric
 
 Tell = Callable[[Event], None]
@@ -96,7 +96,7 @@ class Preparation(ABC):
             f"starting from {Path(self.request.start).name}" if self.request.start else "as asked" if asked else why
         )
         chosen = resolve(given, None if self.start else preset, self.start)
-        self.settings = settled(chosen, torch.device(self.request.device))
+        self.settings = choose_precision(chosen, torch.device(self.request.device))
         write_text(self.new / SETTINGS, dump(self.settings))
         return self.settings
 

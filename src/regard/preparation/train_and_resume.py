@@ -27,11 +27,11 @@ from regard.settings.resolution import (
     read_toml,
     resolve,
 )
-from regard.training.distributed import Group, heard, join
+from regard.training.distributed import ProcessGroup, join_group, report_lost_process
 from regard.training.events import Event, Finished, Note, Training
 from regard.training.loop import train_model
 from regard.training.run import open_run
-from regard.training.stopping import finished_run, how_to_train_on
+from regard.training.stopping import explain_finished, finished_run
 from regard.training.tasks.task import ABOUT
 from regard.weights import (
     choose_device,
@@ -79,7 +79,7 @@ def train(
     )
     notes = [Note(f"{settings_file}: taken from {start} instead of this file: {', '.join(left_out)}.")] * bool(left_out)
 
-    def begin(group: Group) -> Begun:
+    def begin(group: ProcessGroup) -> Begun:
         first = None if start is None else read_folder(Path(start)).settings  # all of it: a damaged one is refused now
         settings = resolve(given, start=first)
         if settings.training.adapters and start is None:
@@ -113,7 +113,7 @@ def resume(
     """
     folder = require_path(output, "resume")
 
-    def begin(group: Group) -> Begun:
+    def begin(group: ProcessGroup) -> Begun:
         request = reopen(folder)
         if request is None and not (folder / TRAINING / ABOUT).exists():
             model = f": start a new run with regard train FILES --from {folder}" if (folder / WEIGHTS).exists() else ""
@@ -138,7 +138,7 @@ def resume(
 
 def conduct(
     folder: Path,
-    begin: Callable[[Group], Begun],
+    begin: Callable[[ProcessGroup], Begun],
     stop: threading.Event,
     given: Mapping[str, Any],
     prepare_only: bool = False,
@@ -146,10 +146,10 @@ def conduct(
 ) -> Generator[Event, None, None]:
     """Prepares what `begin` asks for in one process, and trains in all that there are; the notes come first."""
     yield from notes
-    group = join(int(given.get("training", {}).get("timeout", TrainingSettings.timeout)))
+    group = join_group(int(given.get("training", {}).get("timeout", TrainingSettings.timeout)))
     try:
-        with sole_writer(folder) if group.first else nullcontext(), heard():
-            ended = yield from group.alone(lambda: prepared(folder, begin(group), stop))
+        with sole_writer(folder) if group.first else nullcontext(), report_lost_process():
+            ended = yield from group.run_in_first(lambda: prepared(folder, begin(group), stop))
             if ended:
                 yield Finished(**ended)
             elif not prepare_only:
@@ -170,7 +170,7 @@ def run(folder: Path, request: Request | None, stop: threading.Event) -> Iterato
 def prepared(folder: Path, begun: Begun, stop: threading.Event) -> Generator[Event, None, dict[str, Any]]:
     """Prepares what was requested; returns how the run has ended, or nothing if training can begin."""
     if isinstance(begun, Finished):
-        yield how_to_train_on(folder, begun)
+        yield explain_finished(folder, begun)
         return asdict(begun)
     if begun is not None:
         if begun.synthetic:

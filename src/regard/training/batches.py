@@ -1,15 +1,17 @@
-"""Batches of tokenised pairs with little padding.
+"""Batches of examples with little padding, and the tokenised pairs that they are made of.
 
-The tokens stay in memory-mapped files, so memory does not grow with the corpus. The batches of an epoch
-depend on nothing but the seed and the epoch, so a resumed run goes on exactly where it stopped.
+The tokens stay in memory-mapped files, so memory use does not grow with the corpus. The batches of an epoch depend
+only on the seed and the epoch, so a resumed run continues exactly where it stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import islice, takewhile
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -28,36 +30,69 @@ from regard.tokens.token_shards import (
     write_shard,
 )
 from regard.tokens.tokenizer import Specials
-from regard.training.batch_order import Plan, plan_all
+from regard.training.batch_order import WindowedPlan, plan_pairs
 
-Cut = tuple[NDArray[np.int32], NDArray[np.int64]]
+SHARD_PAIRS = 1 << 17
+"""Pairs in a file."""
+
+IGNORE = -1
+"""The label of a position at which nothing is predicted."""
+
+TokensAndStarts = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""The tokens of all texts end to end, and the position where each text starts."""
 
 
-class Examples:
-    """Tokenised pairs in a folder."""
+@dataclass(frozen=True)
+class Batch:
+    """Examples side by side, padded to one length; each row of a tensor belongs to one example."""
 
-    def __init__(self, folder: Path) -> None:
-        self.shards = Shards(folder)
+    inputs: Tensor  # [B, S] tokens, of a pair those of the source
+    labels: Tensor  # [B] or [B, T] what is to be predicted; `IGNORE` where nothing is
+    keep: Tensor | None  # [B, S] True for tokens, False for padding; None if there is no padding
 
     def __len__(self) -> int:
-        return len(self.shards)
+        return len(self.inputs)
+
+    @cached_property
+    def tokens(self) -> int:
+        """The number of predictions; the loss of an update is the mean over them."""
+        return int((self.labels != IGNORE).sum())
 
     @property
-    def lengths(self) -> Lengths:
-        """[N, 2]: tokens of the source and the target of each pair, of a corpus for which there is room in memory."""
-        return self.shards.lengths
+    def seen(self) -> int:
+        """The number of tokens that the model reads, without padding."""
+        return self.inputs.numel() if self.keep is None else int(self.keep.sum())
 
-    def lengths_of(self, rows: Rows | Sequence[int]) -> Lengths:
-        """[N, 2]: the same of some pairs."""
-        return self.shards.of(rows)
+    def share(self, part: int, parts: int) -> Self:
+        """Returns every `parts`-th row, beginning with row `part`."""
+        return self._map(lambda tensor: tensor[part::parts])
 
-    def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The source and target tokens of one pair, without begin and end."""
-        return self.shards.pair(row)
+    def to(self, device: torch.device) -> Self:
+        """Returns the batch with its tensors on this device."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: function(v) for name, v in values.items() if isinstance(v, Tensor)})
+
+
+@dataclass(frozen=True)
+class PairBatch(Batch):
+    """Pairs: an end follows each source, and an end follows each row of labels."""
+
+    target: Tensor  # [B, T] what the decoder reads: a begin, and then the labels without their end
+
+    @property
+    def seen(self) -> int:
+        return super().seen + self.tokens
+
+
+class Examples(Shards):
+    """Tokenised pairs in a folder."""
 
     def batch(self, rows: Rows | Sequence[int], specials: Specials) -> PairBatch:
-        """The given pairs, padded to one length on each side."""
-        lengths = self.lengths_of(rows) + 1  # an end on the source, a begin or end on the target
+        """Returns these pairs, padded to one length on each side."""
+        lengths = self.of(rows) + 1  # an end on the source, a begin or end on the target
         sources, targets = lengths.max(0)
         source = np.full((len(rows), sources), specials.pad, np.int64)
         target = np.full((len(rows), targets), specials.pad, np.int64)
@@ -68,102 +103,55 @@ class Examples:
             source[i, : len(left)], source[i, len(left)] = left, specials.end
             target[i, 1 : len(right) + 1] = right
             labels[i, : len(right)], labels[i, len(right)] = right, specials.end
-        keep = None if lengths[:, 0].min() == sources else torch.from_numpy(np.arange(sources) < lengths[:, :1])
-        tensors = [torch.from_numpy(array) for array in (source, target, labels)]
-        return PairBatch(tensors[0], tensors[1], tensors[2], keep, lengths.sum(0))
+        tensors = [torch.from_numpy(array) for array in (source, labels, target)]
+        return PairBatch(tensors[0], tensors[1], padding_mask(lengths[:, 0]), tensors[2])
 
     def plan(self, batch_tokens: int, seed: int, epoch: int) -> Sequence[Rows]:
-        """The batches of an epoch: every pair once, alike lengths together, in random order."""
-        if len(self) > WHOLE and not self.shards.earlier:
-            return Plan(self.shards, batch_tokens, seed, epoch)
-        return plan_all(self.lengths, batch_tokens, np.random.default_rng([seed, epoch]))
+        """Returns the batches of an epoch: every pair once, similar lengths together, in random order."""
+        if len(self) > WHOLE and not self.earlier:
+            return WindowedPlan(self, batch_tokens, seed, epoch)
+        return plan_pairs(self.lengths, batch_tokens, np.random.default_rng([seed, epoch]))
 
 
-class Recut(Examples):
-    """The same pairs in other pieces; where a pair got too long for the model, in the usual ones.
+class ResampledExamples(Examples):
+    """The same pairs in other subwords; a pair that becomes too long for the model keeps its usual ones."""
 
-    Each side has its tokens end to end, and where each text starts.
-    """
-
-    def __init__(self, usual: Examples, source: Cut, target: Cut, specials: Specials, longest: int) -> None:
-        self.usual, self.source, self.target = usual, source, target
-        self.tags = [_leading(usual.pair(row)[0], specials.tags) for row in range(len(usual))] if specials.tags else []
+    def __init__(
+        self, usual: Examples, source: TokensAndStarts, target: TokensAndStarts, specials: Specials, longest: int
+    ) -> None:
+        self.usual, self.source, self.target, self.earlier = usual, source, target, True
         lengths = np.stack([np.diff(source[1]), np.diff(target[1])], 1)
-        if self.tags:
+        self.tags: list[list[int]] = []  # that precede each source
+        if specials.tags:
+            sources = (usual.pair(row)[0].tolist() for row in range(len(usual)))
+            self.tags = [list(takewhile(specials.tags.__contains__, tokens)) for tokens in sources]
             lengths[:, 0] += [len(tags) for tags in self.tags]
-        self.kept = lengths.max(1) <= longest
-        self.cut = np.where(self.kept[:, None], lengths, usual.lengths).astype(np.int32)
+        self.resampled = lengths.max(1) <= longest
+        self.lengths = np.where(self.resampled[:, None], lengths, usual.lengths).astype(np.int32)
 
     def __len__(self) -> int:
-        return len(self.cut)
+        return len(self.lengths)
 
-    @property
-    def lengths(self) -> Lengths:
-        return self.cut
-
-    def lengths_of(self, rows: Rows | Sequence[int]) -> Lengths:
-        return self.cut[rows]
-
-    def plan(self, batch_tokens: int, seed: int, epoch: int) -> Sequence[Rows]:
-        return plan_all(self.cut, batch_tokens, np.random.default_rng([seed, epoch]))
+    def of(self, rows: Rows | Sequence[int]) -> Lengths:
+        return self.lengths[rows]
 
     def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        if not self.kept[row]:
+        if not self.resampled[row]:
             return self.usual.pair(row)
         left, right = (tokens[starts[row] : starts[row + 1]] for tokens, starts in (self.source, self.target))
-        return (np.concatenate([self.tags[row], left]) if self.tags else left), right
+        return (np.concatenate([np.array(self.tags[row], left.dtype), left]) if self.tags else left), right
 
 
-def _leading(tokens: NDArray[np.integer], tags: Sequence[int]) -> NDArray[np.integer]:
-    """The tags that stand before a source."""
-    count = next((i for i, token in enumerate(tokens.tolist()) if token not in tags), len(tokens))
-    return tokens[:count]
-
-
-@dataclass(frozen=True)
-class PairBatch:
-    """Pairs side by side; padding where a row is shorter than the longest."""
-
-    source: Tensor  # [B, S], an end last
-    target: Tensor  # [B, T], what the decoder reads: a begin first
-    labels: Tensor  # [B, T], what it should say: an end last; `IGNORE` where there is nothing to say
-    keep: Tensor | None  # [B, S] true for tokens, false for padding; none where nothing is padding
-    sizes: NDArray[np.integer]  # real tokens of the source and of the labels
-
-    @property
-    def tokens(self) -> int:
-        return int(self.sizes[1])
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def share(self, part: int, parts: int) -> PairBatch:
-        source, target, labels = (tensor[part::parts] for tensor in (self.source, self.target, self.labels))
-        keep = None if self.keep is None else self.keep[part::parts]
-        sizes = [source.numel() if keep is None else int(keep.sum()), int((labels != IGNORE).sum())]
-        return PairBatch(source, target, labels, keep, np.array(sizes))
-
-    @property
-    def seen(self) -> int:
-        return int(self.sizes.sum())
-
-    def to(self, device: torch.device) -> PairBatch:
-        source, target, labels = (t.to(device, non_blocking=True) for t in (self.source, self.target, self.labels))
-        return PairBatch(source, target, labels, None if self.keep is None else self.keep.to(device), self.sizes)
-
-
-IGNORE = -1
-"""The label of a position at which nothing is to be predicted."""
+def padding_mask(lengths: NDArray[np.integer]) -> Tensor | None:
+    """[B] lengths -> [B, longest] True for tokens, False for padding; None if there is no padding."""
+    longest = lengths.max()
+    return None if lengths.min() == longest else torch.from_numpy(np.arange(longest) < lengths[:, None])
 
 
 def write_examples(folder: Path, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocabulary: int) -> int:
-    """Writes tokenised pairs as `Examples` reads them, in constant memory; returns how many."""
+    """Writes tokenised pairs in the format of `Examples`, in constant memory; returns their number."""
     dtype, stream, shards = token_type(vocabulary), iter(pairs), list[Shard]()
-    while chunk := list(islice(stream, SHARD)):
+    while chunk := list(islice(stream, SHARD_PAIRS)):
         shards.append(write_shard(folder / name_of(len(shards)), chunk, dtype))
     write_index(folder, shards, dtype)
     return sum(shard.pairs for shard in shards)
-
-
-SHARD = 1 << 17
-"""Pairs in a file."""

@@ -1,7 +1,7 @@
-"""Several processes that train one model: all that Regard asks of torch.distributed.
+"""Trains one model in several processes: everything that Regard needs of torch.distributed.
 
-Each process plans the same batches and takes its rows of each, so that together they do what one process does alone,
-to rounding. What is small and must be the same everywhere is summed, or said by the first process.
+Each process plans the same batches and computes its share of the rows of each, so that all processes together make
+the updates that one process makes alone, up to rounding. Small values are summed, or sent by the first process.
 """
 
 from __future__ import annotations
@@ -25,60 +25,62 @@ from regard.errors import ModelError, SettingsError
 from regard.settings import TrainingSettings
 from regard.training.events import Event
 
-PATIENCE = timedelta(days=1)
+FIRST_PROCESS_TIMEOUT = timedelta(days=1)
 """How long the others wait for the first process while it prepares a corpus or evaluates."""
 
-GRACE = 25
-"""Seconds that workers have to save when they are told to end; schedulers give 30."""
+SHUTDOWN_SECONDS = 25
+"""The time that processes have to save after SIGTERM; schedulers give 30 s."""
 
 
 class LostProcessError(ModelError):
     """Another process of the run is dead or silent."""
 
 
-class ToldElsewhereError(ModelError):
-    """What went wrong is told by the first process."""
+class ReportedElsewhereError(ModelError):
+    """The run failed, and the first process reports the reason."""
 
 
-class Group:
+class ProcessGroup:
     """The processes of a run, as one of them sees them. A process on its own is a group of one."""
 
-    def __init__(self, rank: int = 0, size: int = 1, here: int = 1, restart: int = 0) -> None:
+    def __init__(self, rank: int = 0, size: int = 1, local_size: int = 1, restart: int = 0) -> None:
         self.rank, self.size = rank, size
-        self.here = here  # how many of them are on this machine
-        self.restart = restart  # how often they were started anew
-        self.patient = dist.new_group(backend="gloo", timeout=PATIENCE) if size > 1 else None
-        self.module: Any = None  # what sums gradients
-        self.sharded = False  # whether each process holds a part of the weights
+        self.local_size = local_size  # processes on this machine
+        self.restart = restart  # how often the processes were started again
+        self.patient = dist.new_group(backend="gloo", timeout=FIRST_PROCESS_TIMEOUT) if size > 1 else None
+        self.module: Any = None  # the module that sums gradients
+        self.sharded = False  # each process holds a part of the weights
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that prints and writes."""
+        """True in the process that prints and writes."""
         return self.rank == 0
 
     def device(self, device: torch.device) -> torch.device:
-        """Where this process computes: each on a GPU of its own."""
-        own = self.size > 1 and device == torch.device("cuda")
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if own else device
+        """Returns the device of this process: each has its own GPU."""
+        several_gpus = self.size > 1 and device == torch.device("cuda")
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if several_gpus else device
 
     def wrap(
-        self, module: nn.Module, layers: Sequence[nn.Module], device: torch.device, kind: str, idle: bool
+        self, module: nn.Module, layers: Sequence[nn.Module], device: torch.device, kind: str, unused_weights: bool
     ) -> nn.Module:
-        """`module` so that a backward pass sums the gradients of all processes; `idle`: it may leave weights unused."""
+        """Returns the module with backward passes that sum gradients; `unused_weights`: a pass may leave some out."""
         if self.size == 1:
             self.module = module
         elif kind == "ddp":
-            constant = [name for name, _ in module.named_buffers()]  # the same everywhere: tables of positions
+            constant = [name for name, _ in module.named_buffers()]  # the same in all processes: tables of positions
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, constant)
-            self.module = DistributedDataParallel(module, gradient_as_bucket_view=True, find_unused_parameters=idle)
+            self.module = DistributedDataParallel(
+                module, gradient_as_bucket_view=True, find_unused_parameters=unused_weights
+            )
         else:
-            self.module, self.sharded = shard(module, layers, device, self.size), True
+            self.module, self.sharded = _shard(module, layers, device, self.size), True
         wrapped: nn.Module = self.module
         return wrapped
 
     @contextmanager
-    def summing(self, last: bool) -> Iterator[None]:
-        """Around a forward and a backward pass: only those of the last batch of an update wait for the others."""
+    def synchronize_gradients(self, last: bool) -> Iterator[None]:
+        """Surrounds a forward and backward pass: only the last one of an update waits for the other processes."""
         if isinstance(self.module, DistributedDataParallel) and not last:
             with self.module.no_sync():
                 yield
@@ -87,106 +89,103 @@ class Group:
             self.module.set_requires_gradient_sync(last)
         yield
 
-    def total(self, *values: float) -> list[float]:
-        """The sums of these numbers over all processes."""
+    def sum(self, *values: float) -> list[float]:
+        """Returns the sums of these numbers over all processes."""
         if self.size == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
-        with heard():
+        with report_lost_process():
             dist.all_reduce(numbers)
         return numbers.tolist()
 
-    def share_out(self, work: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-        """work(rows), which must be of rows' shape and of each row alone: every process does some and tells the others.
+    def any(self, *flags: bool) -> list[bool]:
+        """Returns, for each flag, True if it is set in any process."""
+        return [count > 0 for count in self.sum(*flags)]
 
-        [N, ...] -> [N, ...], the same everywhere where `rows` are.
+    def map_rows(self, function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        """[N, ...] -> [N, ...], `function` of each row; each process computes some rows and sends them to the others.
+
+        `rows` must be the same in all processes, and `function` must keep their shape.
         """
         if self.size == 1:
-            return work(rows)
-        most = -(-len(rows) // self.size)
-        own = rows[self.rank * most : (self.rank + 1) * most]
-        mine = rows.new_zeros(most, *rows.shape[1:])
-        if len(own):
-            mine[: len(own)] = work(own)
-        parts = [torch.empty_like(mine) for _ in range(self.size)]
-        with heard():
-            dist.all_gather(parts, mine)
+            return function(rows)
+        share = -(-len(rows) // self.size)
+        local_rows = rows[self.rank * share : (self.rank + 1) * share]
+        result = rows.new_zeros(share, *rows.shape[1:])
+        if len(local_rows):
+            result[: len(local_rows)] = function(local_rows)
+        parts = [torch.empty_like(result) for _ in range(self.size)]
+        with report_lost_process():
+            dist.all_gather(parts, result)
         return torch.cat(parts)[: len(rows)]
 
-    def agree(self, value: Any) -> Any:
-        """What the first process says, everywhere; it is told as JSON."""
+    def broadcast(self, value: Any) -> Any:
+        """Returns the JSON value of the first process in all processes."""
         if self.size == 1:
             return value
-        said = json.dumps(value).encode() if self.first else b""
-        size = torch.tensor([len(said)])
-        with heard():
-            dist.broadcast(size, 0, group=self.patient)
-            text = (
-                torch.tensor(list(said), dtype=torch.uint8) if self.first else torch.empty(int(size), dtype=torch.uint8)
-            )
+        text = torch.tensor(list(json.dumps(value).encode() if self.first else b""), dtype=torch.uint8)
+        length = torch.tensor([len(text)])
+        with report_lost_process():
+            dist.broadcast(length, 0, group=self.patient)
+            text = text if self.first else torch.empty(int(length), dtype=torch.uint8)
             dist.broadcast(text, 0, group=self.patient)
         return json.loads(bytes(text.tolist()))
 
-    def any(self, *claims: bool) -> list[bool]:
-        """Of each of these claims, whether it is true in any process."""
-        return [count > 0 for count in self.total(*claims)]
-
-    def alone(self, work: Callable[[], Generator[Event, None, Any]]) -> Generator[Event, None, Any]:
-        """What the first process does while the others wait: its events, and the JSON value that it returns."""
+    def run_in_first(self, work: Callable[[], Generator[Event, None, Any]]) -> Generator[Event, None, Any]:
+        """Runs `work` in the first process while the others wait; returns its JSON value in all of them."""
         if not self.first:
-            answer = self.agree(None)
-            if answer is None:
-                raise ToldElsewhereError("the first process failed")
-            return answer
+            result = self.broadcast(None)
+            if result is None:
+                raise ReportedElsewhereError("the first process failed")
+            return result
         try:
-            done = yield from work()
+            result = yield from work()
         except BaseException:
             with suppress(LostProcessError):
-                self.agree(None)
+                self.broadcast(None)
             raise
-        return self.agree(done)
+        return self.broadcast(result)
 
-    def error(self, text: str) -> ModelError:
-        """What ends the run in all processes, and is told by one."""
-        return ModelError(text) if self.first else ToldElsewhereError(text)
+    def error(self, text: str, kind: type[ModelError | SettingsError] = ModelError) -> Exception:
+        """Returns the error that ends the run in all processes; only the first process reports its text."""
+        return kind(text) if self.first else ReportedElsewhereError(text)
 
     def leave(self) -> None:
-        """Ends what was between the processes."""
+        """Disconnects this process from the others."""
         if self.size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
 
-def join(seconds: int) -> Group:
-    """The group that torchrun or `launch` put this process into; who is silent for so many seconds counts as lost."""
+def join_group(timeout: int) -> ProcessGroup:
+    """Joins the group of torchrun or `launch`; a process that is silent for `timeout` seconds counts as lost."""
     size = int(os.environ.get("WORLD_SIZE", 1)) if dist.is_torchelastic_launched() else 1
     if size == 1:
-        return Group()
+        return ProcessGroup()
     restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
     if not dist.is_initialized():
-        backend, timeout = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timedelta(seconds=seconds)
-        with heard():
-            store, rank, size = next(rendezvous("env://", timeout=timeout))
-            fresh = PrefixStore(f"regard/{restart}", store)  # it still has the addresses of processes that died
-            dist.init_process_group(backend, store=fresh, rank=rank, world_size=size, timeout=timeout)
-    return Group(dist.get_rank(), size, int(os.environ.get("LOCAL_WORLD_SIZE", 1)), restart)
+        backend, limit = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timedelta(seconds=timeout)
+        with report_lost_process():
+            store, rank, size = next(rendezvous("env://", timeout=limit))
+            new_store = PrefixStore(f"regard/{restart}", store)  # the store still has the addresses of dead processes
+            dist.init_process_group(backend, store=new_store, rank=rank, world_size=size, timeout=limit)
+    return ProcessGroup(dist.get_rank(), size, int(os.environ.get("LOCAL_WORLD_SIZE", 1)), restart)
 
 
-def require_shardable(settings: TrainingSettings, group: Group) -> None:
-    """Refuses what needs whole matrices, or a whole model, where each process holds a part; one process tells."""
-    wrong = {
+def require_shardable(settings: TrainingSettings, group: ProcessGroup) -> None:
+    """Refuses settings that need whole matrices, or a whole model, where each process holds a part."""
+    reasons = {
         "training.optimizer = muon works on whole matrices": settings.optimizer == "muon",
         "training.adapters leave little to share out": settings.adapters > 0,
         "training.precision = float16 scales gradients that must be whole": settings.precision == "float16",
     }
-    for reason, there in wrong.items():
-        if settings.parallel == "fsdp" and there:
-            text = f"{reason}: with several processes use training.parallel = ddp"
-            raise SettingsError(text) if group.first else ToldElsewhereError(text)
+    for reason, applies in reasons.items():
+        if settings.parallel == "fsdp" and applies:
+            raise group.error(f"{reason}: with several processes use training.parallel = ddp", SettingsError)
 
 
 @contextmanager
-def heard() -> Iterator[None]:
-    """Turns a message that did not come through into one line."""
+def report_lost_process() -> Iterator[None]:
+    """Turns a failure to communicate into an error of one line."""
     try:
         yield
     except RuntimeError as error:
@@ -194,57 +193,56 @@ def heard() -> Iterator[None]:
             raise
         raise LostProcessError(
             f"another process of this run was lost ({str(error).splitlines()[0][:120]}); the last checkpoint is kept: "
-            "go on with regard train --resume"
+            "continue with regard train --resume"
         ) from None
 
 
-# A tensor of which each process holds some rows: a DTensor, whose library is not imported where nobody needs it
+# Tensors of which each process holds some rows (DTensor, whose library is imported only where it is needed)
 
 
-def shard(module: nn.Module, layers: Sequence[nn.Module], device: torch.device, size: int) -> nn.Module:
-    """`module` with its weights, gradients and moments shared out, a layer at a time (FSDP2)."""
+def _shard(module: nn.Module, layers: Sequence[nn.Module], device: torch.device, size: int) -> nn.Module:
+    """Splits weights, gradients and moments over the processes, layer by layer (FSDP2)."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh(device.type, (size,))
-    for layer in layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(module, mesh=mesh)
+    for part in (*layers, module):
+        fully_shard(part, mesh=mesh)
     return module
 
 
-def held(tensor: Tensor) -> Tensor:
-    """What this process holds of a tensor."""
+def local_part(tensor: Tensor) -> Tensor:
+    """Returns the rows of a tensor that this process holds."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor; where it is in parts, every process must ask for it."""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Returns all rows of a tensor; if processes hold parts of it, all of them must call this."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def first_row(tensor: Tensor) -> int:
-    """The number of the first row that this process holds."""
+    """Returns the number of the first row that this process holds."""
     if not hasattr(tensor, "device_mesh"):
         return 0
     mesh: Any = tensor.device_mesh
-    most = -(-tensor.shape[0] // mesh.size())
-    return int(min(tensor.shape[0], mesh.get_local_rank() * most))
+    share = -(-tensor.shape[0] // mesh.size())
+    return int(min(tensor.shape[0], mesh.get_local_rank() * share))
 
 
 # Processes on this machine
 
 
 def launch(work: Callable[..., Any], arguments: Sequence[Any], processes: int, restarts: int) -> dict[int, Any] | None:
-    """What `work`, a function of a module, returns in each of so many processes; none if a signal ended them.
+    """Runs `work`, a function of a module, in several processes; returns their results, or None after a signal.
 
-    When one dies, all are started anew, so many times. A signal is handed on, and they have `GRACE` seconds to save.
+    If a process dies, all are started again, up to `restarts` times. A signal is passed on to them.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.disable(logging.CRITICAL)  # it tells of every start over, at length; the first process does, in a line
+    logging.disable(logging.CRITICAL)  # PyTorch logs every restart at length; the first process reports it in a line
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -254,18 +252,18 @@ def launch(work: Callable[..., Any], arguments: Sequence[Any], processes: int, r
         rdzv_endpoint="localhost:0",
         local_addr="localhost",
         max_restarts=restarts,
-        shutdown_timeout=GRACE,
+        shutdown_timeout=SHUTDOWN_SECONDS,
     )
     try:
-        returned: dict[int, Any] = elastic_launch(config, work)(*arguments)
+        results: dict[int, Any] = elastic_launch(config, work)(*arguments)
     except SignalException:
         return None
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         raise LostProcessError(
-            f"process {failure.local_rank} of {processes} ended with code {failure.exitcode}, after {restarts} starts "
-            "over; the last checkpoint is kept: go on with regard train --resume"
+            f"process {failure.local_rank} of {processes} ended with code {failure.exitcode} after {restarts} "
+            "restarts; the last checkpoint is kept: continue with regard train --resume"
         ) from None
     finally:
         logging.disable(logging.NOTSET)
-    return returned
+    return results

@@ -1,4 +1,4 @@
-"""The final weights of a run: how they are chosen, scored and described."""
+"""The end of a run: its final weights are chosen, scored and described in the model card."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from torch import Tensor
 from regard.atomic_files import write_text
 from regard.errors import ModelError
 from regard.model_folder import CARD, LOG, WEIGHTS
-from regard.training import event_log as log
-from regard.training.checkpoint import average, damage_of, snapshot_path
-from regard.training.events import Event, Finished, Note
-from regard.training.low_rank_adapters import merge, merged
+from regard.training.checkpoint import find_damage
+from regard.training.events import Event, Finished, Note, append_event
+from regard.training.low_rank_adapters import merge_adapters, merged_weights
 from regard.training.model_card import write_card
 from regard.training.run import TrainingRun
+from regard.training.snapshots import average_snapshots, keep_in_history, snapshot_path
 from regard.training.validation import dev_scores
-from regard.training.weights_history import keep_snapshot
 from regard.weights import Model, assign, write_tensors
 
 
 def finish(run: TrainingRun, reason: str) -> Iterator[Event]:
     """Chooses the final weights, scores them and writes the model card, in the first process."""
-    state = run.state
+    state, training = run.state, run.settings.training
     finished = Finished(reason, True, state.step, state.seconds, {})
-    keep_snapshot(run, last=True)
+    keep_in_history(run, last=True)
     with run.whole_model(mean=False) as model:
         if not run.group.first:
             yield finished
             return
-        merge(model)
+        merge_adapters(model)
         steps = []
-        for step in state.ranked(run.settings.training.metric)[: run.settings.training.average]:
-            if why := damage_of(snapshot_path(run.work, step)):
-                yield Note(f"{snapshot_path(run.work, step)}: {why}: the final weights are made without it")
+        for step in state.ranked(training.metric)[: training.average]:
+            if damage := find_damage(snapshot_path(run.work, step)):
+                yield Note(f"{snapshot_path(run.work, step)}: {damage}: the final weights are made without it")
             else:
                 steps.append(step)
         assign(model, best_weights(run, model, steps), run.folder / WEIGHTS)
-        write_tensors(run.folder / WEIGHTS, merged(model))
+        write_tensors(run.folder / WEIGHTS, merged_weights(model))
         model.eval()
         scores = {name: run.task.report(run.contents(model), name) for name in run.about["held_out"]}
         finished = replace(finished, scores=scores)
@@ -46,16 +45,16 @@ def finish(run: TrainingRun, reason: str) -> Iterator[Event]:
             run.task.confidence.save(run.folder)
         text = write_card(run.folder.name, run.settings, run.about, run.task.unit, model, finished)
     write_text(run.folder / CARD, text)
-    log.append(run.folder / LOG, finished)
+    append_event(run.folder / LOG, finished)
     yield finished
 
 
 def best_weights(run: TrainingRun, model: Model, steps: Sequence[int]) -> dict[str, Tensor]:
-    """Returns the mean of the best checkpoints or, if that does worse on the dev set, the best one."""
+    """Returns the mean of the best checkpoints or, if its score on the dev set is lower, the best one."""
     if not steps:
-        raise ModelError(f"{run.work}: no checkpoint of an evaluated step is whole: train again with --overwrite")
+        raise ModelError(f"{run.work}: all checkpoints of evaluated steps are damaged: train again with --overwrite")
     metric = run.settings.training.metric
-    single, mean = average(run.work, steps[:1]), average(run.work, steps)
+    single, mean = average_snapshots(run.work, steps[:1]), average_snapshots(run.work, steps)
     if len(steps) == 1:
         return single
     assign(model, mean, run.work)

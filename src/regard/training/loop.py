@@ -1,6 +1,6 @@
-"""The training loop: `update` makes one update, `train_model` makes them until the run ends.
+"""The training loop: `update` makes one update of the weights, `train_model` makes updates until the run ends.
 
-Everything else in a run stands beside it: `validation.py` evaluates, `final_weights.py` finishes.
+Other parts of a run have their own modules: `validation.py` evaluates, `stopping.py` ends, `final_weights.py` finishes.
 """
 
 from __future__ import annotations
@@ -16,43 +16,42 @@ from torch import nn
 from regard.decoding.writer import perplexity
 from regard.errors import ModelError
 from regard.model.dropout import masks_of
-from regard.model_folder import LOG
-from regard.training import event_log as log
-from regard.training.distributed import whole
-from regard.training.events import Event, Finished, Note, Prepared, Progress
+from regard.model_folder import HISTORY, LOG
+from regard.training.batches import Batch
+from regard.training.distributed import full_tensor
+from regard.training.events import Event, Finished, Note, Prepared, Progress, append_event, trim_log
 from regard.training.final_weights import finish
-from regard.training.optimizer import learning_rate, set_rate
+from regard.training.optimizer import learning_rate, set_learning_rate
 from regard.training.run import TrainingRun
+from regard.training.snapshots import delete_snapshots_after, keep_in_history
 from regard.training.stopping import reason_to_end
-from regard.training.tasks.task import Batch
 from regard.training.validation import evaluate, is_due
-from regard.training.weights_history import forget_after, keep_snapshot
 
 SAVE_SECONDS = 300.0
-"""A run is saved at least this often, which is the most work that a kill can cost."""
+"""The longest time between two saved states, which is the most work that a kill can cost."""
 
 
 def train_model(run: TrainingRun) -> Iterator[Event]:
     """Makes updates until the last step, until dev scores stop improving, or until `run.stop` is set."""
     if run.group.first:
-        log.trim(run.folder / LOG, run.state.step)
-        forget_after(run.folder, run.state.step)
+        trim_log(run.folder / LOG, run.state.step)
+        delete_snapshots_after(run.folder / HISTORY, run.state.step)
     yield from introduction(run)
     while True:
         if is_due(run):
             evaluation = evaluate(run)
             if run.group.first:
-                log.append(run.folder / LOG, evaluation)
+                append_event(run.folder / LOG, evaluation)
             yield evaluation
         if reason := reason_to_end(run.settings.training, run.state):
             break
-        keep_snapshot(run)
+        keep_in_history(run)
         progress = update(run)
         while run.notes:
             yield run.notes.pop(0)
         yield progress
         if run.group.first and progress.step % max(1, run.settings.training.evaluate_every // 10) == 0:
-            log.append(run.folder / LOG, progress)
+            append_event(run.folder / LOG, progress)
         stop, late = run.group.any(run.stop.is_set(), time.monotonic() - run.saved_at > SAVE_SECONDS)
         if stop:
             run.save()
@@ -70,18 +69,23 @@ def update(run: TrainingRun) -> Progress:
     started, step = time.perf_counter(), state.step + 1
     dropout = dropout_strength(run)
     batches = next_batches(run)
-    tokens, read = group.total(sum(b.tokens for b in batches), sum(b.seen for b in batches))
+    tokens, seen = group.sum(sum(b.tokens for b in batches), sum(b.seen for b in batches))
 
-    loss, surprise = compute_gradients(run, batches, tokens, dropout)
-    loss, surprise = group.total(loss, surprise)
+    while True:
+        try:
+            loss, surprise = forward_and_backward(run, batches, tokens, dropout)
+            break
+        except (RuntimeError, MemoryError) as error:
+            use_less_memory(run, batches, error)
+    loss, surprise = group.sum(loss, surprise)
     require_finite(run, loss)
 
     run.scaler.unscale_(run.optimizer)
-    norm = float(whole(nn.utils.clip_grad_norm_(run.model.parameters(), training.clip or math.inf)))
+    norm = float(full_tensor(nn.utils.clip_grad_norm_(run.model.parameters(), training.clip or math.inf)))
     if not run.scaler.is_enabled():
         require_finite(run, norm)
     rate = learning_rate(step, training, run.settings.model.width)
-    set_rate(run.optimizer, rate)
+    set_learning_rate(run.optimizer, rate)
     run.scaler.step(run.optimizer)
     run.scaler.update()
     run.optimizer.zero_grad()
@@ -96,40 +100,28 @@ def update(run: TrainingRun) -> Progress:
         perplexity=perplexity(surprise / tokens),
         learning_rate=rate,
         gradient=norm,
-        tokens_per_second=read / seconds,
+        tokens_per_second=seen / seconds,
         seconds_left=(training.steps - step) * state.seconds / step,
     )
 
 
-def compute_gradients(run: TrainingRun, batches: list[Share], tokens: float, dropout: float) -> tuple[float, float]:
-    """Sets the gradients of the loss per token of an update; returns the sums of the loss and of the surprise.
-
-    Where memory runs out, everything is computed again in twice as many parts, and so are all later updates.
-    """
-    while True:
-        try:
-            return forward_and_backward(run, batches, tokens, dropout)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            double_parts(run, batches)
-
-
-def forward_and_backward(run: TrainingRun, batches: list[Share], tokens: float, dropout: float) -> tuple[float, float]:
-    """Runs the model and its backward pass over each part of the batches."""
+def forward_and_backward(
+    run: TrainingRun, batches: list[LocalBatch], tokens: float, dropout: float
+) -> tuple[float, float]:
+    """Adds the gradients of the loss per token of an update; returns the sums of the loss and of the surprise."""
     training, group, state = run.settings.training, run.group, run.state
     torch.manual_seed(training.seed * 1_000_003 + state.step + (group.rank << 40))  # for dropout on a GPU
     loss_sum = surprise_sum = 0.0
     parts = list(split(run, batches))
-    for number, (share, key) in enumerate(parts):
-        last, run.sending = number == len(parts) - 1, False
-        with group.summing(last):
+    for number, (part, key) in enumerate(parts):
+        last, run.gradients_sent = number == len(parts) - 1, False
+        with group.synchronize_gradients(last):
             with run.forward_mode(masks_of(training.seed, state.step, *key, strength=dropout)):
-                loss, surprise = run.objective(share.batch, training.label_smoothing)
-            scaled = loss * group.size / tokens if share.counts else loss * 0.0
-            run.sending = last and group.size > 1
+                loss, surprise = run.objective(part.batch, training.label_smoothing)
+            scaled = loss * group.size / tokens if part.counts else loss * 0.0
+            run.gradients_sent = last and group.size > 1
             run.scaler.scale(scaled).backward()
-        if share.counts:
+        if part.counts:
             loss_sum, surprise_sum = loss_sum + loss.item(), surprise_sum + surprise
     return loss_sum, surprise_sum
 
@@ -138,11 +130,11 @@ def forward_and_backward(run: TrainingRun, batches: list[Share], tokens: float, 
 
 
 @dataclass(frozen=True)
-class Share:
+class LocalBatch:
     """The rows of a batch that this process computes."""
 
     batch: Batch
-    counts: bool = True  # False where there are too few rows: all processes must make the same calls
+    counts: bool = True  # False if there are fewer rows than processes: all must make the same calls
 
     @property
     def tokens(self) -> int:
@@ -153,35 +145,46 @@ class Share:
         return self.batch.seen if self.counts else 0
 
 
-def next_batches(run: TrainingRun) -> list[Share]:
-    """Returns this process's share of the next batches of the epoch, or of the first ones of the next epoch."""
+def next_batches(run: TrainingRun) -> list[LocalBatch]:
+    """Returns this process's rows of the next batches of the epoch, or of the first ones of the next epoch."""
     accumulate, state, group = run.settings.training.accumulate, run.state, run.group
     plan = run.plan(state.epoch)
     if state.batch >= len(plan):
         state.epoch, state.batch = state.epoch + 1, 0
         plan = run.plan(state.epoch)
-    shares = []
+    batches = []
     for number, rows in enumerate(plan[state.batch : state.batch + accumulate]):
         counts = group.rank < len(rows)
         batch = run.task.share(rows, state.step * accumulate + number, group.rank if counts else 0, group.size)
-        shares.append(Share(batch, counts))
-    state.batch += len(shares)
-    return shares
+        batches.append(LocalBatch(batch, counts))
+    state.batch += len(batches)
+    return batches
+
+
+def split(run: TrainingRun, batches: list[LocalBatch]) -> Iterator[tuple[LocalBatch, tuple[int, ...]]]:
+    """Yields the parts of batches that are computed at a time, and the numbers that seed their dropout masks."""
+    rank = run.group.rank
+    for number, local in enumerate(batches):
+        if run.parts == 1:
+            yield local, (number,) if rank == 0 else (number, rank, 0, 1)
+            continue
+        for part in range(min(run.parts, len(local.batch))):
+            yield LocalBatch(local.batch.share(part, run.parts), local.counts), (number, rank, part, run.parts)
 
 
 def dropout_strength(run: TrainingRun) -> float:
-    """Returns the share of the dropout rates that applies now: it grows with the epochs, to 1."""
+    """Returns the factor of the dropout rates, which grows to 1 over the epochs of training.dropout_warmup."""
     epochs, state = run.settings.training.dropout_warmup, run.state
     if not epochs:
         return 1.0
     return min(1.0, (state.epoch + state.batch / len(run.plan(state.epoch))) / epochs)
 
 
-# What can go wrong
+# Failures
 
 
 def require_finite(run: TrainingRun, value: float) -> None:
-    """Stops the run before a loss or gradient that is not finite spoils the weights."""
+    """Ends the run before a loss or gradient that is not finite reaches the weights."""
     if math.isfinite(value):
         return
     run.write_first_weights()
@@ -191,21 +194,12 @@ def require_finite(run: TrainingRun, value: float) -> None:
     )
 
 
-def split(run: TrainingRun, batches: list[Share]) -> Iterator[tuple[Share, tuple[int, ...]]]:
-    """Yields what is computed at a time, and the numbers that its dropout masks depend on."""
-    rank = run.group.rank
-    for number, share in enumerate(batches):
-        for part in range(min(run.parts, len(share.batch))):
-            alone = rank == 0 and run.parts == 1
-            key = (number,) if alone else (number, rank, part, run.parts)
-            batch = share.batch if run.parts == 1 else share.batch.share(part, run.parts)
-            yield Share(batch, share.counts), key
-
-
-def double_parts(run: TrainingRun, batches: list[Share]) -> None:
-    """Halves what is computed at a time, or refuses to go on where that is impossible."""
-    rows = max(len(share.batch) for share in batches)
-    if run.parts >= rows or run.sending or run.group.sharded:
+def use_less_memory(run: TrainingRun, batches: list[LocalBatch], error: Exception) -> None:
+    """Halves what is computed at a time after an error of memory; raises every other error."""
+    if not is_out_of_memory(error):
+        raise error
+    rows = max(len(local.batch) for local in batches)
+    if run.parts >= rows or run.gradients_sent or run.group.sharded:
         raise ModelError(
             f"not enough memory for {-(-rows // run.parts)} rows of a batch; the last checkpoint is kept: resume "
             "with a smaller --training.batch_tokens (and --training.accumulate), or with --training.recompute true"
@@ -220,22 +214,22 @@ def double_parts(run: TrainingRun, batches: list[Share]) -> None:
     )
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tells whether an allocation failed, on whatever device."""
-    words = ("out of memory", "can't allocate memory", "not enough memory")
+def is_out_of_memory(error: Exception) -> bool:
+    """Returns True if an allocation failed, on any device."""
+    messages = ("out of memory", "can't allocate memory", "not enough memory")
     kinds = MemoryError | torch.OutOfMemoryError
-    return isinstance(error, kinds) or any(word in str(error).lower() for word in words)
+    return isinstance(error, kinds) or any(message in str(error).lower() for message in messages)
 
 
-# What is shown first
+# The first events
 
 
 def introduction(run: TrainingRun) -> Iterator[Event]:
-    """Yields what is about to be trained, and what happened to the run before."""
+    """Yields what will be trained, and what happened to the run before."""
     for line in run.damage:
-        yield Note(f"{line}: going on from step {run.state.step:,} instead")
+        yield Note(f"{line}: continuing from step {run.state.step:,} instead")
     if run.group.restart:
-        yield Note(f"A process was lost: start {run.group.restart + 1} goes on from step {run.state.step:,}.")
+        yield Note(f"A process was lost: start {run.group.restart + 1} continues from step {run.state.step:,}.")
     yield Prepared(
         examples=run.about["examples"],
         held_out=run.about["held_out"]["dev"],

@@ -1,4 +1,4 @@
-"""Low-rank adapters: the weights stay, and what is learnt is a small change to each (LoRA; Hu et al., 2021)."""
+"""Low-rank adapters: the weights are frozen, and a small change to each is learned (LoRA; Hu et al., 2021)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.model.layers import Layer
 
 
 class Adapter(nn.Module):
-    """Adds up · down to a weight [out, in]; it begins as nothing."""
+    """Adds up · down to a weight [out, in]; the product is zero at first."""
 
     def __init__(self, weight: Tensor, rank: int) -> None:
         super().__init__()
@@ -24,32 +24,32 @@ class Adapter(nn.Module):
         return weight + self.up @ self.down
 
 
-def adapt(model: nn.Module, rank: int, new: Collection[str]) -> None:
-    """Freezes the model but for the parameters named in `new`, and adds adapters to the linear maps of its layers."""
+def add_adapters(model: nn.Module, rank: int, new: Collection[str]) -> None:
+    """Freezes all parameters except `new` ones, and adds adapters to the linear maps of the layers."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in new)
     for linear in _linear_maps(model):
         parametrize.register_parametrization(linear, "weight", Adapter(linear.weight, rank))
 
 
-def merge(model: nn.Module) -> None:
-    """Adds what the adapters have learnt to the weights, and takes the adapters off."""
+def merge_adapters(model: nn.Module) -> None:
+    """Adds the learned changes to the weights, and removes the adapters."""
     for linear in _linear_maps(model):
         if parametrize.is_parametrized(linear, "weight"):
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
 
 
-def merged(model: nn.Module) -> dict[str, Tensor]:
-    """The weights by name as they are when the adapters are merged."""
-    found = {}
+def merged_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Returns the weights by name, as they are after merging the adapters."""
+    weights = {}
     for name, parameter in model.named_parameters():
         if ".parametrizations." not in name:
-            found[name] = parameter.detach()
+            weights[name] = parameter.detach()
         elif name.endswith(".original"):
             linear = model.get_submodule(name.partition(".parametrizations.")[0])
             assert isinstance(linear, nn.Linear)
-            found[name.replace(".parametrizations.weight.original", ".weight")] = linear.weight.detach()
-    return found
+            weights[name.replace(".parametrizations.weight.original", ".weight")] = linear.weight.detach()
+    return weights
 
 
 def _linear_maps(model: nn.Module) -> list[nn.Linear]:

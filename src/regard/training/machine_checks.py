@@ -1,4 +1,4 @@
-"""What training asks of the machine before it starts."""
+"""Checks and sets up the machine before training starts: precision, threads and memory."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from regard.errors import SettingsError
 from regard.settings import Settings, TrainingSettings
 
 
-def settled(settings: Settings, device: torch.device) -> Settings:
-    """The settings with the precision that suits the device, where it is left to us."""
+def choose_precision(settings: Settings, device: torch.device) -> Settings:
+    """Returns the settings with the precision that suits the device in place of `auto`."""
     if settings.training.precision != "auto":
         return settings
-    precision: Literal["bfloat16", "float32"] = "bfloat16" if multiplies_bfloat16(device) else "float32"
+    precision: Literal["bfloat16", "float32"] = "bfloat16" if has_fast_bfloat16(device) else "float32"
     return replace(settings, training=replace(settings.training, precision=precision))
 
 
-def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether products of bfloat16 are faster on this device than those of float32.
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Returns True if products of bfloat16 are faster on this device than those of float32.
 
-    A CPU with AMX is left at float32: under some virtual machines its first product would be the end of the process.
+    A CPU with AMX uses float32: under some virtual machines the first product with AMX ends the process.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type != "cpu":
         return False
-    able = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return bool(able.get("avx512_bf16")) and not able.get("amx_tile")
+    available = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(available.get("avx512_bf16")) and not available.get("amx_tile")
 
 
 def require_precision(training: TrainingSettings, device: torch.device) -> None:
-    """Refuses what the device cannot do."""
+    """Refuses a precision that the device does not have."""
     if training.precision == "float16" and device.type == "cpu":
         raise SettingsError("training.precision = float16 needs a GPU: use bfloat16 or float32")
 
 
 def set_up_machine(training: TrainingSettings, device: torch.device, processes: int = 1) -> None:
-    """Threads, which so many processes share, and what the precision asks of the device."""
+    """Divides the threads among the processes of this machine, and tunes its memory."""
     require_precision(training, device)
     if training.threads is not None or processes > 1:
         torch.set_num_threads(max(1, (training.threads or os.cpu_count() or 1) // processes))
@@ -51,7 +51,7 @@ def set_up_machine(training: TrainingSettings, device: torch.device, processes: 
 
 
 def keep_freed_memory() -> None:
-    """Tells glibc to use freed memory again instead of giving it back to the system at every step."""
+    """Makes glibc reuse freed memory instead of returning it to the system after every step."""
     mmap_threshold, trim_threshold, top_pad = -3, -1, -2
     try:
         mallopt = ctypes.CDLL(None).mallopt

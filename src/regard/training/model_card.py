@@ -1,4 +1,4 @@
-"""The model card: what a person should know about a model, in the folder with it."""
+"""The model card: facts about a model for people, in its folder."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from regard.training.events import Finished
 def write_card(
     name: str, settings: Settings, about: dict[str, Any], unit: str, model: nn.Module, finished: Finished
 ) -> str:
-    """The card as Markdown."""
+    """Returns the card as Markdown."""
     today = datetime.datetime.now(datetime.UTC).date()
-    count = sum(p.numel() for p in model.parameters())
+    parameters = sum(p.numel() for p in model.parameters())
     lines = [
-        f"# {name}: {purpose(settings)}",
+        f"# {name}: {describe_purpose(settings)}",
         "",
         f"Trained with Regard {regard.__version__} on {today}.",
         "",
         "## Use",
         "```",
-        f"regard {settings.task} {name} {example(settings)}",
+        f"regard {settings.task} {name} {example_input(settings)}",
         "```",
         "## Data",
         f"{about['examples']:,} {unit} from {', '.join(about['files'])}.",
@@ -36,7 +36,7 @@ def write_card(
         *(f"- label {label}: {count:,}" for label, count in sorted(about.get("balance", {}).items())),
         "",
         "## Model",
-        f"Preset {about['preset']} ({about['reason']}). {count:,} parameters: {settings.shape}.",
+        f"Preset {about['preset']} ({about['reason']}). {parameters:,} parameters: {settings.shape}.",
         "",
         "## Training",
         f"{finished.step:,} steps in {finished.seconds / 60:.1f} minutes; ended because {finished.reason}.",
@@ -48,20 +48,20 @@ def write_card(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def example(settings: Settings) -> str:
-    """What to give the verb of a model, besides the model."""
+def example_input(settings: Settings) -> str:
+    """Returns example arguments for the command that uses a model."""
     texts = {"write": '"Once upon a time"', "fill": '"Paris is the [MASK] of France."'}
     text = texts.get(settings.task, "input.txt")
     return f"{text} --to {settings.data.target}" if len(targets_of(settings.data)) > 1 else text
 
 
-def purpose(settings: Settings) -> str:
-    """What the model is for, in a few words."""
-    if settings.task == "translate":
-        return format_directions(settings.data)
-    return {
+def describe_purpose(settings: Settings) -> str:
+    """Returns the purpose of a model in a few words."""
+    purposes = {
+        "translate": format_directions(settings.data),
         "write": "continues text",
         "fill": "fills gaps in text",
         "classify": f"labels {settings.data.carrier}s",
         "embed": "turns text into vectors",
-    }[settings.task]
+    }
+    return purposes[settings.task]

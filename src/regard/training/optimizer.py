@@ -1,70 +1,147 @@
-"""What moves the weights, and the course of its learning rate."""
+"""The optimizers, Adam and Muon, and the schedule of the learning rate."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import Parameter
 
 from regard.model.layers import TABLES
 from regard.settings import TrainingSettings
-from regard.training.distributed import Group
-from regard.training.muon import Muon
+from regard.training.distributed import ProcessGroup
+
+MOMENTUM = 0.95
+UPDATE_SIZE = 0.2
+"""Root mean square of Muon's update at rate 1; about that of Adam, so that one rate suits both (Liu et al., 2025)."""
 
 
-def build_optimizer(model: nn.Module, settings: TrainingSettings, group: Group | None = None) -> torch.optim.Optimizer:
-    """Adam (Kingma & Ba, 2015), or Muon for the matrices of the layers and Adam for the rest.
+def build_optimizer(
+    model: nn.Module, settings: TrainingSettings, group: ProcessGroup | None = None
+) -> torch.optim.Optimizer:
+    """Returns Adam (Kingma & Ba, 2015), or Muon for the matrices of the layers and Adam for all other weights.
 
-    Weight decay, if any, is decoupled (Loshchilov & Hutter, 2019). Only matrices and tables decay: a bias, or the
-    factor of a norm, is not the smaller the better. Beside Muon tables do not either: they move at a high rate, by
-    which they would fade between two updates that ask for a row.
+    Weight decay is decoupled (Loshchilov & Hutter, 2019) and applies to matrices and tables only: a bias or the scale
+    of a norm should not shrink. With Muon it does not apply to tables either: their learning rate is high, so rows that
+    are seldom updated would fade away.
     """
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     matrices = [p for name, p in learning.items() if p.dim() == 2 and not name.endswith(TABLES)]
     if settings.optimizer == "adam":
         matrices = []
-    taken = {id(p) for p in matrices}
-    rest = [p for p in learning.values() if id(p) not in taken]
+    with_muon = {id(p) for p in matrices}
+    others = [p for p in learning.values() if id(p) not in with_muon]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in rest if p.dim() > 1], "weight_decay": 0.0 if matrices else settings.weight_decay},
-        {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
+        {"params": [p for p in others if p.dim() > 1], "weight_decay": 0.0 if matrices else settings.weight_decay},
+        {"params": [p for p in others if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    beta1, beta2 = settings.betas
     adam: dict[str, Any] = {
         "lr": 0.0,  # set before each update
-        "betas": (beta1, beta2),
+        "betas": tuple(settings.betas),
         "eps": settings.epsilon,
         "weight_decay": settings.weight_decay,
         "fused": True,
     }
-    rounds = settings.precision == "bfloat16"
     if not matrices:
         return torch.optim.AdamW(groups, **adam)
-    return Muon(matrices, groups, group=group or Group(), times=settings.table_rate, rounds=rounds, **adam)
+    bfloat16 = settings.precision == "bfloat16"
+    return Muon(
+        matrices, groups, group=group or ProcessGroup(), rate_factor=settings.table_rate, bfloat16=bfloat16, **adam
+    )
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Sets the rate of the next update; a group may learn at a multiple of it."""
+class Muon(torch.optim.AdamW):
+    """Muon for `matrices`, AdamW for the other parameters at `rate_factor` times the rate (Jordan et al., 2024).
+
+    A gradient is dominated by a few strong directions. Muon replaces the momentum by the nearest orthogonal matrix:
+    weak directions, which rare examples need, count as much as strong ones. With several processes, which have the
+    same gradients, each computes this for some of the matrices.
+    """
+
+    def __init__(
+        self,
+        matrices: Sequence[Parameter],
+        others: list[dict[str, Any]],
+        *,
+        group: ProcessGroup,
+        rate_factor: float = 1.0,
+        bfloat16: bool = False,
+        **adam: Any,
+    ) -> None:
+        super().__init__([{**each, "rate_factor": rate_factor} for each in others], **adam)
+        self.product_type = torch.bfloat16 if bfloat16 else torch.float32
+        self.group = group
+        self.add_param_group({"params": list(matrices)})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        assert closure is None
+        group = self.param_groups[-1]
+        by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                by_shape[parameter.shape].append(parameter)
+        for shape, parameters in by_shape.items():  # one batch of products for all matrices of a shape
+            momenta = torch.stack(self._momenta(parameters))
+            directions = self.group.map_rows(partial(orthogonalize, dtype=self.product_type), momenta)
+            length = group["lr"] * UPDATE_SIZE * max(shape) ** 0.5
+            if group["weight_decay"]:
+                torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_sub_(parameters, list(directions.unbind()), alpha=length)
+            for parameter in parameters:
+                parameter.grad = None  # Adam skips parameters without a gradient
+        super().step()
+
+    def _momenta(self, parameters: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Updates the running means of the gradients; returns them one step ahead (Nesterov)."""
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        for parameter in parameters:
+            if "exp_avg" not in self.state[parameter]:
+                self.state[parameter]["exp_avg"] = torch.zeros_like(parameter)
+        means = [self.state[parameter]["exp_avg"] for parameter in parameters]
+        torch._foreach_lerp_(means, gradients, 1 - MOMENTUM)
+        return torch._foreach_lerp(gradients, means, MOMENTUM)
+
+
+def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """[N, A, B] -> [N, A, B], the same directions with singular values between about 0.7 and 1.2.
+
+    Makes five steps of an odd polynomial that quickly raises small singular values; its products are of type `dtype`.
+    """
+    x = matrices / matrices.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-12)
+    wide = x.shape[-2] <= x.shape[-1]
+    x = (x if wide else x.mT).to(dtype)
+    for _ in range(5):
+        square = x @ x.mT
+        factor = torch.baddbmm(square, square, square, beta=-4.7750, alpha=2.0315)
+        factor.diagonal(dim1=-2, dim2=-1).add_(3.4445)
+        x = factor @ x
+    return (x if wide else x.mT).to(matrices.dtype)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the rate of the next update; some parameters learn at a multiple of it."""
     for group in optimizer.param_groups:
-        group["lr"] = rate * group.get("times", 1.0)
+        group["lr"] = rate * group.get("rate_factor", 1.0)
 
 
 def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:
-    """The rate of update number `step`, counted from 1."""
+    """Returns the rate of update number `step`, counted from 1."""
     warmup, peak = settings.warmup, settings.learning_rate
     if settings.schedule == "paper":  # Vaswani et al. (2017), section 5.3
         return float(width**-0.5 * min(step**-0.5, step * max(warmup, 1) ** -1.5))
     if step < warmup:
         return peak * step / warmup
     left = max(0.0, (settings.steps - step) / max(1, settings.steps - warmup))
-    return (
-        peak
-        * {
-            "inverse-sqrt": math.sqrt(max(warmup, 1) / step),
-            "cosine": 0.5 * (1 - math.cos(math.pi * left)),
-            "linear": left,
-            "constant": 1.0,
-        }[settings.schedule]
-    )
+    shares = {
+        "inverse-sqrt": math.sqrt(max(warmup, 1) / step),
+        "cosine": 0.5 * (1 - math.cos(math.pi * left)),
+        "linear": left,
+        "constant": 1.0,
+    }
+    return peak * shares[settings.schedule]

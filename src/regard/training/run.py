@@ -1,4 +1,4 @@
-"""A training run: the model, its optimizer and data, and where the run stands; everything it needs is in one folder."""
+"""A training run: the model, its optimizer, its data and its position, opened from one folder."""
 
 from __future__ import annotations
 
@@ -19,27 +19,33 @@ from regard.model.kernels.compute_mode import computing
 from regard.model.transformer import Encoder, Stack
 from regard.model_folder import TOKENIZER, TRAINING, WEIGHTS, read_settings
 from regard.settings import Settings
+from regard.tokens.corpus_report import Report
 from regard.tokens.tokenizer import Vocabularies
-from regard.training.batches import Rows
-from regard.training.checkpoint import State, adopt, load_state, save_state
-from regard.training.distributed import Group, require_shardable, whole
+from regard.training.batches import Batch, Rows
+from regard.training.checkpoint import State, load_matching_weights, load_state, save_state
+from regard.training.distributed import ProcessGroup, full_tensor, require_shardable
 from regard.training.events import Note
-from regard.training.low_rank_adapters import adapt, merged
-from regard.training.machine_checks import set_up_machine, settled
+from regard.training.low_rank_adapters import add_adapters, merged_weights
+from regard.training.machine_checks import choose_precision, set_up_machine
 from regard.training.optimizer import build_optimizer
 from regard.training.running_mean import RunningMean
-from regard.training.tasks.classification import Classifying
-from regard.training.tasks.filling import Filling
-from regard.training.tasks.task import ABOUT, START, Batch, Task, require_metric
-from regard.training.tasks.translation import Translating
-from regard.training.tasks.writing import Writing
+from regard.training.tasks.classification import ClassificationTraining
+from regard.training.tasks.filling import FillingTraining
+from regard.training.tasks.task import ABOUT, START, Task, require_metric
+from regard.training.tasks.translation import TranslationTraining
+from regard.training.tasks.writing import WritingTraining
 from regard.weights import Contents, Model, assign, build_model, choose_device, parameters, write_tensors
 
-TASKS: dict[str, type[Task]] = {"translate": Translating, "write": Writing, "fill": Filling, "classify": Classifying}
+TASKS: dict[str, type[Task]] = {
+    "translate": TranslationTraining,
+    "write": WritingTraining,
+    "fill": FillingTraining,
+    "classify": ClassificationTraining,
+}
 
 
 class Objective(nn.Module):
-    """The model and its loss as one module, which is what torch.distributed needs to sum gradients."""
+    """The model and its loss as one module, which torch.distributed needs to sum gradients."""
 
     def __init__(self, model: Model, task: Task) -> None:
         super().__init__()
@@ -53,15 +59,15 @@ class Objective(nn.Module):
 
 @dataclass
 class TrainingRun:
-    """What an update needs, and where the run stands."""
+    """Everything that an update needs, and the position of the run."""
 
     folder: Path
     settings: Settings
-    about: dict[str, Any]  # what preparation recorded of the corpus
+    about: dict[str, Any]  # facts about the corpus, from preparation
     vocabularies: Vocabularies
     device: torch.device
-    group: Group  # the processes that train together
-    stop: threading.Event  # set by a user who wants the run saved and ended
+    group: ProcessGroup  # the processes that train together
+    stop: threading.Event  # set to save and end the run
     task: Task
     model: Model
     objective: nn.Module
@@ -69,16 +75,16 @@ class TrainingRun:
     mean: RunningMean
     scaler: torch.amp.GradScaler  # of float16 gradients
     state: State
-    damage: list[str]  # states that could not be loaded, and why
-    parts: int = 1  # in how many parts a batch is computed, because memory is short
-    sending: bool = False  # whether other processes may have received gradients of the current update
-    notes: list[Note] = field(default_factory=list)  # for the user, not yet shown
-    planned: tuple[int, Sequence[Rows]] | None = None  # the batches of an epoch
+    damage: list[str]  # a message for each state that could not be loaded
+    parts: int = 1  # a batch is computed in so many parts, because memory is short
+    gradients_sent: bool = False  # other processes may have received gradients of the current update
+    notes: list[Note] = field(default_factory=list)  # not yet shown
+    planned: tuple[int, Sequence[Rows]] | None = None  # an epoch and its batches
     saved_at: float = field(default_factory=time.monotonic)
 
     @property
     def work(self) -> Path:
-        """The folder of what only training needs."""
+        """The folder of everything that only training needs."""
         return self.folder / TRAINING
 
     def plan(self, epoch: int) -> Sequence[Rows]:
@@ -88,41 +94,38 @@ class TrainingRun:
         return self.planned[1]
 
     def contents(self, model: Model) -> Contents:
-        """Returns what a model folder holds, for evaluation."""
+        """Returns the model with its settings and vocabularies."""
         return Contents(self.settings, self.vocabularies, model)
 
     @contextmanager
     def forward_mode(self, masks: Masks | None = None) -> Iterator[None]:
         """Sets the precision of a forward pass and, while training, its dropout masks."""
-        kind, on_cpu = self.settings.training.precision, self.device.type == "cpu"
-        plain = on_cpu or kind == "float32"
-        autocast = nullcontext() if plain else torch.autocast(self.device.type, getattr(torch, kind))
-        with computing(bfloat16=on_cpu and kind == "bfloat16", masks=masks), autocast:
+        precision, on_cpu = self.settings.training.precision, self.device.type == "cpu"
+        plain = on_cpu or precision == "float32"
+        autocast = nullcontext() if plain else torch.autocast(self.device.type, getattr(torch, precision))
+        with computing(bfloat16=on_cpu and precision == "bfloat16", masks=masks), autocast:
             yield
 
     @contextmanager
     def whole_model(self, *, mean: bool = True) -> Iterator[Model]:
-        """Gathers the model with all its weights, or the running mean of them, in the first process.
+        """Yields the model with all its weights, or with the running mean of them, in the first process.
 
-        Where each process holds a part of the weights, all processes must call this. The model must not be changed.
+        If each process holds a part of the weights, all processes must call this. The model must not be changed.
         """
-        with self.mean.in_place() if mean else nullcontext():
-            if not self.group.sharded:
-                yield self.model
-                return
-            weights: dict[str, Tensor] = {}
-            for name, parameter in parameters(self.model).items():
-                full = whole(parameter)
-                if self.group.first:
-                    weights[name] = full
-            model = self.model
-            if self.group.first:
+        with self.mean.applied() if mean else nullcontext():
+            model, weights = self.model, dict[str, Tensor]()
+            if self.group.sharded:
+                for name, parameter in parameters(self.model).items():
+                    weight = full_tensor(parameter)
+                    if self.group.first:  # the others need no memory for it
+                        weights[name] = weight
+            if weights:
                 model = build_model(self.settings, self.vocabularies).to(self.device)
                 assign(model, weights, self.work)
             yield model
 
     def save(self) -> None:
-        """Writes the state from which `regard train --resume` goes on bit for bit the same."""
+        """Writes the state from which `regard train --resume` continues bit for bit the same."""
         self.state.scaler = self.scaler.state_dict()
         save_state(self.work, self.model, self.optimizer, self.mean, self.state, self.group)
         self.saved_at = time.monotonic()
@@ -131,32 +134,32 @@ class TrainingRun:
         """Makes the model folder usable before the first evaluation."""
         with self.whole_model(mean=False) as model:
             if self.group.first and not (self.folder / WEIGHTS).exists():
-                write_tensors(self.folder / WEIGHTS, merged(model))
+                write_tensors(self.folder / WEIGHTS, merged_weights(model))
 
 
 def open_run(
     folder: Path,
     stop: threading.Event | None = None,
-    group: Group | None = None,
+    group: ProcessGroup | None = None,
     vocabularies: Vocabularies | None = None,
 ) -> TrainingRun:
-    """Opens the run in a prepared folder, at the state that it was last saved in."""
-    group, work = group or Group(), folder / TRAINING
+    """Opens the run in a prepared folder, in the state that was saved last."""
+    group, work = group or ProcessGroup(), folder / TRAINING
     recorded = read_settings(folder)
     device = group.device(choose_device(recorded.training.device))
-    settings = settled(recorded, device)
+    settings = choose_precision(recorded, device)
     training = settings.training
-    about = json.loads((work / ABOUT).read_text(encoding="utf-8"))
     vocabularies = vocabularies or Vocabularies.load(folder / TOKENIZER)
     require_metric(settings)
     task = TASKS[settings.task](work, settings, vocabularies, device)
-    set_up_machine(training, device, group.here)
+    set_up_machine(training, device, group.local_size)
+    about = read_about(work)
     torch.manual_seed(training.seed)
     model = build_model(settings, vocabularies).to(device)
     if (work / START).exists():
-        new = adopt(work / START, model, about.get("leave"))
+        new = load_matching_weights(work / START, model, about.get("leave"))
         if training.adapters:
-            adapt(model, training.adapters, new)
+            add_adapters(model, training.adapters, new)
     objective = distribute(model, task, settings, group, device)
     optimizer = build_optimizer(model, training, group)
     mean = RunningMean(model, training.ema)
@@ -170,13 +173,21 @@ def open_run(
     )  # fmt: skip
 
 
-def distribute(model: Model, task: Task, settings: Settings, group: Group, device: torch.device) -> nn.Module:
-    """Returns the model and its loss, spread over the processes that train together."""
+def read_about(work: Path) -> dict[str, Any]:
+    """Returns what preparation recorded about the corpus; earlier versions recorded the report as an object."""
+    about: dict[str, Any] = json.loads((work / ABOUT).read_text(encoding="utf-8"))
+    if "report" in about:
+        about["corpus"] = Report.from_dict(about.pop("report")).lines()
+    return about
+
+
+def distribute(model: Model, task: Task, settings: Settings, group: ProcessGroup, device: torch.device) -> nn.Module:
+    """Returns the model and its loss, distributed over the processes that train together."""
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     for stack in stacks:
         stack.recomputes = settings.training.recompute
     if group.size > 1:
         require_shardable(settings.training, group)
     layers = [layer for stack in stacks for layer in stack.layers]
-    idle = isinstance(model, Encoder) and model.pooler is not None
-    return group.wrap(Objective(model, task), layers, device, settings.training.parallel, idle)
+    unused_weights = isinstance(model, Encoder) and model.pooler is not None
+    return group.wrap(Objective(model, task), layers, device, settings.training.parallel, unused_weights)

@@ -1,4 +1,4 @@
-"""Evaluation on the dev set while a model is trained."""
+"""Evaluation on the dev set during training."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import torch
 
 from regard.decoding.writer import perplexity
 from regard.model_folder import WEIGHTS
-from regard.training.checkpoint import prune_snapshots, snapshot_path, write_sealed
+from regard.training.checkpoint import write_sealed
 from regard.training.events import Evaluation
-from regard.training.low_rank_adapters import merged
+from regard.training.low_rank_adapters import merged_weights
 from regard.training.run import TrainingRun
+from regard.training.snapshots import prune_snapshots, snapshot_path
 from regard.weights import Model, write_tensors
 
 
 def is_due(run: TrainingRun) -> bool:
-    """Tells whether the weights are to be evaluated now and have not been: a run may be stopped in between."""
+    """Returns True if the weights of this step must be evaluated and have not been, as after an interruption."""
     training, step = run.settings.training, run.state.step
     due = step > 0 and (step % training.evaluate_every == 0 or step == training.steps)
     return due and not any(evaluation["step"] == step for evaluation in run.state.evaluations)
@@ -24,25 +25,24 @@ def evaluate(run: TrainingRun) -> Evaluation:
     """Measures the loss and scores on the dev set; saves the run, and the weights if they are the best so far."""
     training, state, first = run.settings.training, run.state, run.group.first
     with run.whole_model() as model:
-        measured = dev_scores(run, model, len(state.evaluations)) if first else None
-        scores, sample = run.group.agree(measured)
+        scores, sample = run.group.broadcast(dev_scores(run, model, len(state.evaluations)) if first else None)
         state.evaluations.append({"step": state.step, **scores})
-        ranked = state.ranked(training.metric)
-        best = ranked[0] == state.step
-        if first and state.step in ranked[: training.average]:
-            write_sealed(snapshot_path(run.work, state.step), merged(model))
-        if first and best:
-            write_tensors(run.folder / WEIGHTS, merged(model))
+        best_steps = state.ranked(training.metric)
+        is_best = best_steps[0] == state.step
+        if first and state.step in best_steps[: training.average]:
+            write_sealed(snapshot_path(run.work, state.step), merged_weights(model))
+        if first and is_best:
+            write_tensors(run.folder / WEIGHTS, merged_weights(model))
     run.save()
     if first:  # the state before this one needs its snapshots too
         before = state.ranked(training.metric, len(state.evaluations) - 1)
-        prune_snapshots(run.work, ranked[: training.average] + before[: training.average])
-    shown = {name: scores[name] for name in run.task.prints}
-    return Evaluation(state.step, scores["loss"], perplexity(scores["loss"]), shown, best, sample, state.seconds)
+        prune_snapshots(run.work, best_steps[: training.average] + before[: training.average])
+    shown = {name: scores[name] for name in run.task.shown_scores}
+    return Evaluation(state.step, scores["loss"], perplexity(scores["loss"]), shown, is_best, sample, state.seconds)
 
 
 def dev_scores(run: TrainingRun, model: Model, number: int) -> tuple[dict[str, float], list[tuple[str, str]]]:
-    """Returns the loss on the dev set in nats a token, the task's scores, and sample number `number` of its output."""
+    """Returns the loss on the dev set in nats per token, the task's scores, and sample number `number`."""
     model.eval()
     surprise = tokens = 0.0
     with torch.no_grad():

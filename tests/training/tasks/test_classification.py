@@ -22,7 +22,7 @@ from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import IGNORE
 from regard.training.events import Event, Note
-from regard.training.tasks.classification import Classifying, LabelBatch, find_labels, fitting
+from regard.training.tasks.classification import ClassificationTraining, LabelBatch, predict_labels, split_words
 from regard.training.tasks.task import ABOUT
 from regard.weights import Contents, build_model
 from tests.training.toys import SHAPE, write_labels, write_words
@@ -30,7 +30,7 @@ from tests.training.toys import SHAPE, write_labels, write_words
 CPU = torch.device("cpu")
 
 
-def prepare(folder: Path, file: Path, dev: Path | None = None, **data: Any) -> tuple[Classifying, list[str]]:
+def prepare(folder: Path, file: Path, dev: Path | None = None, **data: Any) -> tuple[ClassificationTraining, list[str]]:
     """The task of a file of labelled texts, and what was told while it was read."""
     told: list[Event] = []
     settings = {
@@ -39,16 +39,16 @@ def prepare(folder: Path, file: Path, dev: Path | None = None, **data: Any) -> t
     }  # fmt: skip
     LabelPreparation(folder, Request([str(file)], settings, "cpu", [str(dev)] if dev else []), told.append).run()
     recorded: Settings = read_settings(folder)
-    task = Classifying(folder, recorded, Vocabularies.load(folder / TOKENIZER), CPU)
+    task = ClassificationTraining(folder, recorded, Vocabularies.load(folder / TOKENIZER), CPU)
     return task, [event.text for event in told if isinstance(event, Note)]
 
 
-def contents_of(task: Classifying) -> Contents:
+def contents_of(task: ClassificationTraining) -> Contents:
     torch.manual_seed(0)
     return Contents(task.settings, task.vocabularies, build_model(task.settings, task.vocabularies).eval())
 
 
-def batches_of(task: Classifying) -> list[LabelBatch]:
+def batches_of(task: ClassificationTraining) -> list[LabelBatch]:
     found = [task.batch(rows, 0) for rows in task.plan(0)]
     assert all(isinstance(batch, LabelBatch) for batch in found)
     return found  # type: ignore[return-value]
@@ -173,10 +173,11 @@ def test_a_text_of_more_words_than_fit_is_judged_in_pieces(tmp_path: Path) -> No
     task, told = prepare(tmp_path / "new", file, carrier="word")
     assert any("texts are longer than 12 tokens" in line for line in told)
     contents = contents_of(task)
-    quality, rows = task.quality(contents, "dev")
-    assert quality.count == sum(len(record["labels"]) for record in task.held_out("dev"))
-    assert all(len(words) == len(right) == len(found) for words, right, found in rows)
-    assert max(len(words) for words, _, _ in rows) > 12
+    records, outputs = task.label(contents, "dev")
+    assert records == task.held_out("dev")
+    assert task.compare(records, outputs).count == sum(len(record["labels"]) for record in records)
+    assert [len(labels) for labels in outputs] == [len(record["texts"]) for record in records]
+    assert max(map(len, outputs)) > 12
 
 
 def test_words_are_cut_into_pieces_that_fit(tmp_path: Path) -> None:
@@ -185,13 +186,13 @@ def test_words_are_cut_into_pieces_that_fit(tmp_path: Path) -> None:
     dice = np.random.default_rng(0)
     for size in range(0, 40, 3):
         words = [str(word) for word in dice.choice(["cat", "sat", "far", "q" * 30, "zzzzz"], size)]
-        pieces = list(fitting(classifier, words))
+        pieces = list(split_words(classifier, words))
         assert [word for piece in pieces for word in piece] == words
         assert all(pieces) or not words
         lengths = [[len(ids) for ids in classifier.vocabulary.encode_words(piece)] for piece in pieces]
         assert all(sum(row) <= 10 or len(row) == 1 for row in lengths)
         assert all(sum(a) + b[0] > 10 for a, b in pairwise(lengths))  # no piece is cut early
-        assert len(find_labels(classifier, [tuple(words)])[0]) == size
+        assert len(predict_labels(classifier, [tuple(words)])[0]) == size
 
 
 # What is wrong

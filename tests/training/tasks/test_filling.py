@@ -17,7 +17,7 @@ from regard.model.transformer import Encoder
 from regard.tokens.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.tokens.vocabulary_learning import BOS, EOS, MASK, PAD
 from regard.training.batches import IGNORE
-from regard.training.tasks.filling import Filling, GapBatch
+from regard.training.tasks.filling import FillingTraining, GapBatch
 from regard.weights import Contents, build_model
 from tests.training.toys import TOKENIZER, VOCABULARIES, WORDS, settings_for, write_streams
 
@@ -29,8 +29,10 @@ def text(words: int, seed: int = 0) -> list[int]:
     return TOKENIZER.encode(" ".join(random.Random(seed).choices([*WORDS, "catdogs", "ranaway"], k=words))).ids
 
 
-def task_for(folder: Path, train: list[list[int]], training: dict[str, Any] | None = None, **model: Any) -> Filling:
-    return Filling(write_streams(folder, train), settings_for("fill", training, **model), VOCABULARIES, CPU)
+def task_for(
+    folder: Path, train: list[list[int]], training: dict[str, Any] | None = None, **model: Any
+) -> FillingTraining:
+    return FillingTraining(write_streams(folder, train), settings_for("fill", training, **model), VOCABULARIES, CPU)
 
 
 def gaps(batch: Any) -> GapBatch:
@@ -168,7 +170,7 @@ def test_dev_batches_are_always_equal(tmp_path: Path) -> None:
     task = task_for(tmp_path, [text(100), text(30, 1)], next_sentence=True)
     first = [gaps(batch) for batch in task.dev_batches()]
     task.batch(task.plan(3)[0], 7)
-    again = Filling(tmp_path, task.settings, VOCABULARIES, CPU)
+    again = FillingTraining(tmp_path, task.settings, VOCABULARIES, CPU)
     for other in (task, again):
         assert all(same(a, gaps(b)) for a, b in zip(first, other.dev_batches(), strict=True))
     count = sum(int((restored(batch) > 4).sum()) for batch in first)
@@ -179,7 +181,7 @@ def test_gaps_depend_on_the_update_alone(tmp_path: Path) -> None:
     task = task_for(tmp_path, [text(300)])
     pieces = task.plan(0)[0]
     first = gaps(task.batch(pieces, 4))
-    assert same(first, gaps(Filling(tmp_path, task.settings, VOCABULARIES, CPU).batch(pieces, 4)))
+    assert same(first, gaps(FillingTraining(tmp_path, task.settings, VOCABULARIES, CPU).batch(pieces, 4)))
     assert not same(first, gaps(task.batch(pieces, 5)))
     assert not np.array_equal(np.concatenate(task.plan(0)), np.concatenate(task.plan(1)))
 
@@ -187,7 +189,7 @@ def test_gaps_depend_on_the_update_alone(tmp_path: Path) -> None:
 # Loss
 
 
-def encoder(task: Filling) -> Encoder:
+def encoder(task: FillingTraining) -> Encoder:
     torch.manual_seed(0)
     model = build_model(task.settings, VOCABULARIES).eval()
     assert isinstance(model, Encoder)
@@ -220,7 +222,7 @@ def test_assessment_and_report_count_the_gaps(tmp_path: Path) -> None:
     task = task_for(tmp_path, [text(60), text(9, 1)], {"batch_tokens": 1000})
     contents = Contents(task.settings, VOCABULARIES, encoder(task))
     (batch,) = map(gaps, task.dev_batches())
-    right = int((task.guess(contents.model, batch) == batch.labels[batch.labels != IGNORE]).sum())
+    right = int((task.predict(contents.model, batch) == batch.labels[batch.labels != IGNORE]).sum())
     found = task.assess(contents, 0.0, 0)
     assert found.scores == {"accuracy": pytest.approx(100 * right / batch.tokens)}
     shown = dict(found.sample)
@@ -234,5 +236,7 @@ def test_assessment_and_report_count_the_gaps(tmp_path: Path) -> None:
 def test_a_vocabulary_without_gaps_is_refused(tmp_path: Path) -> None:
     vocabulary = Tokenizer(TOKENIZER.model)
     vocabulary.specials = Specials(mask=None)
-    with pytest.raises(SettingsError, match="no token for a gap"):
-        Filling(write_streams(tmp_path, [text(60)]), settings_for("fill"), Vocabularies(vocabulary, vocabulary), CPU)
+    with pytest.raises(SettingsError, match="no mask token"):
+        FillingTraining(
+            write_streams(tmp_path, [text(60)]), settings_for("fill"), Vocabularies(vocabulary, vocabulary), CPU
+        )

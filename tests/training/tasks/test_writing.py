@@ -15,7 +15,7 @@ from regard.model.transformer import Decoder
 from regard.tokens.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.tokens.vocabulary_learning import BOS, EOS
 from regard.training.batches import IGNORE
-from regard.training.tasks.writing import TextBatch, Writing, stream_surprise
+from regard.training.tasks.writing import TextBatch, WritingTraining, stream_surprise
 from regard.weights import Contents, build_model
 from tests.training.toys import TOKENIZER, VOCABULARIES, settings_for, write_streams
 
@@ -25,11 +25,11 @@ DOCUMENTS = [[BOS, *TOKENIZER.encode(text).ids, EOS] for text in TEXTS]
 rows = st.lists(st.lists(st.integers(5, 99), max_size=20).map(lambda ids: [BOS, *ids, EOS]), min_size=2, max_size=6)
 
 
-def task_for(folder: Path, train: list[list[int]], dev: list[list[int]] | None = None, **model: Any) -> Writing:
-    return Writing(write_streams(folder, train, dev), settings_for("write", **model), VOCABULARIES, CPU)
+def task_for(folder: Path, train: list[list[int]], dev: list[list[int]] | None = None, **model: Any) -> WritingTraining:
+    return WritingTraining(write_streams(folder, train, dev), settings_for("write", **model), VOCABULARIES, CPU)
 
 
-def decoder(task: Writing, seed: int = 0) -> Decoder:
+def decoder(task: WritingTraining, seed: int = 0) -> Decoder:
     torch.manual_seed(seed)
     model = build_model(task.settings, VOCABULARIES).eval()
     assert isinstance(model, Decoder)
@@ -91,7 +91,7 @@ def test_what_ends_as_it_begins_predicts_the_next_begin(tmp_path: Path) -> None:
     vocabulary = Tokenizer(TOKENIZER.model)
     vocabulary.specials = Specials(pad=1, begin=1, end=1, unknown=None, mask=None)
     folder = write_streams(tmp_path, [[1, 9, 9], [1, 8, 8], [1, 7, 7]])
-    task = Writing(folder, settings_for("write"), Vocabularies(vocabulary, vocabulary), CPU)
+    task = WritingTraining(folder, settings_for("write"), Vocabularies(vocabulary, vocabulary), CPU)
     batch = task.cut(task.train, np.array([0]), 8)
     assert batch.labels[0].tolist() == [9, 9, 1, 8, 8, 1, 7, 7]
     assert batch.documents is not None

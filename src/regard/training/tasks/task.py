@@ -1,4 +1,4 @@
-"""The interface of the four tasks: batches, their loss, and scores."""
+"""The interface of the four tasks: their batches, loss and scores."""
 
 from __future__ import annotations
 
@@ -7,96 +7,70 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from regard.decoding.confidence import Confidence
 from regard.errors import SettingsError
 from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
-from regard.training.batches import Rows
+from regard.training.batches import Batch, Rows
+from regard.training.losses import Loss
 from regard.weights import Contents, Model
 
 ABOUT, START = "about.json", "start.safetensors"
 
 
-class Batch(Protocol):
-    """What one step learns from."""
-
-    @property
-    def tokens(self) -> int:
-        """How many things are predicted: what the loss is averaged over."""
-
-    @property
-    def seen(self) -> int:
-        """How many tokens are read, padding not counted."""
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-
-    def share(self, part: int, parts: int) -> Batch:
-        """Every so manieth row; the losses of all parts are together that of the whole."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Sums over the predictions of a batch, so that batches can be added before they are averaged."""
-
-    total: Tensor  # what is differentiated, label smoothing included
-    surprise: float  # minus the log-probability of what is right, in nats
-    tokens: int
-
-
 @dataclass(frozen=True)
 class Assessment:
-    """How a model does on the dev set beside its loss, and something to look at."""
+    """The scores of a model on the dev set, beside its loss, and an output to look at."""
 
     scores: dict[str, float]
     sample: list[tuple[str, str]]  # lines of a label and a text
 
 
 class Task(ABC):
-    """What differs between the tasks while a model is trained; made from a folder that a `Preparation` filled."""
+    """One way to train a model; it reads a folder that a `Preparation` of the same task has filled."""
 
-    unit: str  # what is counted
-    prints: tuple[str, ...] = ()  # scores that are shown beside the perplexity
-    confidence: Confidence | None = None  # known once the dev set is reported on, of what translates
+    unit: str  # of examples
+    shown_scores: tuple[str, ...] = ()  # beside the perplexity
+    confidence: Confidence | None = None  # of a translator, once `report` has calibrated it on the dev set
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
         self.work, self.settings, self.vocabularies, self.device = work, settings, vocabularies, device
+        self.specials = vocabularies.target.specials
 
     @abstractmethod
     def plan(self, epoch: int) -> Sequence[Rows]:
-        """The batches of an epoch, as rows of the training set."""
+        """Returns the batches of an epoch, as rows of the training set."""
 
     @abstractmethod
     def batch(self, rows: Rows, update: int) -> Batch:
-        """A batch for the model; what is random in it depends on the number of the update alone."""
+        """Returns a batch for the model; its random choices depend only on the number of the update."""
 
     def share(self, rows: Rows, update: int, part: int, parts: int) -> Batch:
-        """`batch(rows, update).share(part, parts)`, without making the rest."""
+        """Returns `batch(rows, update).share(part, parts)`, without making the other rows."""
         return self.batch(rows[part::parts], update)
 
     @abstractmethod
     def dev_batches(self) -> Iterator[Batch]:
-        """The whole dev set, always the same."""
+        """Yields the whole dev set, always the same."""
 
     @abstractmethod
     def loss(self, model: Model, batch: Any, smoothing: float) -> Loss:
-        """How badly the model predicts what it should."""
+        """Returns the loss of the model on a batch of this task."""
 
     @abstractmethod
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
-        """Scores on the dev set, of which the whole surprise is known, and a sample, another one for each `number`."""
+        """Scores a model on the dev set, whose total surprise is given; `number` chooses the sample."""
 
     @abstractmethod
     def report(self, contents: Contents, name: str) -> list[str]:
-        """The final scores of a held-out set, in lines that say how they were made."""
+        """Returns the final scores of a held-out set, in lines that say how they were computed."""
 
     def held_out(self, name: str) -> list[dict[str, Any]]:
-        """What was put aside under this name, a JSON object a line."""
+        """Returns the records of a held-out set."""
         lines = (self.work / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
         return [json.loads(line) for line in lines if line]
 
@@ -110,7 +84,7 @@ METRICS = {
 
 
 def require_metric(settings: Settings) -> None:
-    """Refuses to watch a score that the task does not have."""
+    """Refuses a training.metric that the task does not measure."""
     known = METRICS.get(settings.task, ())
     if known and settings.training.metric not in known:
         raise SettingsError(

@@ -11,9 +11,9 @@ import torch
 
 from regard.model_folder import HISTORY, TRAINING, WEIGHTS
 from regard.preparation.train_and_resume import resume, train
-from regard.training.checkpoint import snapshot_path, state_path
+from regard.training.checkpoint import state_path
 from regard.training.events import Progress
-from regard.training.weights_history import moments
+from regard.training.snapshots import history_steps, snapshot_path
 from regard.weights import assign, build_model, parameters, read_folder, read_tensors
 from tests.training.corpora import SMALL, write_reversals
 
@@ -45,10 +45,16 @@ def stop_at(step: int, **options: Any) -> None:
 
 
 def test_moments_begin_close_together_and_include_both_ends() -> None:
-    assert moments(8, 1800) == [0, 18, 39, 84, 180, 388, 835, 1800]
-    assert [moments(count, 1000) for count in range(5)] == [[], [1000], [0, 1000], [0, 10, 1000], [0, 10, 100, 1000]]
+    assert history_steps(8, 1800) == [0, 18, 39, 84, 180, 388, 835, 1800]
+    assert [history_steps(count, 1000) for count in range(5)] == [
+        [],
+        [1000],
+        [0, 1000],
+        [0, 10, 1000],
+        [0, 10, 100, 1000],
+    ]
     for count, steps in ((5, 1), (5, 3), (50, 20), (200, 100_000)):
-        found = moments(count, steps)
+        found = history_steps(count, steps)
         assert found == sorted(set(found))
         assert (found[0], found[-1]) == (0, steps)
         assert len(found) <= count

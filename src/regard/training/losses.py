@@ -1,7 +1,8 @@
-"""What training minimizes: label-smoothed cross-entropy of the next token, over real tokens only."""
+"""The loss that training minimizes: label-smoothed cross-entropy of the right tokens, without padding."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,12 +13,23 @@ from regard.model.kernels.compute_mode import fused_kernels, mode
 from regard.model.linear import rounded_rows
 from regard.model.recurrent import SequenceToSequence
 from regard.training.batches import IGNORE, PairBatch
-from regard.training.tasks.task import Loss
+
+CHUNK = 512
+"""Rows of logits that are held at a time."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums over the predictions of a batch; sums of several batches are added before they are averaged."""
+
+    total: Tensor  # to differentiate, with label smoothing
+    surprise: float  # minus the log-probability of the right answers, in nats
+    tokens: int
 
 
 def translation_loss(model: SequenceToSequence, batch: PairBatch, smoothing: float) -> Loss:
     """Returns the loss of each target token, given the source and the target tokens before it."""
-    states = model.states(batch.source, batch.target, batch.keep)
+    states = model.states(batch.inputs, batch.target, batch.keep)
     return token_loss(states, model.logits, batch.labels, smoothing)
 
 
@@ -33,26 +45,22 @@ def token_loss(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: flo
 
 
 def cross_entropy(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """States [N, D] and labels [N] -> sums of the loss and of the surprise: the readable path."""
+    """[N, D] states, [N] labels -> sums of the loss and of the surprise; the readable path."""
     logits = output(states).float()
     total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
     return total, F.cross_entropy(logits.detach(), labels, reduction="sum")
 
 
 def chunked_cross_entropy(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Computes the same without ever holding all logits: the output layer and its gradients, a few rows at a time."""
+    """Computes the same, and the gradients of the output layer with it, a few rows of logits at a time."""
     total, surprise = _ChunkedCrossEntropy.apply(states, output.weight, output.bias, labels, smoothing)
     return total, surprise
 
 
-CHUNK = 512
-"""Rows of logits held at a time."""
-
-
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Computes the gradients together with the loss, in one buffer that every chunk uses again.
+    """The loss, computed together with its gradients in one buffer that is reused for every chunk.
 
-    On a CPU the logits are the largest tensor of a small model by far; writing them to fresh memory costs
+    On a CPU the logits are by far the largest tensor of a small model; writing them to new memory costs
     more than the products (docs/log.md). With p the probabilities, u = smoothing / V and one-hot labels y,
     the gradient of the logits is p - (1 - smoothing) y - u; the constant u is subtracted from the results instead.
     """
@@ -62,8 +70,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         count, vocabulary = len(states), len(weight)
-        by_states, by_weight = torch.empty_like(states), torch.zeros_like(weight)
-        by_bias = None if bias is None else torch.zeros_like(bias)
+        state_gradients, weight_gradients = torch.empty_like(states), torch.zeros_like(weight)
+        bias_gradients = None if bias is None else torch.zeros_like(bias)
         buffer = states.new_empty(min(CHUNK, count), vocabulary)
         rounded_weight = weight.to(torch.bfloat16) if mode().bfloat16 else None
         total = surprise = torch.zeros((), dtype=torch.float64)
@@ -72,26 +80,26 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             logits = torch.mm(rows, weight.T, out=buffer[: len(rows)])
             if bias is not None:
                 logits += bias
-            surprises, log_sums = logits_to_gradients(logits, labels[start : start + CHUNK], smoothing)
+            surprises, log_sums = _logits_to_gradients(logits, labels[start : start + CHUNK], smoothing)
             surprise = surprise + surprises.sum()
             total = total + (1 - smoothing) * surprises.sum() - smoothing / vocabulary * log_sums.sum()
             gradient = logits
-            if rounded_weight is not None:  # the logits themselves are not rounded: they would lose too much
+            if rounded_weight is not None:  # only the products: rounded logits would lose too much
                 rounded = rounded_rows(gradient)
-                by_states[start : start + CHUNK] = (rounded @ rounded_weight)[: len(rows)].float()
-                by_weight += rounded.T @ rounded_rows(rows)
+                state_gradients[start : start + CHUNK] = (rounded @ rounded_weight)[: len(rows)].float()
+                weight_gradients += rounded.T @ rounded_rows(rows)
             else:
-                by_states[start : start + CHUNK] = gradient @ weight
-                by_weight.addmm_(gradient.T, rows)
-            if by_bias is not None:
-                by_bias += gradient.sum(0)
+                state_gradients[start : start + CHUNK] = gradient @ weight
+                weight_gradients.addmm_(gradient.T, rows)
+            if bias_gradients is not None:
+                bias_gradients += gradient.sum(0)
         if smoothing:
             uniform = smoothing / vocabulary
-            by_states -= uniform * weight.sum(0)
-            by_weight -= uniform * states.sum(0)
-            if by_bias is not None:
-                by_bias -= uniform * count
-        ctx.gradients = by_states, by_weight, by_bias
+            state_gradients -= uniform * weight.sum(0)
+            weight_gradients -= uniform * states.sum(0)
+            if bias_gradients is not None:
+                bias_gradients -= uniform * count
+        ctx.gradients = state_gradients, weight_gradients, bias_gradients
         total, surprise = total.to(states.dtype), surprise.to(states.dtype)
         ctx.mark_non_differentiable(surprise)
         return total, surprise
@@ -104,22 +112,22 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return states.mul_(scale), weight.mul_(scale), None if bias is None else bias.mul_(scale), None, None
 
 
-def logits_to_gradients(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def _logits_to_gradients(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Overwrites logits [N, V] with the gradient of the loss by them, except for the constant of smoothing.
 
     Returns, for each row [N], the surprise and the sum of all log-probabilities.
     """
     kernels = fused_kernels(logits)
     if kernels is None or not logits.is_contiguous():
-        return logits_to_gradients_readably(logits, labels, smoothing)
+        return _logits_to_gradients_in_pytorch(logits, labels, smoothing)
     surprises, log_sums = torch.zeros(2, len(logits), dtype=torch.float64)
     places = (surprises.data_ptr(), log_sums.data_ptr())
     kernels.cross_entropy(logits.data_ptr(), labels.contiguous().data_ptr(), *logits.shape, smoothing, *places)
     return surprises, log_sums
 
 
-def logits_to_gradients_readably(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Does the same with PyTorch's operations."""
+def _logits_to_gradients_in_pytorch(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Computes the same with PyTorch's operations."""
     torch.log_softmax(logits, -1, out=logits)
     surprises = -logits.gather(1, labels[:, None]).squeeze(1).double()
     log_sums = logits.sum(1, dtype=torch.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from hypothesis import given, strategies as st
 from torch import nn
@@ -11,9 +10,9 @@ from torch.nn import functional as F
 from regard.model.kernels.compute_mode import computing
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
-from regard.training import objectives
+from regard.training import losses
 from regard.training.batches import IGNORE, PairBatch
-from regard.training.objectives import chunked_cross_entropy, cross_entropy, translation_loss
+from regard.training.losses import chunked_cross_entropy, cross_entropy, translation_loss
 
 
 @given(
@@ -70,10 +69,10 @@ def test_chunks_do_not_change_the_loss(monkeypatch: object) -> None:
     output = nn.Linear(8, 50)
     whole, _ = chunked_cross_entropy(states, output, labels, 0.1)
     try:
-        old, objectives.CHUNK = objectives.CHUNK, 5
+        old, losses.CHUNK = losses.CHUNK, 5
         pieces, _ = chunked_cross_entropy(states, output, labels, 0.1)
     finally:
-        objectives.CHUNK = old
+        losses.CHUNK = old
     torch.testing.assert_close(pieces, whole)
 
 
@@ -92,10 +91,9 @@ def test_padding_does_not_count() -> None:
     ).eval()
     source, target = torch.tensor([[5, 6, 2]]), torch.tensor([[1, 7, 8]])
     labels = torch.tensor([[7, 8, 2]])
-    sizes = np.array([3, 3])
-    alone = translation_loss(model, PairBatch(source, target, labels, None, sizes), 0.1)
+    alone = translation_loss(model, PairBatch(source, labels, None, target), 0.1)
     longer, keep = F.pad(source, (0, 4)), F.pad(torch.ones_like(source, dtype=torch.bool), (0, 4))
-    padded = PairBatch(longer, F.pad(target, (0, 5)), F.pad(labels, (0, 5), value=IGNORE), keep, sizes)
+    padded = PairBatch(longer, F.pad(labels, (0, 5), value=IGNORE), keep, F.pad(target, (0, 5)))
     wide = translation_loss(model, padded, 0.1)
     assert wide.tokens == alone.tokens == 3
     torch.testing.assert_close(wide.total, alone.total)
