@@ -5,6 +5,7 @@ weights.safetensors   parameters, by name
 tokenizer.json        one vocabulary, or two
 card.md               for people: data, scores, date, version
 confidence.json       curve from log-probabilities to the confidence in a translation
+canary.json           examples of the finished model's outputs, by which a server checks it before it serves it
 shortlist.safetensors candidate tokens for each source token, if `regard shortlist` has learned them
 memory.jsonl.gz       translation memory of the training pairs, if data.memory asks for it
 log.jsonl             events of training, one on each line
@@ -34,6 +35,7 @@ EVERYTHING = (
     "tokenizer.json",
     "card.md",
     "confidence.json",
+    "canary.json",
     "shortlist.safetensors",
     "memory.jsonl.gz",
     "log.jsonl",
@@ -41,7 +43,7 @@ EVERYTHING = (
     "training",
     "native",
 )
-SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE = EVERYTHING
+SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, CANARY, SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE = EVERYTHING
 SCALE = ".scale"
 """Suffix of the name of an int8 tensor in the name of its scales, in a file of weights."""
 

@@ -111,7 +111,7 @@ def test_a_resumed_run_says_where_it_goes_on(terminal: bool) -> None:
 
 
 def test_every_score_of_a_task_has_words() -> None:
-    named = {name for task in TASKS.values() for name in task.prints}
+    named = {name for task in TASKS.values() for name in task.shown_scores}
     assert named == set(display.SCORES)
     evaluation = Evaluation(10, 1.0, 2.72, {"accuracy": 91.25, "f1": 90.0}, False, [])
     assert display.describe_evaluation(evaluation) == "dev at step 10: accuracy 91.2 %  F1 90.0 %  perplexity 2.72"

@@ -118,10 +118,10 @@ def test_a_model_is_trained_on(capsys: Capture, folder_of: Folders, tmp_path: Pa
     ("arguments", "says"),
     [
         (["--task", "wrote"], "task"),
-        (["--task", "embed"], "there is nothing to train for the task embed"),
+        (["--task", "embed"], "the task embed cannot be trained"),
         (["--task", "write", "--preset", "big"], "there is no preset big for write"),
         (["--task", "classify"], "labelled texts are read from .tsv, .csv or .jsonl files"),
-        (["--task", "fill", "--from", "{write}"], "a model to write cannot become one to fill"),
+        (["--task", "fill", "--from", "{write}"], "the task fill cannot start from a model of the task write"),
         (["--from", "{write}", "--preset", "tiny"], "a preset sets the model's shape"),
         (["--from", "{write}", "--model.width", "32"], "model.width comes from the model given with --from"),
         (["--from", "no/such"], "no/such: no such folder"),

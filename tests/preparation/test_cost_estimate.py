@@ -14,14 +14,14 @@ from regard.errors import DataError
 from regard.files.corpus import read_pairs
 from regard.preparation import cost_estimate as module
 from regard.preparation.corpus_sample import Sample, invented_pairs, invented_texts, sample_pairs, sample_texts
-from regard.preparation.cost_estimate import Estimate, Measured, Memory, estimate, measure
+from regard.preparation.cost_estimate import Estimate, Measured, TrainingMemory, estimate, measure
 from regard.settings import DataSettings
 from regard.settings.resolution import gather, resolve
 from regard.tokens.corpus_report import Report
 from regard.training.run import open_run
 from tests.training.corpora import SMALL, write_reversals
 
-MEMORY = Memory(weights=400, gradients=400, moments=800, mean=0, rest=1000, peak=2600)
+MEMORY = TrainingMemory(weights=400, gradients=400, moments=800, mean=0, rest=1000, peak=2600)
 MEASURED = Measured(
     device="cpu",
     threads=2,
@@ -66,7 +66,7 @@ def test_devices_share_the_work_and_their_state_may_be_sharded() -> None:
 
 
 def test_real_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEWEST", 6)
+    monkeypatch.setattr(module, "MIN_STEPS", 6)
     sample = sample_pairs(write_reversals(tmp_path, 400), DataSettings(), tmp_path)
     told: list[str] = []
     given = gather(None, {**SMALL, "training.ema": 0.9})
@@ -100,7 +100,7 @@ def test_memory_is_that_of_evaluations_that_do_not_end(tmp_path: Path, monkeypat
     trainer = open_run(tmp_path / "run")
     real = TranslationStep._next
     monkeypatch.setattr(TranslationStep, "_next", counted)
-    module._translate_endlessly(trainer, sample)
+    module._decode_longest_batch(trainer, sample)
     longest = max(
         map(len, trainer.vocabularies.source.encode_batch([p["source"] for p in trainer.task.held_out("dev")]))
     )
@@ -134,7 +134,7 @@ def test_operations_are_those_of_the_matrices(tmp_path: Path) -> None:
     found = measure(sample, given, tmp_path / "run", 0.01, lambda _: None)
     trainer = open_run(tmp_path / "run")
     batch = trainer.task.batch(np.asarray(trainer.task.plan(0)[0]), 0)
-    source, target = batch.source.numel(), batch.labels.numel()  # type: ignore[attr-defined]
+    source, target = batch.inputs.numel(), batch.labels.numel()
     sizes = {name: p.numel() for name, p in trainer.model.named_parameters() if p.dim() == 2}
     encoder = sum(n for name, n in sizes.items() if name.startswith("encoder"))
     read = ("cross_attention.key.weight", "cross_attention.value.weight")  # these read the source

@@ -26,7 +26,7 @@ from regard.preparation.synthetic_pairs import (
     read_sentences,
     translate_sentences,
 )
-from regard.preparation.task_preparation import Request
+from regard.preparation.task_preparation import TrainingRequest
 from regard.preparation.train_and_resume import resume, train
 from regard.settings import DataSettings
 from regard.tokens.corpus_report import Report
@@ -194,7 +194,7 @@ def test_text_is_cleaned_as_a_corpus_is(tmp_path: Path) -> None:
     path = tmp_path / "mono.de.gz"
     path.write_bytes(gzip.compress(f" eins\n\nzwei\a\n{'lang' * 600}\nCafe\u0301\tdrei\r\n".encode()))
     report = Report()
-    found = list(read_sentences(Request([], {}, "cpu", texts=[str(path)]), DataSettings(), report))
+    found = list(read_sentences(TrainingRequest([], {}, "cpu", texts=[str(path)]), DataSettings(), report))
     assert [pair.source for pair in found] == ["eins", "Café drei"]
     assert report.lines() == [
         "5 sentences read, 2 kept",
@@ -206,10 +206,10 @@ def test_text_is_cleaned_as_a_corpus_is(tmp_path: Path) -> None:
 
 def test_the_sources_of_a_corpus_are_read_for_a_teacher(tmp_path: Path) -> None:
     files = [str(path) for path in write_reversals(tmp_path, 5)]
-    request = Request(files, {}, "cpu", teacher="t")
+    request = TrainingRequest(files, {}, "cpu", teacher="t")
     found = [pair.source for pair in read_sentences(request, DataSettings(), Report())]
     assert found == Path(files[0]).read_text().splitlines()
-    alone = Request(files[:1], {}, "cpu", teacher="t")
+    alone = TrainingRequest(files[:1], {}, "cpu", teacher="t")
     assert [pair.source for pair in read_sentences(alone, DataSettings(), Report())] == found
 
 
@@ -331,7 +331,7 @@ def test_what_is_held_out_is_not_learnt_from(corpus: list[Path], mono: Path, tmp
 def test_real_pairs_are_repeated_beside_many_others(mono: Path, tmp_path: Path) -> None:
     corpus = write_reversals(tmp_path, 12)
     events = list(train(corpus, tmp_path / "run", back_translate=[mono], overrides={**BRIEF, "data.dev_pairs": 2}))
-    assert "synthetic: each of the 10 real pairs is there 2 times, beside so many others" in texts_of(events)
+    assert "synthetic: each of the 10 real pairs is repeated 2 times" in texts_of(events)
     prepared = [event for event in events if isinstance(event, Prepared)]
     assert [event.examples for event in prepared] == [10, 90]
     assert prepared[1].reason.startswith("80 pairs")
@@ -445,7 +445,7 @@ def test_a_run_whose_text_has_changed_is_not_resumed(corpus: list[Path], mono: P
 
 def test_a_request_of_an_older_version_is_read() -> None:
     old: dict[str, Any] = {"files": ["a"], "given": {}, "device": "cpu", "dev": [], "test": [], "start": None}
-    assert not Request(**json.loads(json.dumps(old))).synthetic
+    assert not TrainingRequest(**json.loads(json.dumps(old))).synthetic
 
 
 # Mistakes

@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 from regard.errors import DataError, SettingsError
 from regard.files.formats.running_text import DocumentPart
 from regard.model_folder import TOKENIZER, read_settings
-from regard.preparation.task_preparation import Request
-from regard.preparation.text_preparation import TextPreparation, by_document, by_end, first
+from regard.preparation.task_preparation import TrainingRequest
+from regard.preparation.text_preparation import TextPreparation, first_texts, split_by_document, split_by_end
 from regard.tokens.text_pairs import Location
 from regard.tokens.token_streams import Stream
 from regard.tokens.tokenizer import Vocabularies
@@ -36,7 +36,7 @@ def parts_of(rows: list[str], begins: list[bool] | None = None) -> Iterator[Docu
 def prepare(folder: Path, files: list[Path], dev: list[Path] | None = None, **given_settings: Any) -> list[Event]:
     told: list[Event] = []
     settings: dict[str, Any] = {"tokenizer": {"vocabulary": 320}, **given_settings}
-    request = Request([str(path) for path in files], settings, "cpu", [str(path) for path in dev or []])
+    request = TrainingRequest([str(path) for path in files], settings, "cpu", [str(path) for path in dev or []])
     TextPreparation(folder, request, told.append).run()
     return told
 
@@ -46,23 +46,23 @@ def prepare(folder: Path, files: list[Path], dev: list[Path] | None = None, **gi
 
 @given(rows=texts, begins=st.lists(st.booleans(), min_size=12, max_size=12), share=st.floats(0, 1))
 def test_whole_documents_are_held_out(rows: list[str], begins: list[bool], share: float) -> None:
-    found = list(by_document(share)(parts_of(rows, begins)))
+    found = list(split_by_document(share)(parts_of(rows, begins)))
     assert [part for part, _ in found] == list(parts_of(rows, begins))
     for (_, before), (part, dev) in pairwise(found):
         assert part.begins or dev == before
-    assert found == list(by_document(share)(parts_of(rows, begins)))
+    assert found == list(split_by_document(share)(parts_of(rows, begins)))
 
 
 def test_about_the_share_is_held_out() -> None:
     rows = [f"document number {i}" for i in range(2000)]
-    held = sum(dev for _, dev in by_document(0.1)(parts_of(rows)))
+    held = sum(dev for _, dev in split_by_document(0.1)(parts_of(rows)))
     assert 150 < held < 250
 
 
 @given(rows=texts, begins=st.lists(st.booleans(), min_size=12, max_size=12), limit=st.integers(0, 200))
 def test_the_end_is_held_out_from_a_line_on(rows: list[str], begins: list[bool], limit: int) -> None:
     whole = list(parts_of(rows, begins))
-    found = list(by_end(limit)(iter(whole)))
+    found = list(split_by_end(limit)(iter(whole)))
     marks = [dev for _, dev in found]
     assert marks == sorted(marks)
     before = "".join(part.text for part, dev in found if not dev)
@@ -164,8 +164,8 @@ def test_the_size_of_the_text_chooses_the_preset(tmp_path: Path) -> None:
 
 def test_only_the_first_texts_are_held() -> None:
     rows = ["a" * 10, "b" * 10, "c" * 10]
-    assert list(first(parts_of(rows), 25)) == rows[:2]
-    assert list(first(parts_of(rows))) == rows
+    assert list(first_texts(parts_of(rows), 25)) == rows[:2]
+    assert list(first_texts(parts_of(rows))) == rows
 
 
 def test_a_corpus_without_text_is_refused(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_when_no_state_is_whole_nothing_is_begun(paused: Path, tmp_path: Path) -
     shutil.copytree(paused, folder)
     for step in (8, 12):
         truncate(state_path(folder / "training", step))
-    with pytest.raises(ModelError, match=r"state-00000012.* damaged .*no state before it is left: remove"):
+    with pytest.raises(ModelError, match=r"state-00000012.* damaged .*no earlier state is left: .*remove"):
         list(resume(folder))
 
 

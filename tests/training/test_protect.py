@@ -14,7 +14,7 @@ from regard.errors import SettingsError
 from regard.faithful.faithful_translation import Faithful, Job
 from regard.model_folder import WEIGHTS, read_settings
 from regard.preparation.train_and_resume import train
-from regard.preparation.vocabulary_tags import protects
+from regard.preparation.vocabulary_tags import uses_slots
 from regard.settings import DataSettings
 from regard.tokens.protected_pieces import counts
 from regard.tokens.slot_tokens import SLOTS
@@ -81,14 +81,14 @@ def test_the_same_run_gives_the_same_weights_and_goes_on_exactly(corpus: list[Pa
 
 
 def test_when_a_model_has_slots(tmp_path: Path) -> None:
-    found = [protects(DataSettings(), [name]) for name in ("de.po", "a.tmx.gz", "a.tsv", "a.txt")]
+    found = [uses_slots(DataSettings(), [name]) for name in ("de.po", "a.tmx.gz", "a.tsv", "a.txt")]
     assert found == [True, True, False, False]
-    assert protects(DataSettings(protect="on"), ["a.txt"])
-    assert not protects(DataSettings(protect="off"), ["a.po"])
+    assert uses_slots(DataSettings(protect="on"), ["a.txt"])
+    assert not uses_slots(DataSettings(protect="off"), ["a.po"])
     (tmp_path / "locale").mkdir()
     (tmp_path / "locale" / "de.po").touch()
-    assert protects(DataSettings(), [str(tmp_path)])
-    assert protects(DataSettings(), [f"{tmp_path}/**/*.po"])
+    assert uses_slots(DataSettings(), [str(tmp_path)])
+    assert uses_slots(DataSettings(), [f"{tmp_path}/**/*.po"])
 
 
 def test_a_model_to_start_from_has_its_own_slots_or_none(corpus: list[Path], tmp_path: Path) -> None:

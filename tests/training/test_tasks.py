@@ -288,20 +288,27 @@ def test_labels_keep_their_order_where_the_model_knows_them(runs: Runs, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("start", "task", "says"),
+    ("start", "task", "allowed"),
     [
-        ("write", "fill", "a model to write cannot become one to fill: --from needs one to fill or embed or classify"),
-        ("write", "classify", "a model to write cannot become one to classify: --from needs one to fill or embed or"),
-        ("fill", "write", "a model to fill cannot become one to write: --from needs one to write"),
-        ("classify", "translate", "a model to classify cannot become one to translate: --from needs one to translate"),
-        ("fill", "embed", "there is nothing to train for the task embed: use translate, write, fill, classify"),
+        ("write", "fill", "fill or embed or classify"),
+        ("write", "classify", "fill or embed or classify"),
+        ("fill", "write", "write"),
+        ("classify", "translate", "translate"),
+        ("fill", "embed", None),
     ],
 )
-def test_a_model_for_something_else_is_refused(start: str, task: str, says: str, runs: Runs, tmp_path: Path) -> None:
+def test_a_model_for_something_else_is_refused(
+    start: str, task: str, allowed: str | None, runs: Runs, tmp_path: Path
+) -> None:
     corpus = corpus_for(task, tmp_path / "corpus")
     with pytest.raises(SettingsError) as caught:
         list(train([corpus], tmp_path / "run", start=runs(start), overrides=fine(task=task)))
-    assert str(caught.value).startswith(says)
+    expected = (
+        f"the task {task} cannot start from a model of the task {start}: --from needs a model of the task {allowed}"
+        if allowed
+        else f"the task {task} cannot be trained: use translate, write, fill, classify"
+    )
+    assert str(caught.value) == expected
     assert not (tmp_path / "run").exists()
 
 

@@ -65,13 +65,13 @@ def fraction(text: str) -> float:
 def run(arguments: argparse.Namespace) -> int:
     given = gather(arguments.settings, setting_overrides(arguments))
     _require_corpus(arguments, resolve(given))
-    from regard.preparation.cost_estimate import estimate, measure, settle
+    from regard.preparation.cost_estimate import estimate, expected_settings, measure
 
     with tempfile.TemporaryDirectory(prefix="regard-plan-") as folder:
         _print_stage("reading the corpus")
         sample = _sample(arguments, resolve(given), Path(folder))
         measured = measure(sample, given, Path(folder) / "run", arguments.seconds, _print_stage)
-    settings = settle(given, sample.whole, measured.device.partition(":")[0])
+    settings = expected_settings(given, sample.whole, measured.device.partition(":")[0])
     scale = {"devices": arguments.devices, "efficiency": arguments.efficiency, "speed": arguments.speed}
     estimated = estimate(measured, settings, sample, **scale)
     if arguments.json:

@@ -1,7 +1,7 @@
-"""What a training will cost: real steps of the real run on a sample, and from them the whole.
+"""Estimates the cost of training from real steps of the real run on a sample.
 
-Assumed, and told: devices are as fast as this one (`speed` says otherwise), and several of them reach `efficiency` of
-the sum of their speeds. All else is measured.
+Two things are assumed: each device is `speed` times as fast as this one, and several devices reach `efficiency` of the
+sum of their speeds. Everything else is measured.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -30,45 +31,63 @@ from regard.model.layers import TABLES
 from regard.model.transformer import EncoderDecoder
 from regard.preparation.corpus_sample import Sample
 from regard.preparation.pair_preparation import without_sampling
-from regard.preparation.task_preparation import Request
-from regard.preparation.text_preparation import MOST_HELD_OUT
-from regard.preparation.train_and_resume import prepared
+from regard.preparation.task_preparation import TrainingRequest
+from regard.preparation.text_preparation import MAX_HELD_OUT
+from regard.preparation.train_and_resume import prepare_run
 from regard.settings import Settings
 from regard.settings.presets import choose_preset
 from regard.settings.resolution import resolve
 from regard.tokens.directions import directions_of
 from regard.tokens.token_shards import token_type
 from regard.training.batches import ResampledExamples
-from regard.training.events import Event, Stage
+from regard.training.events import Stage
 from regard.training.loop import update
 from regard.training.run import TrainingRun, open_run
 from regard.training.tasks.translation import TranslationTraining
 from regard.weights import choose_device
 
-FEWEST, MOST = 10, 400
-"""Steps that are made, the first half of which is not counted."""
-DECODED = 32
-"""Dev pairs that are translated to see how long it takes."""
+MIN_STEPS, MAX_STEPS = 10, 400
+"""Limits of the number of steps, of which the second half is measured."""
+TRANSLATED = 32
+"""Dev pairs that are translated to measure the speed."""
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """The memory of training on one device, in bytes."""
+
+    weights: int
+    gradients: int
+    moments: int  # of the optimizer
+    mean: int  # of the weights, with training.ema
+    rest: int  # activations, tokens, and on a CPU the program itself
+    peak: int
+    unit: float = 0.0  # subword sampling, per further pair
+
+    @property
+    def state(self) -> int:
+        """Bytes that can be distributed over devices."""
+        return self.weights + self.gradients + self.moments + self.mean
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What some steps on this machine have shown."""
+    """Measurements of some steps on this machine."""
 
     device: str
     threads: int
     steps: int
     seconds_per_step: float
-    tokens_per_step: float  # source and target, padding not counted
-    tokens_per_unit: float  # of a pair, or of a character of text
-    flops_per_token: float  # of training: forward and backward, each multiplication and addition counted
+    tokens_per_step: float  # source and target, without padding
+    tokens_per_unit: float  # per pair, or per character of text
+    flops_per_token: float  # of forward and backward passes; a multiplication and an addition count as two
     parameters: int
-    tables: int  # of these, in the tables of tokens and positions
+    tables: int  # parameters in the tables of tokens and positions
     vocabulary: int
-    preparing: float  # seconds for a pair or a character
+    preparing: float  # seconds per pair or character
     evaluating: float  # seconds of one evaluation: the loss on the dev set, and greedy translations
-    finishing: float  # seconds of the last scores, with the model's own beam
-    memory: Memory
+    finishing: float  # seconds of the final scores, with the model's own beam
+    memory: TrainingMemory
 
     @property
     def tokens_per_second(self) -> float:
@@ -76,69 +95,54 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Bytes of a training on one device."""
-
-    weights: int
-    gradients: int
-    moments: int  # of the optimizer
-    mean: int  # of the weights, that training.ema asks for
-    rest: int  # activations, tokens, and on a CPU the program itself
-    peak: int
-    unit: float = 0.0  # of each further pair: what subword sampling holds of it
-
-    @property
-    def state(self) -> int:
-        """What can be spread over devices."""
-        return self.weights + self.gradients + self.moments + self.mean
-
-
-@dataclass(frozen=True)
 class Estimate:
-    """What a corpus costs on some devices."""
+    """The cost of training on a corpus with some devices."""
 
     units: int  # pairs, or characters
-    tokens: float  # of an epoch
-    steps: int  # as the settings have it; a run may end before, when scores rise no more
+    tokens: float  # in an epoch
+    steps: int  # from the settings; a run may end earlier, when scores no longer improve
     epochs: float
     devices: int
     tokens_per_second: float
     epoch_seconds: float
     preparing_seconds: float
     evaluating_seconds: float
-    seconds: float  # of all steps, with preparing and evaluating
-    memory: int  # bytes of each device, all of which hold everything (DDP)
-    memory_sharded: int  # bytes of each device, where weights, gradients and moments are spread (FSDP)
+    seconds: float  # of all steps, preparation and evaluations
+    memory: int  # bytes per device if each holds everything (DDP)
+    memory_sharded: int  # bytes per device if weights, gradients and moments are distributed (FSDP)
     disk: int  # bytes of the tokens
 
 
-def settle(given: dict[str, Any], size: int, device: str) -> Settings:
-    """The settings that a training on a corpus of this size would have."""
+def expected_settings(given: dict[str, Any], size: int, device: str) -> Settings:
+    """Returns the settings of a training run on a corpus of this size."""
     task = str(given.get("task", "translate"))
     return resolve(without_sampling(given, size), choose_preset(task, size, device)[0])
 
 
 def measure(
-    sample: Sample, given: dict[str, Any], folder: Path, seconds: float, tell: Callable[[str], None]
+    sample: Sample, given: dict[str, Any], folder: Path, seconds: float, say: Callable[[str], None]
 ) -> Measured:
-    """Prepares the sample and trains on it for about so many seconds."""
+    """Prepares the sample and trains on it for about `seconds`."""
     device = choose_device(str(given.get("training", {}).get("device", "auto")))
-    settings = settle(given, sample.whole, device.type)
+    settings = expected_settings(given, sample.whole, device.type)
     given = {**without_sampling(given, sample.whole), "preset": settings.preset}
     began = time.perf_counter()
     files, dev = [str(path) for path in sample.train], [str(path) for path in sample.dev]
-    tell("preparing a sample")
-    for event in prepared(folder, Request(files, given, device.type, dev), threading.Event()):  # in a thread, whose
-        _stage(event, tell)  # memory the steps do not use again, as in training
+    say("preparing a sample")
+    # in a thread, as before training, so that the steps cannot reuse its memory
+    for event in prepare_run(folder, TrainingRequest(files, given, device.type, dev), threading.Event()):
+        if isinstance(event, Stage) and event.done == 0:
+            say(f"preparing a sample: {event.name}")
     preparing = (time.perf_counter() - began) / sample.size
     run = open_run(folder)
-    tell(f"training {sum(p.numel() for p in run.model.parameters()):,} parameters for about {seconds:.0f} s")
+    parameters = dict(run.model.named_parameters())
+    count = sum(p.numel() for p in parameters.values())
+    say(f"training {count:,} parameters for about {seconds:.0f} s")
     steps, spent, seen = _train(run, seconds)
-    _largest(run)
+    _train_on_largest_batches(run)
     evaluating, finishing = _evaluate(run, sample, seen / spent)
-    _translate_endlessly(run, sample)
-    peak = _peak(run.device)
-    tables = sum(p.numel() for name, p in run.model.named_parameters() if name.endswith(TABLES))
+    _decode_longest_batch(run, sample)
+    peak = _peak_memory(run.device)
     return Measured(
         device=str(run.device),
         threads=torch.get_num_threads() if run.device.type == "cpu" else 0,
@@ -146,9 +150,9 @@ def measure(
         seconds_per_step=spent / steps,
         tokens_per_step=seen / steps,
         tokens_per_unit=_tokens_per_unit(run, sample),
-        flops_per_token=_flops(run),
-        parameters=sum(p.numel() for p in run.model.parameters()),
-        tables=tables,
+        flops_per_token=_flops_per_token(run),
+        parameters=count,
+        tables=sum(p.numel() for name, p in parameters.items() if name.endswith(TABLES)),
         vocabulary=run.vocabularies.target.size,
         preparing=preparing,
         evaluating=evaluating,
@@ -157,25 +161,20 @@ def measure(
     )
 
 
-def _stage(event: Event, tell: Callable[[str], None]) -> None:
-    if isinstance(event, Stage) and event.done == 0:
-        tell(f"preparing a sample: {event.name}")
-
-
 def _train(run: TrainingRun, seconds: float) -> tuple[int, float, float]:
-    """Steps, their seconds, and the tokens that they have seen: of the second half, when every shape is known."""
-    took, seen = list[float](), list[float]()
-    while len(took) < FEWEST or (sum(took) < seconds and len(took) < MOST):
+    """Returns the second half of the steps, in which no shape is new: their number, seconds and tokens."""
+    times, seen = list[float](), list[float]()
+    while len(times) < MIN_STEPS or (sum(times) < seconds and len(times) < MAX_STEPS):
         before = run.state.seconds
         progress = update(run)
-        took.append(run.state.seconds - before)
-        seen.append(progress.tokens_per_second * took[-1])
-    half = len(took) // 2
-    return len(took) - half, sum(took[half:]), sum(seen[half:])
+        times.append(run.state.seconds - before)
+        seen.append(progress.tokens_per_second * times[-1])
+    half = len(times) // 2
+    return len(times) - half, sum(times[half:]), sum(seen[half:])
 
 
-def _largest(run: TrainingRun) -> None:
-    """A step on the batches that need the most room: that of the longest text, and that of the most tokens."""
+def _train_on_largest_batches(run: TrainingRun) -> None:
+    """Makes a step on the batches that need the most memory: of the longest text, and of the most tokens."""
     plan = run.task.plan(0)
     sizes = [[batch.seen, -len(rows)] for rows in plan[:500] for batch in [run.task.batch(rows, 0)]]
     for column in (0, 1):
@@ -187,11 +186,12 @@ def _largest(run: TrainingRun) -> None:
         run.optimizer.zero_grad()
 
 
-def _flops(run: TrainingRun) -> float:
-    """Of a token of a batch in the middle: what PyTorch counts of a forward and a backward pass."""
+def _flops_per_token(run: TrainingRun) -> float:
+    """Returns PyTorch's count for a forward and a backward pass over a batch of medium length."""
     plan = run.task.plan(0)
     batch = run.task.batch(plan[len(plan) // 2], 0)
-    with computing(fused=False), sdpa_kernel(SDPBackend.MATH), _in_pieces(), FlopCounterMode(display=False) as counter:
+    counter = FlopCounterMode(display=False)
+    with computing(fused=False), sdpa_kernel(SDPBackend.MATH), _without_onednn(), counter:
         loss = run.task.loss(run.model, batch, 0.1)
         loss.total.backward()
     run.optimizer.zero_grad()
@@ -199,8 +199,8 @@ def _flops(run: TrainingRun) -> float:
 
 
 @contextmanager
-def _in_pieces() -> Iterator[None]:
-    """Without oneDNN, whose LSTM is one piece that PyTorch counts nothing of."""
+def _without_onednn() -> Iterator[None]:
+    """Disables oneDNN, whose LSTM PyTorch does not count."""
     enabled, *_ = torch.backends.mkldnn.set_flags(False)
     try:
         yield
@@ -209,39 +209,38 @@ def _in_pieces() -> Iterator[None]:
 
 
 def _evaluate(run: TrainingRun, sample: Sample, speed: float) -> tuple[float, float]:
-    """Seconds of an evaluation in the middle of training, and of the last one.
+    """Returns the seconds of an evaluation during training, and of the last one.
 
-    The loss on the dev set is a forward pass, a third of a step. Translating is timed, and, since a model that has
-    learnt little does not know when to end, corrected by how much longer its translations are than the references.
-    What is translated with the model's own beam is for the memory that it takes.
+    The loss on the dev set is a forward pass, a third of a step. Translations are timed; since a model that has learned
+    little ends them too late, the time is scaled to the length of the references. The translation with the model's own
+    beam only adds to the peak of memory.
     """
     settings, dev = run.settings, _dev_size(run.settings, sample)
     if not isinstance(run.task, TranslationTraining):
         forward = dev * 0.3 / 3 / speed
         return forward, forward
-    pairs = run.task.held_out("dev")[:DECODED]
+    pairs, direction = run.task.held_out("dev"), directions_of(settings.data)[0]
+    first = pairs[:TRANSLATED]
     run.model.eval()
     began = time.perf_counter()
-    made = run.task.translate(run.contents(run.model), directions_of(settings.data)[0], pairs, beam=1)
-    took = time.perf_counter() - began
-    run.task.translate(
-        run.contents(run.model), directions_of(settings.data)[0], run.task.held_out("dev"), max_ratio=1.0
-    )
+    translations = run.task.translate(run.contents(run.model), direction, first, beam=1)
+    spent = time.perf_counter() - began
+    run.task.translate(run.contents(run.model), direction, pairs, max_ratio=1.0)
     run.model.train()
-    target = run.vocabularies.target
-    wanted = sum(len(ids) for ids in target.encode_batch([pair["target"] for pair in pairs]))
-    greedy = took / len(pairs) * min(1.0, wanted / max(1, sum(len(each.tokens) for each in made)))
+    references = run.vocabularies.target.encode_batch([pair["target"] for pair in first])
+    tokens = max(1, sum(len(each.tokens) for each in translations))
+    greedy = spent / len(first) * min(1.0, sum(map(len, references)) / tokens)
     forward = dev * _tokens_per_unit(run, sample) / 3 / speed
     evaluated = min(dev, settings.training.evaluate_pairs)
     return forward + greedy * evaluated, forward + greedy * (evaluated + dev * math.sqrt(settings.decoding.beam))
 
 
 @torch.inference_mode()
-def _translate_endlessly(run: TrainingRun, sample: Sample) -> None:
-    """Fills the largest batch of an evaluation and goes on to the longest output that is allowed.
+def _decode_longest_batch(run: TrainingRun, sample: Sample) -> None:
+    """Decodes the largest batch of an evaluation up to the longest output that is allowed.
 
-    That is what takes the most room in evaluations: rows stay until the last of a batch has ended. How soon a model
-    ends depends on what it has learnt, and a few steps do not tell.
+    This needs the most memory of an evaluation: rows stay until the last of a batch has ended. A few steps do not show
+    how soon a trained model ends.
     """
     settings, task, model = run.settings, run.task, run.model
     if not isinstance(task, TranslationTraining) or not isinstance(model, EncoderDecoder):
@@ -260,14 +259,14 @@ def _translate_endlessly(run: TrainingRun, sample: Sample) -> None:
 
 
 def _dev_size(settings: Settings, sample: Sample) -> int:
-    """Pairs or characters that are split off as dev set."""
+    """Returns the pairs or characters that are split off as dev set."""
     if settings.task != "translate":
-        return min(sample.whole // 20, MOST_HELD_OUT)
+        return min(sample.whole // 20, MAX_HELD_OUT)
     return dev_size(settings.data.dev_pairs, sample.whole)
 
 
 def _tokens_per_unit(run: TrainingRun, sample: Sample) -> float:
-    """Tokens of a pair, its two ends with it, or of a character."""
+    """Returns the tokens per pair, with its two ends, or per character."""
     if sample.tokens is not None:
         return sample.tokens / sample.whole
     if isinstance(run.task, TranslationTraining):
@@ -275,44 +274,44 @@ def _tokens_per_unit(run: TrainingRun, sample: Sample) -> float:
     return float(run.about["examples"]) / sample.size
 
 
-def _peak(device: torch.device) -> int:
-    """The most memory that was ever in use: of the device, or of this process."""
+def _peak_memory(device: torch.device) -> int:
+    """Returns the peak memory of the device, or of this process, in bytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else used * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _memory(run: TrainingRun, peak: int, size: int) -> Memory:
-    weights = sum(p.numel() * p.element_size() for p in run.model.parameters())
-    learning = sum(p.numel() * p.element_size() for p in run.model.parameters() if p.requires_grad)
-    moments = sum(
-        value.numel() * value.element_size()
-        for state in run.optimizer.state.values()
-        for value in state.values()
-        if isinstance(value, torch.Tensor)
+def _memory(run: TrainingRun, peak: int, size: int) -> TrainingMemory:
+    weights = _bytes(run.model.parameters())
+    gradients = _bytes(p for p in run.model.parameters() if p.requires_grad)
+    moments = _bytes(
+        value for state in run.optimizer.state.values() for value in state.values() if isinstance(value, Tensor)
     )
-    mean = sum(value.numel() * value.element_size() for value in run.mean.values.values())
-    rest = max(0, peak - weights - learning - moments - mean)
-    return Memory(weights, learning, moments, mean, rest, peak, _sampled(run) / size)
+    mean = _bytes(run.mean.values.values())
+    rest = max(0, peak - weights - gradients - moments - mean)
+    return TrainingMemory(weights, gradients, moments, mean, rest, peak, _sampling_memory(run) / size)
 
 
-def _sampled(run: TrainingRun) -> int:
-    """Bytes that subword sampling holds: the words of all pairs, and the pieces of an epoch and of the one before."""
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _sampling_memory(run: TrainingRun) -> int:
+    """Returns the bytes of subword sampling: the words of all pairs, and the tokens of this and the last epoch."""
     task = run.task
     if not isinstance(task, TranslationTraining) or not isinstance(task.current, ResampledExamples):
         return 0
     words = sum(table.rows.nbytes + table.starts.nbytes for _, table in task.words)
-    pieces = sum(part.nbytes for side in (task.current.source, task.current.target) for part in side)
-    return words + 2 * (pieces + task.current.lengths.nbytes)
+    tokens = sum(part.nbytes for side in (task.current.source, task.current.target) for part in side)
+    return words + 2 * (tokens + task.current.lengths.nbytes)
 
 
 def estimate(
     measured: Measured, settings: Settings, sample: Sample, *, devices: int, efficiency: float, speed: float
 ) -> Estimate:
-    """The whole from a part."""
-    dev = _dev_size(settings, sample)
-    units = max(1, sample.whole - dev)
+    """Returns the cost for the whole corpus."""
+    units = max(1, sample.whole - _dev_size(settings, sample))
     tokens = units * measured.tokens_per_unit
     rate = measured.tokens_per_second * speed * devices * (efficiency if devices > 1 else 1.0)
     steps, memory = settings.training.steps, measured.memory
@@ -320,18 +319,18 @@ def estimate(
     evaluations = max(1, steps // settings.training.evaluate_every)
     evaluating = (evaluations * measured.evaluating + measured.finishing) / speed
     preparing = measured.preparing * sample.whole
-    learnt = steps * measured.tokens_per_step
+    trained = steps * measured.tokens_per_step
     return Estimate(
         units=units,
         tokens=tokens,
         steps=steps,
-        epochs=learnt / tokens,
+        epochs=trained / tokens,
         devices=devices,
         tokens_per_second=rate,
         epoch_seconds=tokens / rate,
         preparing_seconds=preparing,
         evaluating_seconds=evaluating,
-        seconds=preparing + learnt / rate + evaluating,
+        seconds=preparing + trained / rate + evaluating,
         memory=memory.peak + more,
         memory_sharded=memory.state // devices + memory.rest + more,
         disk=int(tokens) * token_type(measured.vocabulary).itemsize

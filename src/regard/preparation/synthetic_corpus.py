@@ -22,7 +22,7 @@ from regard.errors import DataError, InputError, SettingsError
 from regard.files.formats.format_by_suffix import require_plain
 from regard.files.remote_files import as_path
 from regard.model_folder import CARD, TRAINING, read_settings
-from regard.preparation.prepared_folder import NEW, READY, REQUEST, REVERSE, install, traceless
+from regard.preparation.prepared_folder import NEW, READY, REQUEST, REVERSE, install, removing_traces
 from regard.preparation.synthetic_pairs import (
     SYNTHETIC,
     SyntheticState,
@@ -30,7 +30,7 @@ from regard.preparation.synthetic_pairs import (
     read_sentences,
     translate_sentences,
 )
-from regard.preparation.task_preparation import Request
+from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import Settings
 from regard.settings.option_fields import merge
 from regard.settings.resolution import resolve
@@ -40,13 +40,13 @@ from regard.training.machine_checks import set_up_machine
 from regard.training.tasks.task import ABOUT
 from regard.weights import choose_device
 
-TrainInFolder = Callable[[Path, Request | None, threading.Event], Iterator[Event]]
+TrainInFolder = Callable[[Path, TrainingRequest | None, threading.Event], Iterator[Event]]
 """Prepares and trains in a folder; without a request, continues there."""
 
 
 def with_back_translation(
-    request: Request, settings: Settings, texts: Sequence[Path | str], reverse: Path | str | None
-) -> Request:
+    request: TrainingRequest, settings: Settings, texts: Sequence[Path | str], reverse: Path | str | None
+) -> TrainingRequest:
     """Adds text to translate back to a request; refuses what cannot work before any work is done."""
     if not texts:
         if reverse is not None:
@@ -84,14 +84,14 @@ def require_opposite(reverse: Path, settings: Settings) -> None:
         )
 
 
-def synthesize(folder: Path, request: Request, stop: threading.Event, run: TrainInFolder) -> Iterator[Event]:
+def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event, run: TrainInFolder) -> Iterator[Event]:
     """Makes the pairs that a request needs, and continues with those of an earlier run."""
     new = folder / NEW
     made = new / SYNTHETIC
     state = SyntheticState.load(made)
     if state is not None and state.complete:
         return
-    with traceless(folder):
+    with removing_traces(folder):
         start = None if request.start is None else read_settings(Path(request.start))
         settings = resolve(request.given, start=start)
         write_text(new / REQUEST, json.dumps(asdict(request)))
@@ -120,7 +120,7 @@ def synthesize(folder: Path, request: Request, stop: threading.Event, run: Train
             yield from (Note(f"synthetic: {line}") for line in state.lines())
 
 
-def count_sentences(request: Request, settings: Settings, stop: threading.Event) -> Generator[Event, None, int]:
+def count_sentences(request: TrainingRequest, settings: Settings, stop: threading.Event) -> Generator[Event, None, int]:
     """Reads all text to translate, so that a mistake in it is found at once; returns the number of sentences."""
     report = Report()
     for number, _ in enumerate(read_sentences(request, settings.data, report)):
@@ -134,7 +134,7 @@ def count_sentences(request: Request, settings: Settings, stop: threading.Event)
 
 
 def train_reverse(
-    folder: Path, request: Request, settings: Settings, stop: threading.Event, run: TrainInFolder
+    folder: Path, request: TrainingRequest, settings: Settings, stop: threading.Event, run: TrainInFolder
 ) -> Iterator[Event]:
     """Trains the model that translates back on the same corpus, with the same settings and the same dev pairs."""
     if not (folder / CARD).exists():  # which is written last
@@ -153,9 +153,9 @@ def train_reverse(
         shutil.rmtree(folder / TRAINING, ignore_errors=True)
 
 
-def swapped(request: Request, settings: Settings) -> Request:
+def swapped(request: TrainingRequest, settings: Settings) -> TrainingRequest:
     """Returns the request for the model that translates back."""
     data = settings.data
     changed: dict[str, Any] = {"data": {"source": data.target, "target": data.source}, "training": {"history": 0}}
     changed["tokenizer"] = {"tags": [tag for tag in settings.tokenizer.tags if tag != SYNTHETIC]}
-    return Request(request.files, merge(request.given, changed), request.device, request.dev, swapped=True)
+    return TrainingRequest(request.files, merge(request.given, changed), request.device, request.dev, swapped=True)

@@ -26,7 +26,7 @@ from regard.files.formats.format_by_suffix import PAIRED, require_plain, suffix
 from regard.files.remote_files import as_path
 from regard.jobs.bulk_translation import model_digest, model_files
 from regard.jobs.resumable_shards import Executor, MakeShard, ResumableRun, ShardInput, ShardOutput, Work
-from regard.preparation.task_preparation import Request
+from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import DataSettings
 from regard.tokens.clean_text import CONTROL, tidy
 from regard.tokens.corpus_report import Report
@@ -166,9 +166,7 @@ def find_fault(text: str, translation: Translation, max_characters: int) -> str 
         return "the translation is empty"
     if not translation.finished:
         return "the translation does not end"
-    if CONTROL.search(translated) or (
-        "\N{REPLACEMENT CHARACTER}" in translated and "\N{REPLACEMENT CHARACTER}" not in text
-    ):
+    if CONTROL.search(translated) or REPLACEMENT in set(translated) - set(text):
         return "invalid characters in the translation"
     if longer > max_characters:
         return "the translation is longer than data.max_characters"
@@ -177,7 +175,7 @@ def find_fault(text: str, translation: Translation, max_characters: int) -> str 
     return None
 
 
-def read_sentences(request: Request, data: DataSettings, report: Report) -> Iterator[Pair]:
+def read_sentences(request: TrainingRequest, data: DataSettings, report: Report) -> Iterator[Pair]:
     """Yields the cleaned sentences to translate, each as the source of a pair: lines of text, or a corpus's sources."""
     files = [as_path(name) for name in request.texts or request.files]
     if request.texts or is_text(files):

@@ -1,14 +1,14 @@
-"""Prepares a corpus for training: the request of a user, and the steps that all tasks share."""
+"""Prepares a corpus for training: the request of the user, and the steps that all tasks share."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -22,116 +22,135 @@ from regard.settings.option_fields import dump
 from regard.settings.presets import choose_preset
 from regard.settings.resolution import resolve
 from regard.tokens.corpus_report import Report
-from regard.tokens.tokenizer import Vocabularies
-from regard.training.events import Event
+from regard.tokens.tokenizer import Tokenizer, Vocabularies
+from regard.training.events import Event, Note, Stage
 from regard.training.machine_checks import choose_precision
 from regard.training.tasks.task import ABOUT, START, require_metric
 
-Tell = Callable[[Event], None]
-"""Takes events as they happen."""
+SendEvent = Callable[[Event], None]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the user asked for; kept, so that a run killed while preparing can start over by itself."""
+class TrainingRequest:
+    """The user's request; it is saved, so that a run that is killed during preparation can be resumed."""
 
     files: list[str]
-    given: dict[str, Any]  # settings that the user set
-    device: str  # its kind, for the choice of a preset
+    given: dict[str, Any]  # the user's settings
+    device: str  # kind of device, for the choice of a preset
     dev: list[str] = field(default_factory=list)
     test: list[str] = field(default_factory=list)
-    start: str | None = None  # the model whose weights are the first ones
-    swapped: bool = False  # whether the corpus is read the other way: its targets are the sources
+    start: str | None = None  # the model that the weights and the vocabulary are taken from
+    swapped: bool = False  # the targets of the corpus are the sources
     texts: list[str] = field(default_factory=list)  # in the target language, to be translated back
-    reverse: str | None = None  # the model that translates them back; none: it is trained first
-    teacher: str | None = None  # the model whose translations of the sources are learnt
+    reverse: str | None = None  # the model that translates them back; if None, it is trained first
+    teacher: str | None = None  # the model whose translations of the sources are learned
 
     @property
     def synthetic(self) -> bool:
-        """Whether a model makes pairs before this one can learn from them."""
+        """True if another model must make pairs first."""
         return bool(self.texts) or self.teacher is not None
 
     @property
-    def reads(self) -> list[str]:
-        """The files and the models that the run reads."""
+    def inputs(self) -> list[str]:
+        """The files and models that the run reads."""
         models = filter(None, (self.start, self.reverse, self.teacher))
         return [*self.files, *self.dev, *self.test, *self.texts, *models]
 
+    def start_settings(self) -> Settings | None:
+        """Returns the settings of the model to start from, if there is one."""
+        return None if self.start is None else read_settings(Path(self.start))
+
 
 def absolute_paths(names: Sequence[Path | str], settings: Settings) -> list[str]:
-    """The files of a request, wherever it is gone on with; folders and patterns stand for files with pairs."""
-    found = expand_paths(names, settings.data) if settings.task == "translate" else map(as_path, names)
-    return [str(path.absolute()) for path in found]
+    """Returns the files of a request as absolute paths; folders and patterns of pairs are expanded."""
+    paths = expand_paths(names, settings.data) if settings.task == "translate" else map(as_path, names)
+    return [str(path.absolute()) for path in paths]
 
 
 class Preparation(ABC):
-    """The steps from corpus to tokens, each a pass over the files."""
+    """The steps from corpus files to tokens for one task; each step reads the files once."""
 
-    def __init__(self, new: Path, request: Request, tell: Tell) -> None:
-        self.new, self.request, self.tell = new, request, tell
-        self.start = None if request.start is None else read_settings(Path(request.start))
+    starts_from: ClassVar[dict[str, tuple[str, ...]]]
+    """For each task, the tasks of models that it can start from."""
+
+    def __init__(self, new: Path, request: TrainingRequest, send: SendEvent) -> None:
+        self.new, self.request, self.send = new, request, send
+        self.start = request.start_settings()
         self.settings = resolve(request.given, start=self.start)
         self.data = self.settings.data
         require_metric(self.settings)
-        self.why = ""
-
-    @staticmethod
-    def task(request: Request) -> str:
-        """What the request is for: what it says, or else what the model is for that it starts from."""
-        start = None if request.start is None else read_settings(Path(request.start))
-        return resolve(request.given, start=start).task
+        self.preset_reason = ""
+        allowed = self.starts_from[self.settings.task]
+        if self.start is not None and self.start.task not in allowed:
+            raise SettingsError(
+                f"the task {self.settings.task} cannot start from a model of the task {self.start.task}: "
+                f"--from needs a model of the task {' or '.join(allowed)}"
+            )
 
     @abstractmethod
     def run(self) -> None:
         """Fills the folder `new`."""
 
-    def choose(self, size: int, **data: Any) -> Settings:
-        """The settings for a corpus of so many pairs, characters or texts, written; `data` is what it told."""
+    def note(self, text: str) -> None:
+        """Sends the user a message."""
+        self.send(Note(text))
+
+    def choose_settings(self, size: int, **data: Any) -> Settings:
+        """Chooses the settings for a corpus of this size, and writes them; `data` are settings that it implies."""
         given = dict(self.request.given)
         if data:
             given["data"] = {**given.get("data", {}), **data}
-        preset, why = choose_preset(self.settings.task, size, self.request.device)
-        asked = given.get("preset", "auto") != "auto"
-        self.why = (
-            f"starting from {Path(self.request.start).name}" if self.request.start else "as asked" if asked else why
-        )
+        preset, reason = choose_preset(self.settings.task, size, self.request.device)
+        if given.get("preset", "auto") != "auto":
+            reason = "as asked"
+        self.preset_reason = f"starting from {Path(self.request.start).name}" if self.request.start else reason
         chosen = resolve(given, None if self.start else preset, self.start)
         self.settings = choose_precision(chosen, torch.device(self.request.device))
         write_text(self.new / SETTINGS, dump(self.settings))
         return self.settings
 
-    def vocabularies(self, learn: Callable[[], Vocabularies]) -> Vocabularies:
-        """The vocabulary of the model to start from, whose weights are copied too, or else a newly learnt one."""
+    def write_vocabularies(self, learn: Callable[[], Vocabularies]) -> Vocabularies:
+        """Writes newly learned vocabularies, or those of the model to start from with a copy of its weights."""
         if self.request.start is None:
-            found = learn()
+            vocabularies = learn()
         else:
-            found = Vocabularies.load(Path(self.request.start) / TOKENIZER)
+            vocabularies = Vocabularies.load(Path(self.request.start) / TOKENIZER)
             shutil.copyfile(Path(self.request.start) / WEIGHTS, self.new / START)
-        write_text(self.new / TOKENIZER, found.to_json())
-        return found
+        write_text(self.new / TOKENIZER, vocabularies.to_json())
+        return vocabularies
+
+    def write_vocabulary(self, texts: Callable[[], Iterable[str]]) -> Tokenizer:
+        """Writes the vocabulary of a task that has a single one, learned from `texts()`."""
+
+        def learn() -> Vocabularies:
+            tokenizer = Tokenizer.train(texts(), self.settings.tokenizer)
+            return Vocabularies(tokenizer, tokenizer)
+
+        return self.write_vocabularies(learn).target
 
     def write_about(self, examples: int, report: Report, held_out: dict[str, int], **more: Any) -> None:
-        """What the trainer, the display and the card say of the data."""
+        """Writes facts about the corpus for the training run, the display and the model card."""
         about = {
             "files": [Path(name).name for name in self.request.files],
             "examples": examples,
             "preset": self.settings.preset,
-            "reason": self.why,
+            "reason": self.preset_reason,
             "corpus": report.lines(),
             "held_out": held_out,
             **more,
         }
         write_text(self.new / ABOUT, json.dumps(about, ensure_ascii=False))
 
+    def write_held_out(self, name: str, records: Iterable[dict[str, Any]]) -> None:
+        """Writes the records of a held-out set for `Task.held_out`."""
+        lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        write_text(self.new / f"{name}.jsonl", "".join(lines))
 
-def write_held_out(path: Path, records: Iterator[dict[str, Any]]) -> None:
-    """Writes what `Task.held_out` reads."""
-    write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
 
-
-def refuse_start(start: Settings | None, task: str, allowed: tuple[str, ...]) -> None:
-    """Refuses to start a task from a model whose weights are of no use for it."""
-    if start is not None and start.task not in allowed:
-        raise SettingsError(
-            f"a model to {start.task} cannot become one to {task}: --from needs one to {' or '.join(allowed)}"
-        )
+def report_progress(items: Iterable[Item], send: SendEvent, doing: str, total: int | None = None) -> Iterator[Item]:
+    """Yields the items, and sends the stage of preparation now and then."""
+    for number, item in enumerate(items):
+        if number % 5000 == 0:
+            send(Stage(doing, number, total))
+        yield item

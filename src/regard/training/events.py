@@ -12,7 +12,7 @@ from regard.atomic_files import write_text
 
 @dataclass(frozen=True)
 class Stage:
-    """Progress of the named stage of preparation; `total` is None while it is unknown."""
+    """Progress of the named stage of preparation; the total may be unknown."""
 
     name: str
     done: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,15 +10,15 @@ from torch import Tensor
 
 from regard.atomic_files import write_text
 from regard.errors import ModelError
-from regard.model_folder import CARD, LOG, WEIGHTS
+from regard.model_folder import CANARY, CARD, LOG, WEIGHTS
 from regard.training.checkpoint import find_damage
 from regard.training.events import Event, Finished, Note, append_event
-from regard.training.low_rank_adapters import merge_adapters, merged_weights
+from regard.training.low_rank_adapters import merge_adapters
 from regard.training.model_card import write_card
 from regard.training.run import TrainingRun
 from regard.training.snapshots import average_snapshots, keep_in_history, snapshot_path
 from regard.training.validation import dev_scores
-from regard.weights import Model, assign, write_tensors
+from regard.weights import Model, assign
 
 
 def finish(run: TrainingRun, reason: str) -> Iterator[Event]:
@@ -37,16 +38,26 @@ def finish(run: TrainingRun, reason: str) -> Iterator[Event]:
             else:
                 steps.append(step)
         assign(model, best_weights(run, model, steps), run.folder / WEIGHTS)
-        write_tensors(run.folder / WEIGHTS, merged_weights(model))
+        run.write_weights(model)
         model.eval()
         scores = {name: run.task.report(run.contents(model), name) for name in run.about["held_out"]}
         finished = replace(finished, scores=scores)
         if run.task.confidence is not None:
             run.task.confidence.save(run.folder)
+        write_canary(run, model)
         text = write_card(run.folder.name, run.settings, run.about, run.task.unit, model, finished)
     write_text(run.folder / CARD, text)
     append_event(run.folder / LOG, finished)
     yield finished
+
+
+def write_canary(run: TrainingRun, model: Model) -> None:
+    """Writes a few texts with the model's greedy outputs, by which a server checks the model before it serves it."""
+    outputs = dict(run.task.examples(run.contents(model)))
+    examples = [{"source": source, "output": output} for source, output in outputs.items() if output]
+    if examples:
+        text = json.dumps({"version": 1, "examples": examples}, ensure_ascii=False, indent=1)
+        write_text(run.folder / CANARY, text + "\n")
 
 
 def best_weights(run: TrainingRun, model: Model, steps: Sequence[int]) -> dict[str, Tensor]:

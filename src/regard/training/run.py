@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.model.dropout import Masks
 from regard.model.kernels.compute_mode import computing
 from regard.model.transformer import Encoder, Stack
-from regard.model_folder import TOKENIZER, TRAINING, WEIGHTS, read_settings
+from regard.model_folder import CANARY, TOKENIZER, TRAINING, WEIGHTS, read_settings
 from regard.settings import Settings
 from regard.tokens.corpus_report import Report
 from regard.tokens.tokenizer import Vocabularies
@@ -76,7 +76,7 @@ class TrainingRun:
     scaler: torch.amp.GradScaler  # of float16 gradients
     state: State
     damage: list[str]  # a message for each state that could not be loaded
-    parts: int = 1  # a batch is computed in so many parts, because memory is short
+    parts: int = 1  # number of parts in which a batch is computed, to save memory
     gradients_sent: bool = False  # other processes may have received gradients of the current update
     notes: list[Note] = field(default_factory=list)  # not yet shown
     planned: tuple[int, Sequence[Rows]] | None = None  # an epoch and its batches
@@ -130,11 +130,16 @@ class TrainingRun:
         save_state(self.work, self.model, self.optimizer, self.mean, self.state, self.group)
         self.saved_at = time.monotonic()
 
+    def write_weights(self, model: Model) -> None:
+        """Writes the weights of the model folder, and deletes the examples of those before."""
+        (self.folder / CANARY).unlink(missing_ok=True)
+        write_tensors(self.folder / WEIGHTS, merged_weights(model))
+
     def write_first_weights(self) -> None:
         """Makes the model folder usable before the first evaluation."""
         with self.whole_model(mean=False) as model:
             if self.group.first and not (self.folder / WEIGHTS).exists():
-                write_tensors(self.folder / WEIGHTS, merged_weights(model))
+                self.write_weights(model)
 
 
 def open_run(

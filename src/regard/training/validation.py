@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 
 from regard.decoding.writer import perplexity
-from regard.model_folder import WEIGHTS
 from regard.training.checkpoint import write_sealed
 from regard.training.events import Evaluation
 from regard.training.low_rank_adapters import merged_weights
 from regard.training.run import TrainingRun
 from regard.training.snapshots import prune_snapshots, snapshot_path
-from regard.weights import Model, write_tensors
+from regard.weights import Model
 
 
 def is_due(run: TrainingRun) -> bool:
@@ -32,7 +31,7 @@ def evaluate(run: TrainingRun) -> Evaluation:
         if first and state.step in best_steps[: training.average]:
             write_sealed(snapshot_path(run.work, state.step), merged_weights(model))
         if first and is_best:
-            write_tensors(run.folder / WEIGHTS, merged_weights(model))
+            run.write_weights(model)
     run.save()
     if first:  # the state before this one needs its snapshots too
         before = state.ranked(training.metric, len(state.evaluations) - 1)

@@ -17,7 +17,7 @@ from regard.errors import DataError
 from regard.model.transformer import Encoder
 from regard.model_folder import TOKENIZER, read_settings
 from regard.preparation.label_preparation import LabelPreparation
-from regard.preparation.task_preparation import Request
+from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import IGNORE
@@ -37,7 +37,9 @@ def prepare(folder: Path, file: Path, dev: Path | None = None, **data: Any) -> t
         "task": "classify", "tokenizer": {"vocabulary": 320}, "model": SHAPE, "data": data,
         "training": {"batch_tokens": 100, "device": "cpu"},
     }  # fmt: skip
-    LabelPreparation(folder, Request([str(file)], settings, "cpu", [str(dev)] if dev else []), told.append).run()
+    LabelPreparation(
+        folder, TrainingRequest([str(file)], settings, "cpu", [str(dev)] if dev else []), told.append
+    ).run()
     recorded: Settings = read_settings(folder)
     task = ClassificationTraining(folder, recorded, Vocabularies.load(folder / TOKENIZER), CPU)
     return task, [event.text for event in told if isinstance(event, Note)]

@@ -18,7 +18,7 @@ from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import IGNORE, Batch, Examples, Rows, padding_mask
 from regard.training.losses import Loss
-from regard.training.tasks.task import Assessment, Task
+from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
 
 
@@ -92,6 +92,12 @@ class ClassificationTraining(Task):
         """Returns accuracy, F1, and the table of labels and confusions."""
         quality = self.compare(*self.label(contents, name))
         return [*quality.lines(), *quality.table()]
+
+    def examples(self, contents: Contents) -> list[tuple[str, str]]:
+        """Returns texts and their most probable labels; none for pairs of texts and for words."""
+        texts = [record["texts"][0] for record in self.held_out("dev") if len(record["texts"]) == 1 and not self.words]
+        labels = Classifier(contents).classify(texts[:EXAMPLES]) if texts else []
+        return [(text, label.label) for text, label in zip(texts, labels, strict=False)]
 
     def label(self, contents: Contents, name: str) -> tuple[list[dict[str, list[str]]], list[list[str]]]:
         """Labels a held-out set; returns its records and the model's labels for each."""

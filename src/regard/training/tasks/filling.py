@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.decoding.fill_classify_embed import Filler
 from regard.decoding.writer import perplexity
 from regard.errors import SettingsError
 from regard.model.transformer import Encoder
@@ -21,7 +22,7 @@ from regard.tokens.tokenizer import Vocabularies
 from regard.training.batch_order import plan_texts
 from regard.training.batches import IGNORE, Batch, Rows, padding_mask
 from regard.training.losses import Loss, token_loss
-from regard.training.tasks.task import Assessment, Task
+from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
 
 HIDDEN, RANDOM = 0.8, 0.1
@@ -171,6 +172,14 @@ class FillingTraining(Task):
         text = "".join("[…]" if gap else piece.replace("▁", " ") for gap, piece in gaps).strip()
         texts = (vocabulary.decode(ids[row, shown].tolist()) for ids in (filled, right))
         return [("text", text), *zip(("model", "right"), texts, strict=True)]
+
+    def examples(self, contents: Contents) -> list[tuple[str, str]]:
+        """Returns texts with `[MASK]` in place of their middle word, and the texts as the model fills them."""
+        pieces, filler = self.dev.pieces(self.room, None)[:EXAMPLES], Filler(contents)
+        decode = self.vocabularies.target.decode
+        texts = [decode(self.dev.tokens[start : start + min(size, 24)].tolist()).split() for start, size in pieces]
+        masked = [" ".join([*words[: len(words) // 2], "[MASK]", *words[len(words) // 2 + 1 :]]) for words in texts]
+        return [(text, filler(text)) for text in masked]
 
     @torch.inference_mode()
     def report(self, contents: Contents, name: str) -> list[str]:

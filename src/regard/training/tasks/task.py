@@ -20,6 +20,8 @@ from regard.training.losses import Loss
 from regard.weights import Contents, Model
 
 ABOUT, START = "about.json", "start.safetensors"
+EXAMPLES = 5
+"""Texts of the dev set that are kept with the model's outputs."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,10 @@ class Task(ABC):
     @abstractmethod
     def report(self, contents: Contents, name: str) -> list[str]:
         """Returns the final scores of a held-out set, in lines that say how they were computed."""
+
+    def examples(self, contents: Contents) -> list[tuple[str, str]]:
+        """Returns a few texts of the dev set and the outputs of the model, which are always the same."""
+        return []
 
     def held_out(self, name: str) -> list[dict[str, Any]]:
         """Returns the records of a held-out set."""

@@ -21,8 +21,11 @@ from regard.tokens.subword_sampling import Sampler, WordTable
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Batch, Examples, PairBatch, ResampledExamples, Rows
 from regard.training.losses import Loss, translation_loss
-from regard.training.tasks.task import Assessment, Task
+from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
+
+EXAMPLE_CHARACTERS, EXAMPLE_CANDIDATES = 200, 32
+"""The longest source of an example, and the number of pairs that the examples are chosen from."""
 
 
 class TranslationTraining(Task):
@@ -113,6 +116,16 @@ class TranslationTraining(Task):
         if name == "dev":
             self.confidence = fit(means, qualities)
         return [*lines, format_means(all_scores)] if len(all_scores) > 1 else lines
+
+    def examples(self, contents: Contents) -> list[tuple[str, str]]:
+        """Returns the most probable of some greedy translations, which rounding is least likely to change."""
+        direction, pairs = next(iter(pairs_by_direction(self.held_out("dev"), self.settings.data).items()))
+        unique = {pair["source"]: pair for pair in pairs if len(pair["source"]) <= EXAMPLE_CHARACTERS}
+        pairs = [*unique.values()][:EXAMPLE_CANDIDATES]
+        translations = self.translate(contents, direction, pairs, beam=1)
+        candidates = [(pair["source"], each) for pair, each in zip(pairs, translations, strict=True) if each.finished]
+        candidates.sort(key=lambda pair: -pair[1].log_probability / max(1, len(pair[1].tokens)))
+        return [(source, each.text) for source, each in candidates[:EXAMPLES]]
 
     def translate(
         self, contents: Contents, direction: Direction, pairs: Sequence[dict[str, Any]], **options: Any

@@ -20,10 +20,11 @@ from regard.tokens.token_streams import Stream
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import IGNORE, Batch, Rows
 from regard.training.losses import Loss, token_loss
-from regard.training.tasks.task import Assessment, Task
+from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
 
 PROMPT, SAMPLE = 8, 60  # tokens of dev text before a sample, and tokens of the sample
+CONTINUED = 16  # tokens of an example
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,13 @@ class WritingTraining(Task):
         prompt = vocabulary.decode(int(i) for i in self.dev.tokens[start : start + PROMPT])
         text = writer_of(contents)(prompt, max_tokens=SAMPLE, temperature=0.8, seed=number)
         return Assessment({"nats_per_character": surprise / self.dev.characters}, [("prompt", prompt), ("model", text)])
+
+    def examples(self, contents: Contents) -> list[tuple[str, str]]:
+        """Returns beginnings of the dev text, and greedy continuations of `CONTINUED` tokens."""
+        starts = range(0, max(1, len(self.dev) - PROMPT), max(PROMPT, len(self.dev) // EXAMPLES))
+        decode, write = self.vocabularies.target.decode, writer_of(contents)
+        prompts = [decode(self.dev.tokens[start : start + PROMPT].tolist()) for start in starts][:EXAMPLES]
+        return [(prompt, write(prompt, max_tokens=CONTINUED, temperature=0, beam=1)) for prompt in prompts]
 
     def report(self, contents: Contents, name: str) -> list[str]:
         """Returns perplexity, and surprise per character, which can be compared between vocabularies."""
