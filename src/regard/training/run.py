@@ -182,7 +182,7 @@ def read_about(work: Path) -> dict[str, Any]:
     """Returns what preparation recorded about the corpus; earlier versions recorded the report as an object."""
     about: dict[str, Any] = json.loads((work / ABOUT).read_text(encoding="utf-8"))
     if "report" in about:
-        about["corpus"] = Report.from_dict(about.pop("report")).lines()
+        about["corpus"] = Report(**about.pop("report")).lines()
     return about
 
 
