@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
+from regard.decoding.decoder_step import TranslationStep
 from regard.decoding.hypotheses import Constraints
 from regard.decoding.model_loading import load_as
 from regard.decoding.native.compiled_library import can_join
@@ -273,6 +274,33 @@ def test_who_goes_away_makes_room(translators: dict[str, Translator], engine: st
             assert (scheduler.waiting, scheduler.running, scheduler.open_requests) == (0, 0, 0)
         made = await scheduler.translate(TEXTS)
         assert [each.text for each in made] == [each.text for each in translators[engine].translate(TEXTS)]
+
+    run(translators[engine], work)
+
+
+@both
+def test_a_constrained_search_ends_when_its_client_leaves(translators: dict[str, Translator], engine: str) -> None:
+    """In the middle of it, although nothing can join or leave its batch."""
+    steps, advance = [0], TranslationStep.advance
+
+    def slow_advance(*arguments: Any) -> Any:
+        steps[0] += 1
+        time.sleep(0.05)
+        return advance(*arguments)
+
+    async def work(scheduler: TranslatorQueue) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TranslationStep, "advance", slow_advance)
+            wanted: dict[str, Any] = {"constrain": lambda _text: Constraints(required=(((7,),),)), "max_ratio": 2.0}
+            call = asyncio.create_task(scheduler.translate(TEXTS * 4, **wanted))
+            while not steps[0]:
+                await asyncio.sleep(0.01)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            await asyncio.sleep(0.5)
+            after = steps[0]
+            await asyncio.sleep(0.5)
+            assert steps[0] == after
 
     run(translators[engine], work)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from queue import Empty, SimpleQueue
 from threading import Semaphore, Thread, current_thread
 from typing import Generic, TypeVar
@@ -14,6 +14,9 @@ T = TypeVar("T")
 
 GRACE = 1.0
 """Seconds that a thread which is not wanted any more has to end; one that waits for input may end later."""
+
+is_unwanted: ContextVar[Callable[[], bool]] = ContextVar("is_unwanted", default=lambda: False)
+"""Reports whether nobody waits any more for the work of this thread."""
 
 
 def ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
@@ -37,6 +40,8 @@ def end_if_unwanted() -> None:
     """Ends this thread if nobody waits any more for what it makes; what takes long asks now and then."""
     thread = current_thread()
     if isinstance(thread, _Worker) and thread.unwanted:
+        sys.exit()
+    if is_unwanted.get()():
         sys.exit()
 
 

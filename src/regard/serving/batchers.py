@@ -12,6 +12,7 @@ from typing import Any
 
 from regard.decoding.native.continuous_search import Follow, LiveSearch
 from regard.decoding.native.native_search import NativeSearch
+from regard.decoding.prefetch import is_unwanted
 from regard.settings import DecodingSettings
 
 BATCH_SIZE = 16
@@ -103,7 +104,7 @@ class SmallBatcher:
             self._change.notify_all()
 
     def cancel(self, item: Item) -> None:
-        """Removes an item that has not started; the result of one that has must be ignored."""
+        """Removes an item that has not started; a batch ends when all of its items have left."""
         with self._change:
             if item in self._waiting:
                 self._waiting.remove(item)
@@ -134,6 +135,7 @@ class SmallBatcher:
             return alike
 
     def _results(self, batch: list[Item]) -> Sequence[Any]:
+        is_unwanted.set(lambda: all(item.batcher is None for item in batch))
         try:
             return self.run(batch)
         except BaseException as error:  # noqa: BLE001 - raised where the result is awaited

@@ -12,6 +12,7 @@ from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.native.compiled_library import can_join
 from regard.decoding.native.continuous_search import Follow
 from regard.decoding.native.native_search import NativeSearch
+from regard.decoding.prefetch import end_if_unwanted
 from regard.decoding.translator import Part, Translation, Translator
 from regard.serving.batchers import ContinuousBatcher, Item, Kind, SmallBatcher
 from regard.serving.scheduler import MAX_WAITING, Scheduler, until
@@ -32,7 +33,9 @@ SMALL = 2_000
 PARALLEL = 4
 """Small batches of a writer that run side by side: a long text keeps nobody waiting for its end."""
 EMBEDDED_TOGETHER = 64
-"""Texts that an encoder reads at once."""
+"""Texts in a batch of an encoder."""
+EMBEDDED_TOKENS = 4_096
+"""Tokens that an encoder reads before it looks whether anybody still waits."""
 
 T = TypeVar("T")
 
@@ -176,8 +179,12 @@ class WriterQueue(Scheduler):
         """Returns for each token of each text but its first the log-probability, and the likeliest tokens there."""
 
         def read(items: list[Item]) -> list[Any]:
-            search = self.writer.searcher
-            return [search.likeliest(item.source, count) if len(item.source) > 1 else [] for item in items]
+            results = []
+            for item in items:
+                end_if_unwanted()
+                many = len(item.source) > 1
+                results.append(self.writer.searcher.likeliest(item.source, count) if many else [])
+            return results
 
         kind = Kind(("likeliest", count), lambda report: SmallBatcher(read, report, self.slots))
         async with self.admit(len(texts), client, deadline) as request:
@@ -218,7 +225,12 @@ class EncoderQueue(Scheduler):
         self.embedder = embedder
 
         def embed(items: list[Item]) -> list[NDArray[np.float32]]:
-            return list(embedder.embed_rows([item.source for item in items]))
+            vectors: list[NDArray[np.float32]] = []
+            together = max(1, EMBEDDED_TOKENS // max(item.tokens_read for item in items))
+            for start in range(0, len(items), together):
+                end_if_unwanted()
+                vectors += list(embedder.embed_rows([item.source for item in items[start : start + together]]))
+            return vectors
 
         self._kind = Kind("embed", lambda report: SmallBatcher(embed, report, self.slots, size=EMBEDDED_TOGETHER))
 
