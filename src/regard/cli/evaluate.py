@@ -77,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         before = baseline or _translate(arguments.baseline, sources, arguments)
         comparisons = compare(before, hypotheses, references, **how)
     if arguments.json:
-        found = {"scores": [asdict(each) for each in scores], "comparisons": [asdict(each) for each in comparisons]}
-        print(json.dumps(found, ensure_ascii=False))
+        figures = {"scores": [asdict(each) for each in scores], "comparisons": [asdict(each) for each in comparisons]}
+        print(json.dumps(figures, ensure_ascii=False))
         return 0
     print(f"{len(references):,} sentences", *scores, sep="\n")
     for each in comparisons:

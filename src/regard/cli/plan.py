@@ -63,15 +63,15 @@ def fraction(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    given = gather(arguments.settings, setting_overrides(arguments))
-    _require_corpus(arguments, resolve(given))
+    chosen = gather(arguments.settings, setting_overrides(arguments))
+    _require_corpus(arguments, resolve(chosen))
     from regard.preparation.cost_estimate import estimate, expected_settings, measure
 
     with tempfile.TemporaryDirectory(prefix="regard-plan-") as folder:
         _print_stage("reading the corpus")
-        sample = _sample(arguments, resolve(given), Path(folder))
-        measured = measure(sample, given, Path(folder) / "run", arguments.seconds, _print_stage)
-    settings = expected_settings(given, sample.whole, measured.device.partition(":")[0])
+        sample = _sample(arguments, resolve(chosen), Path(folder))
+        measured = measure(sample, chosen, Path(folder) / "run", arguments.seconds, _print_stage)
+    settings = expected_settings(chosen, sample.whole, measured.device.partition(":")[0])
     scale = {"devices": arguments.devices, "efficiency": arguments.efficiency, "speed": arguments.speed}
     estimated = estimate(measured, settings, sample, **scale)
     if arguments.json:

@@ -80,8 +80,8 @@ def setting_overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the decoding settings given as flags."""
-    found = vars(arguments).items()
-    return {name.removeprefix("decoding."): value for name, value in found if name.startswith("decoding.")}
+    values = vars(arguments).items()
+    return {name.removeprefix("decoding."): value for name, value in values if name.startswith("decoding.")}
 
 
 def add_device(parser: Any) -> None:

@@ -113,16 +113,16 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
 
     if not arguments.files:
         raise InputError("give the corpus to train on: regard train --help lists the files for each task")
-    given = gather(arguments.settings, overrides, starting=arguments.start is not None)
+    chosen = gather(arguments.settings, overrides, starting=arguments.start is not None)
     start = read_settings(Path(arguments.start)) if arguments.start and Path(arguments.start).is_dir() else None
-    task = given.get("task") or (start.task if start else "translate")
+    task = chosen.get("task") or (start.task if start else "translate")
     if task != "translate":
         return overrides, Path(arguments.output or f"runs/{task}")
-    data = resolve(given, start=start).data
+    data = resolve(chosen, start=start).data
     if data.directions:
         return overrides, Path(arguments.output or f"runs/{'-'.join(languages_of(directions_of(data)))}")
     arguments.files = [str(path) for path in expand_paths(arguments.files, data)]
-    named, paths = given.get("data", {}), [as_path(name) for name in arguments.files]
+    named, paths = chosen.get("data", {}), [as_path(name) for name in arguments.files]
     pair = _find_languages(paths, named.get("source", ""), named.get("target", ""))
     overrides |= {f"data.{side}": code for side, code in zip(("source", "target"), pair, strict=True) if code}
     data = resolve(gather(arguments.settings, overrides)).data

@@ -133,19 +133,19 @@ def _find_documents(name: str) -> list[Path]:
     """Returns a file itself, the documents in a folder, or those that match a pattern."""
     path = Path(name)
     if path.is_dir():
-        found = [each for each in path.rglob("*") if each.is_file() and is_fillable(each)]
+        paths = [each for each in path.rglob("*") if each.is_file() and is_fillable(each)]
     elif not path.exists() and glob.has_magic(name):
-        found = [Path(each) for each in glob.glob(name, recursive=True) if is_fillable(Path(each))]  # noqa: PTH207
+        paths = [Path(each) for each in glob.glob(name, recursive=True) if is_fillable(Path(each))]  # noqa: PTH207
     elif not path.exists():
         raise InputError(f"{path}: no such file")
     elif not is_fillable(path) and files.suffix(path) not in files.PLAIN:
         advice = "to translate it line by line, run the command on this file alone"
         raise InputError(f"{path}: Regard cannot write translations back into this format; {advice}")
     else:
-        found = [path]
-    if not found:
+        paths = [path]
+    if not paths:
         raise InputError(f"{path}: contains no documents")
-    return found
+    return paths
 
 
 def _require_outputs(outputs: Sequence[tuple[Path, Path | None]], arguments: argparse.Namespace) -> None:
@@ -195,10 +195,10 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
         return memory.Memory(memory.read(path, direction))
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())
-    found = memory.Memory(read_pairs([path], data, Report(), whole=True))
-    if not found:
+    entries = memory.Memory(read_pairs([path], data, Report(), whole=True))
+    if not entries:
         raise DataError("contains no translations", path)
-    return found
+    return entries
 
 
 def _why_no_confidence(model: Path) -> str:
@@ -216,8 +216,8 @@ def _faithful(translator: Translator, options: dict[str, Any]) -> Translate:
     from regard.faithful.faithful_translation import Faithful, Job
 
     def translate(units: Sequence[Unit]) -> list[Made]:
-        found = Faithful(translator).translate((Job(unit.source, unit.marks) for unit in units), **options)
-        return [Made(each.text, each.how, each.confidence, each.flags) for each in found]
+        results = Faithful(translator).translate((Job(unit.source, unit.marks) for unit in units), **options)
+        return [Made(each.text, each.how, each.confidence, each.flags) for each in results]
 
     return translate
 
@@ -263,9 +263,9 @@ def _require_languages(document: Document, path: Path, direction: Direction) -> 
     """Refuses a document whose languages are not those of the model; regions may differ."""
     has_text = any(unit.state != "empty" for unit in document.units)
     sides = [("from", document.source_language), ("into", document.target_language if has_text else "")]
-    for (side, theirs), ours in zip(sides, _languages(direction), strict=True):
-        if theirs and ours and not same_language(theirs, ours):
-            raise InputError(f"{path}: is translated {side} {theirs}, but the model translates {side} {ours}")
+    for (side, language), known in zip(sides, _languages(direction), strict=True):
+        if language and known and not same_language(language, known):
+            raise InputError(f"{path}: is translated {side} {language}, but the model translates {side} {known}")
 
 
 def _write(document: Document, outcomes: Iterable[Outcome], output: Path, language: str) -> None:

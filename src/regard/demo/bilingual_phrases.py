@@ -50,9 +50,9 @@ class _Pronoun(Entry, frozen=True):
 
 
 class _Tense(Entry, frozen=True):
-    affirmed: str
-    denied: str
-    asked: str
+    affirmative: str
+    negative: str
+    question: str
     french: str = ""
 
 
@@ -131,11 +131,11 @@ def verb_phrase(
     """Conjugates the verb: "didn't cross", "ne a pas traversé".
 
     Tenses: present, past, future ("is going to cross"), can, wanted ("wanted to cross"). Moods: "not", "never", and
-    "asked", which includes the subject. An object pronoun precedes the French verb that governs it; not in the past,
+    "question", which includes the subject. An object pronoun precedes the French verb that governs it; not in the past,
     where the participle would agree with it.
     """
     forms, third, it = WORDS.tenses[tense], subject.person == HE, object_pronoun or Phrase("", "")
-    english = {"not": forms.denied, "asked": forms.asked}.get(mood, forms.affirmed).format(
+    english = {"not": forms.negative, "question": forms.question}.get(mood, forms.affirmative).format(
         subject=subject.english,
         base=verb.english,
         present=verb.third if third else verb.english,
@@ -145,16 +145,16 @@ def verb_phrase(
         never="never" if mood == "never" else "",
     )
     if tense == "present":
-        finite, rest = _join(it.french, verb.present[subject.person]), ""
+        finite, after = _join(it.french, verb.present[subject.person]), ""
     elif tense == "past":
         moves = "être" in verb.marks
         finite = _conjugate("être" if moves else "avoir", "present", subject)
-        rest = verb.participle + ("e" * subject.feminine + "s" * subject.plural if moves else "")
+        after = verb.participle + ("e" * subject.feminine + "s" * subject.plural if moves else "")
     else:
-        finite, rest = forms.french.split()[subject.person], _join(it.french, verb.infinitive)
-    then = "" if mood in ("not", "asked") and "affirmative" in verb.marks else verb.then
-    french = _join(_deny(finite, mood), rest, then)
-    if mood == "asked":
+        finite, after = forms.french.split()[subject.person], _join(it.french, verb.infinitive)
+    then = "" if mood in ("not", "question") and "affirmative" in verb.marks else verb.then
+    french = _join(_negate(finite, mood), after, then)
+    if mood == "question":
         return Phrase(english, f"est-ce que {subject.french} {french}", subject.pairs)
     return Phrase(_join(*english.split(), it.english), french)
 
@@ -162,25 +162,25 @@ def verb_phrase(
 def to_be(subject: Phrase, tense: TenseOfBe, mood: str = "") -> Phrase:
     """Conjugates to be and être: is and est, weren't and n'étaient pas."""
     form = _conjugate("be", tense, subject)
-    denied = "am not" if form == "am" else form + "n't"
-    return Phrase(denied if mood == "not" else form, _deny(_conjugate("être", tense, subject), mood))
+    negated = "am not" if form == "am" else form + "n't"
+    return Phrase(negated if mood == "not" else form, _negate(_conjugate("être", tense, subject), mood))
 
 
 def predicate(subject: Phrase, adjective: Adjective, tense: TenseOfBe, degree: str = "", mood: str = "") -> Phrase:
     """Describes the subject: "was too tired", "était trop fatiguée"; who is hungry has hunger in French."""
     english, french = to_be(subject, tense, mood)[:2]
-    said = adjective.french[2 * subject.plural + subject.feminine]
+    word = adjective.french[2 * subject.plural + subject.feminine]
     if adjective.noun:
-        french, said = _deny(_conjugate("avoir", tense, subject), mood), adjective.noun
+        french, word = _negate(_conjugate("avoir", tense, subject), mood), adjective.noun
     pairs = ((subject.noun.name, adjective.english),) if subject.noun else ()
-    return Phrase(_join(english, degree, adjective.english), _join(french, WORDS.degrees[degree], said), pairs)
+    return Phrase(_join(english, degree, adjective.english), _join(french, WORDS.degrees[degree], word), pairs)
 
 
 def _conjugate(verb: str, tense: TenseOfBe, subject: Phrase) -> str:
     return WORDS.conjugations[verb][tense].split()[subject.person]
 
 
-def _deny(finite: str, mood: str) -> str:
+def _negate(finite: str, mood: str) -> str:
     """Puts the finite verb between the two halves of a French negation."""
     second = {"not": "pas", "never": "jamais"}.get(mood)
     return f"ne {finite} {second}" if second else finite

@@ -86,7 +86,7 @@ class Adjectives(tuple[Adjective, ...]):
 
 
 class VerbChoice(str):
-    """The name of a verb, or of one that is denied: "like", "not like"."""
+    """The name of a verb, or of one that is negated: "like", "not like"."""
 
     @classmethod
     def parse(cls, name: str) -> VerbChoice:

@@ -194,16 +194,16 @@ class DrawnParts:
         verbs: list[VerbChoice] = _NO_VERBS,
         first_person: list[VerbChoice] = _NO_VERBS,
         tense: Tense = "",
-        asked: bool = False,
+        question: bool = False,
         pronoun: bool = False,
     ) -> None:
-        itself = self.subject.person in (ME, WE)
-        name = _choose(self.rng, first_person if first_person and itself else verbs) if verbs else ""
+        is_speaker = self.subject.person in (ME, WE)
+        name = _choose(self.rng, first_person if first_person and is_speaker else verbs) if verbs else ""
         verb = VERBS[name.removeprefix("not ")] if verbs else self.action.verb
-        if asked and itself:  # nobody asks what he does himself
+        if question and is_speaker:  # people do not ask about themselves
             self.subject = next(each for each in PRONOUNS if each.person == YOU)
         ambiguous = self.tense == "past" and verb.past == verb.english and self.subject.person != HE  # "they read"
-        self.mood = "asked" if asked else "not" if ambiguous or name.startswith("not ") else self.mood
+        self.mood = "question" if question else "not" if ambiguous or name.startswith("not ") else self.mood
         self.disliked = bool(self.mood) or "dislike" in verb.marks
         it = None
         if pronoun:
@@ -260,9 +260,9 @@ class DrawnParts:
         return None
 
     def draw_article(
-        self, article: Article, described: float = 0.0, consistent: bool = False, affirmed: bool = False
+        self, article: Article, described: float = 0.0, consistent: bool = False, affirmative: bool = False
     ) -> None:
-        if affirmed and self.mood:
+        if affirmative and self.mood:
             return
         mass = "mass" in self.noun.tags
         if article != "some" or not mass:
