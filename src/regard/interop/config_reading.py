@@ -83,7 +83,7 @@ def infer_type(config: Config, tensors: Mapping[str, Tensor]) -> Config:
         evidence = "architectures"
         classes = {value: name for family in families().values() for name, value in family.classes.items()}
         kinds = r"Model|For[A-Z]\w+|LMHeadModel|DoubleHeadsModel|MTModel"
-        matches = [re.fullmatch(rf"(\w+?)({kinds})", str(name)) for name in architectures]
+        matches = [re.fullmatch(rf"(\w+?)({kinds})", str(name)[:100]) for name in architectures]
         name = next((classes[match[1]] for match in matches if match and match[1] in classes), None)
     else:
         evidence = "its keys and the names of its weights"
@@ -129,6 +129,27 @@ def read_settings(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
     shared = translates and config.shared
     shape["tie"] = ("all" if tied else "inputs") if shared else "output" if tied else "none"
     return {"task": "translate" if translates else "write", "model": shape}
+
+
+def check_shapes(config: Config, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Refuses sizes that cannot be those of the tensors, before memory is allocated for either."""
+    longest = max((size for tensor in tensors.values() for size in tensor.shape), default=0)
+    keys = [key for key, (name, _) in config.family.config.items() if name in SIDES]
+    sizes = {key: config.get(key, 0) for key in (*keys, "vocab_size", "decoder_vocab_size")}
+    for key, size in sizes.items():
+        if size > 4 * longest + 1000:  # what is wrong by less is named with its tensor
+            raise ModelError(f"{config.path}: {key} is {size:,}, but no side of a tensor is longer than {longest:,}")
+    for key, (name, _) in config.family.config.items():
+        if name in ("encoder_layers", "decoder_layers") and config.get(key, 0) > len(tensors):
+            raise ModelError(f"{config.path}: {key} is {config[key]:,}, but there are only {len(tensors):,} tensors")
+    largest = 4 * max(*sizes.values(), config.get("max_position_embeddings", 1024), 1024) * max(sizes.values())
+    for name, tensor in tensors.items():
+        if tensor.numel() > largest:
+            shape = f"the shape {tuple(tensor.shape)}"
+            raise ModelError(f"{path}: the tensor {name} has {shape}, which does not fit {config.path.name}")
+
+
+SIDES = ("width", "heads", "hidden", "segments")
 
 
 def _has_tied_output(config: Config, tensors: Mapping[str, Tensor], *, default: bool = True) -> bool:

@@ -14,7 +14,14 @@ import regard
 from regard.atomic_files import write_text
 from regard.errors import ModelError
 from regard.foreign_files import describe_pointer, identify
-from regard.interop.config_reading import Config, build_settings, infer_type, read_decoding, read_settings
+from regard.interop.config_reading import (
+    Config,
+    build_settings,
+    check_shapes,
+    infer_type,
+    read_decoding,
+    read_settings,
+)
 from regard.interop.config_writing import describe, foreign_weights
 from regard.interop.export_folder import tag_notes, whole_folder
 from regard.interop.huggingface_files import (
@@ -51,6 +58,7 @@ def import_model(
     _check_source(source)
     place = source if tokenizer is None else Path(tokenizer)
     check_exists(place)
+    place = place.resolve() if place.is_symlink() else place
     config = Config(source / CONFIG, read_json(source / CONFIG))
     if config.get("model_type"):
         _ = config.family  # refuses an unknown one before the weights are read
@@ -58,6 +66,7 @@ def import_model(
     config = infer_type(config, tensors)
     named = {config.family.without_prefix(name): tensor for name, tensor in tensors.items()}
     tensors = {name: tensor for name, tensor in named.items() if name is not None}
+    check_shapes(config, tensors, path)
     tables = read_settings(config, tensors)
     vocabularies = read_vocabularies(place, config)
     if tokenizer is not None:
@@ -142,7 +151,10 @@ def _read_pooling(source: Path, config: Config) -> dict[str, Any]:
         raise ModelError(f"{source / MODULES}: damaged: not a list of modules") from None
     if unknown := sorted(steps.keys() - {"Transformer", "Pooling", "Normalize"}):
         raise ModelError(f"{source / MODULES}: has a step {unknown[0]}, which Regard does not have")
-    path = source / steps.get("Pooling", POOLING) / CONFIG
+    folder = steps.get("Pooling", POOLING)
+    if Path(folder).name != folder:
+        raise ModelError(f"{source / MODULES}: names the folder {folder}, which is not in this folder")
+    path = source / folder / CONFIG
     options = read_json(path)
     chosen = {name for name, value in options.items() if name.startswith("pooling_mode_") and value is True}
     chosen = chosen or {f"pooling_mode_{options.get('pooling_mode')}"}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
+import stat
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,37 @@ TOKENIZER_CONFIG, SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 
 
-def read_bytes(path: Path) -> bytes:
+LARGEST = 64_000_000
+"""Maximum bytes of a file that is read whole: vocabularies have up to 40 MB."""
+LARGEST_CONFIG = 4_000_000
+MOST_VALUES = 2_000_000
+"""Maximum number of values in a JSON file or lines in a text: a vocabulary has up to a million pieces."""
+LARGEST_HEADER = 16_000_000
+"""Maximum bytes of the names and shapes in a safetensors file."""
+
+
+def require_regular(path: Path, largest: float = math.inf) -> None:
+    """Refuses devices, pipes, links to other folders and files of more than `largest` bytes.
+
+    A folder in the cache of Hugging Face has links to the files of the same model in `blobs`.
+    """
+    try:
+        status, target = path.stat(), path.resolve()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelError(f"{path}: is not a regular file: copy the original file here")
+    snapshots = [folder.parents[1] for folder in path.absolute().parents if folder.parent.name == "snapshots"]
+    roots = [path.parent, *(model / "blobs" for model in snapshots)]
+    if not any(target.is_relative_to(root.resolve()) for root in roots):
+        raise ModelError(f"{path}: is a link to a file in another folder: copy that file here")
+    if status.st_size > largest:
+        raise ModelError(f"{path}: has {status.st_size:,} bytes; such files have at most {largest:,}")
+
+
+def read_bytes(path: Path, largest: float = LARGEST) -> bytes:
     """Reads a file."""
+    require_regular(path, largest)
     try:
         return path.read_bytes()
     except OSError as error:
@@ -29,20 +61,29 @@ def read_bytes(path: Path) -> bytes:
 def read_text(path: Path) -> str:
     """Reads a file of UTF-8; every line ends in a line feed."""
     try:
-        return read_bytes(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        text = read_bytes(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except ValueError:
         raise ModelError(f"{path}: damaged: not UTF-8") from None
+    _check_count(path, text.count("\n"), "lines")
+    return text
 
 
-def read_json(path: Path, kind: type = dict) -> Any:
+def _check_count(path: Path, count: int, of: str) -> None:
+    if count > MOST_VALUES:
+        raise ModelError(f"{path}: has {count:,} {of}; such files have at most {MOST_VALUES:,}")
+
+
+def read_json(path: Path, kind: type = dict, largest: int = LARGEST_CONFIG) -> Any:
     """Reads the object in a JSON file, or the list if `kind` says so."""
+    content = read_bytes(path, largest)
+    _check_count(path, sum(content.count(mark) for mark in (b",", b"[", b"{")), "values")
     try:
-        content = json.loads(read_bytes(path).decode("utf-8"))
+        parsed = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
         raise ModelError(f"{path}: damaged: not JSON") from None
-    if not isinstance(content, kind):
+    if not isinstance(parsed, kind):
         raise ModelError(f"{path}: damaged: not a JSON {'object' if kind is dict else 'list'}")
-    return content
+    return parsed
 
 
 def read_json_if_present(path: Path) -> dict[str, Any]:
@@ -78,7 +119,17 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
-    return read_tensors(path)[0] if path.suffix == ".safetensors" else _read_pickled(path)
+    require_regular(path)
+    if path.suffix != ".safetensors":
+        return _read_pickled(path)
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+    if not 2 <= size <= LARGEST_HEADER:
+        raise ModelError(f"{path}: damaged or unreadable (a header of {size:,} bytes)")
+    try:
+        return read_tensors(path)[0]
+    except MemoryError:
+        raise ModelError(f"{path}: does not fit into memory") from None
 
 
 def _read_pickled(path: Path) -> dict[str, Tensor]:
@@ -86,14 +137,26 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     try:
         with path.open("rb") as file:
             zipped = file.read(2) == b"PK"  # what was pickled before PyTorch 1.6 cannot be mapped into memory
+        if zipped:
+            with zipfile.ZipFile(path) as archive:
+                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                    raise ModelError(f"{path}: damaged: PyTorch does not compress its files")
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError:
         reason = "refused, since it holds more than tensors and could run code, or is damaged"
         raise ModelError(f"{path}: {reason}: convert it to {SAFE}") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-    except (RuntimeError, ValueError, EOFError, KeyError, AttributeError, TypeError, IndexError):
+    except (
+        *(RuntimeError, ValueError, EOFError, LookupError, AttributeError, TypeError, MemoryError),
+        zipfile.BadZipFile,
+    ):
         raise ModelError(f"{path}: damaged: not a file of PyTorch tensors") from None
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise ModelError(f"{path}: holds no plain table of tensors")
+    for name, tensor in content.items():
+        if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_complex():
+            raise ModelError(f"{path}: the tensor {name} is not a plain array of numbers")
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise ModelError(f"{path}: the tensor {name} is larger than its data")
     return {str(name): tensor for name, tensor in content.items()}

@@ -47,7 +47,9 @@ class Header(NamedTuple):
     def plausible(self) -> bool:
         """Reports whether these numbers can be the shape of a model."""
         sizes = (self.width, self.hidden, self.layers, self.heads, self.groups, self.length)
-        return min(sizes) > 0 and self.vocabulary != 0 and self.width % self.heads == self.heads % self.groups == 0
+        if min(sizes) <= 0 or self.vocabulary == 0 or self.heads % self.groups:
+            return False
+        return self.width % (2 * self.heads) == 0  # rotary positions turn pairs of numbers
 
     @property
     def file_size(self) -> int:
@@ -128,7 +130,7 @@ def _read_header(path: Path) -> Header:
 
 def _read_weights(path: Path, header: Header) -> dict[str, Tensor]:
     """Reads the tensors of a file with this header."""
-    content, at = read_bytes(path), HEADER.size
+    content, at = read_bytes(path, math.inf), HEADER.size
     tensors: dict[str, Tensor] = {}
     for name, shape, count in header.tensors():
         for layer in range(count):
@@ -172,7 +174,7 @@ def _read_pieces(path: Path, size: int) -> SentencePiece:
     pieces = [Piece(text, 0.0, UNKNOWN if text == RESERVED[0] else CONTROL) for text in RESERVED]
     try:
         for number in range(size):
-            score, length = struct.unpack_from("<fi", content, at)
+            score, length = struct.unpack_from("<fI", content, at)
             text = content[at + 8 : at + 8 + length].decode("utf-8")
             at += 8 + length
             if number < len(RESERVED):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from regard.tokens.imported_vocabulary import HIDDEN
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
 SPACE = "▁"
+LONGEST_PIECE = 1000
+MOST_CHARACTERS = 4_000_000
+"""Maximum characters of all pieces: merging takes time in proportion to them. The largest vocabularies have half."""
 
 
 class Piece(NamedTuple):
@@ -55,6 +59,8 @@ def read_sentencepiece(path: Path) -> SentencePiece:
         model = _parse(content)
     except (ValueError, IndexError, struct.error, TypeError, AttributeError):
         raise ModelError(f"{path}: damaged: not a SentencePiece model") from None
+    if sum(len(piece.text) for piece in model.pieces) > MOST_CHARACTERS:
+        raise ModelError(f"{path}: its pieces have more than {MOST_CHARACTERS:,} characters")
     if model.model not in (UNIGRAM, BPE) or not model.scores:
         raise ModelError(f"{path}: a SentencePiece model that is neither unigram nor BPE")
     try:
@@ -73,6 +79,8 @@ def _parse(content: bytes) -> SentencePiece:
         if number == 1:
             piece = {1: b"", 2: bytes(4), 3: NORMAL, **dict(fields(value))}
             pieces.append(Piece(piece[1].decode("utf-8"), struct.unpack("<f", piece[2])[0], piece[3]))
+            if len(pieces[-1].text) > LONGEST_PIECE or not math.isfinite(pieces[-1].score):
+                raise ValueError("a piece that is too long, or has no score")
         elif number == 2:
             training = dict(fields(value))
         elif number == 3:

@@ -12,6 +12,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from regard.errors import ModelError
 from regard.interop.huggingface_files import (
+    LARGEST,
     SPECIAL_TOKENS,
     TOKENIZER_CONFIG,
     read_json,
@@ -212,10 +213,15 @@ def sentence_pieces(path: Path, options: Options, names: Names) -> tokenizers.To
 
 def read_vocabulary(path: Path) -> dict[str, int]:
     """Reads the ids of the pieces in a JSON file."""
-    content: dict[str, int] = read_json(path)
+    content: dict[str, int] = read_json(path, largest=LARGEST)
     if not content or not all(type(number) is int and number >= 0 for number in content.values()):
         raise ModelError(f"{path}: damaged: not a table of pieces and their ids")
+    if (highest := max(content.values())) > HIGHEST_ID:
+        raise ModelError(f"{path}: has the id {highest:,}; Regard reads ids up to {HIGHEST_ID:,}")
     return content
+
+
+HIGHEST_ID = 1_000_000
 
 
 def put_around(tokenizer: tokenizers.Tokenizer, single: str, pair: str) -> None:
