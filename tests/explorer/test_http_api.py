@@ -5,21 +5,27 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import uvicorn
 from safetensors.torch import load
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
+from regard.cli.look import listen, server_config
+from regard.explorer import http_api
 from regard.explorer.http_api import create_app, routes
 from regard.explorer.model_explorer import Explorer
+from regard.serving import uvicorn_server
 from tests.explorer.conftest import IMPORTS, INDEX
 from tests.explorer.toys import GREEDY, TEXT, contents
 
@@ -155,10 +161,11 @@ def test_mistakes_are_told_in_one_line(client: TestClient, method: str, path: st
 
 
 def test_bodies_are_objects_of_limited_length(client: TestClient) -> None:
+    typed = {"Content-Type": "application/json"}
     for content in (b"", b"{", b"[1]", b"\xff", b"[" * 100_000):
-        response = client.post("/api/run", content=content)
+        response = client.post("/api/run", content=content, headers=typed)
         assert (response.status_code, "JSON" in error_of(response)) == (400, True)
-    long = client.post("/api/run", content=b'{"text": "' + b"x" * 1_000_001 + b'"}')
+    long = client.post("/api/run", content=b'{"text": "' + b"x" * 1_000_001 + b'"}', headers=typed)
     assert (long.status_code, "longer than 1,000,000 bytes" in error_of(long)) == (413, True)
 
 
@@ -246,3 +253,93 @@ def test_it_can_be_a_part_of_a_larger_application(explorer: Explorer, page: Path
     assert client.get("/look/").text == INDEX
     assert client.get("/look/static/main.js").status_code == 200
     assert client.get("/look/api/model").json()["name"] == "toy"
+
+
+# Other sites, and slow clients
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://localhost:8000"}, 200),
+        ({"Origin": "HTTP://LOCALHOST:8000"}, 200),
+        ({"Origin": "http://localhost", "Host": "localhost:80"}, 200),
+        ({"Origin": "https://localhost", "Host": "localhost"}, 200),  # behind a proxy with TLS
+        ({"Origin": "http://[::1]:8000", "Host": "[::1]:8000"}, 200),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),  # another port of this machine
+    ],
+)
+def test_pages_of_other_origins_are_refused(client: TestClient, headers: dict[str, str], status: int) -> None:
+    assert client.post("/api/run", json=RUN, headers=headers).status_code == status
+    assert client.get("/api/model", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_bodies_of_other_types_than_json_are_refused(client: TestClient, kind: str) -> None:
+    """A page of another site can send these without asking the server first."""
+    for path in ("/api/run", "/api/ablate"):
+        response = client.post(path, content=json.dumps(RUN), headers={"Content-Type": kind} if kind else {})
+        assert (response.status_code, "send the request as application/json" in error_of(response)) == (415, True)
+    typed = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert client.post("/api/run", content=json.dumps(RUN), headers=typed).status_code == 200
+
+
+@pytest.fixture
+def port(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The port of a server as `regard look` starts it, whose time limits are short."""
+    monkeypatch.setattr(http_api, "BODY_TIMEOUT", 0.3)
+    monkeypatch.setattr(uvicorn_server, "HEAD_TIMEOUT", 0.6)
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(server_config(explorer, ["127.0.0.1"]))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    thread.join(10)
+
+
+def send(port: int, content: bytes) -> bytes:
+    """Sends bytes to a server and returns all that it answers until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(content)
+        answer = b""
+        while part := connection.recv(10_000):
+            answer += part
+    return answer
+
+
+POST = b"POST /api/run HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+def test_slow_heads_and_bodies_are_ended(port: int) -> None:
+    began = time.monotonic()
+    assert send(port, b"") == send(port, b"GET /api/health HTTP/1.1\r\nHo") == b""  # no head arrives
+    answer = send(port, POST + b'Content-Length: 100\r\n\r\n{"text": ')
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"did not arrive within 0.3 seconds" in answer
+    assert time.monotonic() - began < 5
+    assert send(port, b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").endswith(
+        b'{"ok":true}'
+    )
+
+
+def test_a_request_has_one_host(port: int) -> None:
+    answer = send(
+        port, b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+    )
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"several Host headers" in answer
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_body_is_no_fault(capfd: pytest.CaptureFixture[str], port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(POST + b"Content-Length: 100\r\n\r\n{")
+    assert send(port, b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").endswith(
+        b'{"ok":true}'
+    )
+    assert "Traceback" not in capfd.readouterr().err

@@ -13,6 +13,8 @@ from regard.cli.shared_flags import Verbs, add_device, port
 from regard.errors import InputError
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from regard.explorer.model_explorer import Explorer
 
 DESCRIPTION = """Serves a page on which you type a sentence and look into the model; without MODEL, a small model that
@@ -94,8 +96,6 @@ def _serve(explorer: Explorer, arguments: argparse.Namespace) -> int:
 
     import uvicorn
 
-    from regard.explorer.http_api import create_app
-
     host: str = arguments.host
     listener = listen(host, arguments.port)
     request = {"text": arguments.text, "target": arguments.target}
@@ -108,9 +108,19 @@ def _serve(explorer: Explorer, arguments: argparse.Namespace) -> int:
         import webbrowser
 
         webbrowser.open(address)
-    config = uvicorn.Config(create_app(explorer, hosts=[name]), log_level="warning", lifespan="off", ws="none")
-    uvicorn.Server(config).run(sockets=[listener])
+    uvicorn.Server(server_config(explorer, [name])).run(sockets=[listener])
     return 0
+
+
+def server_config(explorer: Explorer, hosts: list[str]) -> uvicorn.Config:
+    """Returns the settings of the explorer's server, which closes connections that send too slowly."""
+    import uvicorn
+
+    from regard.explorer.http_api import create_app
+    from regard.serving.uvicorn_server import Protocol
+
+    app = create_app(explorer, hosts=hosts)
+    return uvicorn.Config(app, http=Protocol, log_level="warning", lifespan="off", ws="none")
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -2,8 +2,8 @@
 
     uvicorn.run(create_app(Explorer.open("runs/en-de")))
 
-Only pages of this origin can use it. Requests of other origins are refused by their Sec-Fetch-Site header, and
-requests to another host name, as in DNS rebinding, by their Host header.
+Only pages of this origin can use it. Requests of other origins are refused by their Origin and Sec-Fetch-Site headers,
+requests to another host name, as in DNS rebinding, by their Host header. Bodies are JSON and have a time limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,6 +38,8 @@ from regard.explorer.request_types import LIMITS, AblationRequest, MissingError,
 
 PAGE = Path(__file__).parent / "page"
 MOST_BODY = 1_000_000
+BODY_TIMEOUT = 15.0
+"""Seconds in which the body of a request has to arrive."""
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -45,6 +47,7 @@ TYPES = {
     ".json": "application/json",
     ".safetensors": "application/octet-stream",
 }
+PORT = re.compile(r":\d*$")
 INLINE = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 QueryAnswer = dict[str, Any] | bytes
@@ -205,12 +208,22 @@ def find_effects(explorer: Explorer, request: AblationRequest, gone: Callable[[]
 
 
 async def read_json(request: Request) -> dict[str, Any]:
-    """Reads a JSON object of limited length from the body of a request."""
+    """Reads a JSON object of limited length from the body of a request, within a time limit."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, f"send the request as application/json, not as {kind[:40] or 'an unknown type'}")
     content = b""
-    async for part in request.stream():
-        content += part
-        if len(content) > MOST_BODY:
-            raise TooBigError(f"the request is longer than {MOST_BODY:,} bytes: shorten it")
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            async for part in request.stream():
+                content += part
+                if len(content) > MOST_BODY:
+                    raise TooBigError(f"the request is longer than {MOST_BODY:,} bytes: shorten it")
+    except TimeoutError:
+        problem = f"the body of the request did not arrive within {BODY_TIMEOUT:g} seconds"
+        raise HTTPException(408, problem, {"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise HTTPException(499, "the client has left") from None
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -223,7 +236,7 @@ async def read_json(request: Request) -> dict[str, Any]:
 async def answer_error(_request: Request, error: Exception) -> Response:
     """Returns the error of a faulty request, or of one without a route, in one line."""
     if isinstance(error, HTTPException):
-        return JSONResponse({"error": error.detail}, error.status_code)
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     status = 404 if isinstance(error, MissingError) else 413 if isinstance(error, TooBigError) else 400
     return JSONResponse({"error": " ".join(str(error).split())}, status)
 
@@ -240,8 +253,6 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
-        host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1").lower())
         security = {
             b"content-security-policy": content_policy(self.page).encode(),
             b"x-content-type-options": b"nosniff",
@@ -253,12 +264,28 @@ class Guard:
                 message["headers"] = [*message["headers"], *security.items()]
             await send(message)
 
-        app: Callable[[Scope, Receive, Send], Awaitable[None]] = self.app
-        if host not in self.hosts and not is_address(host):
-            app = JSONResponse({"error": f"this server does not answer to the name {host[:100]!r}"}, 400)
-        elif headers.get(b"sec-fetch-site", b"none") == b"cross-site" and scope["path"] != "/":
-            app = JSONResponse({"error": "this server answers its own page only"}, 403)
-        await app(scope, receive, answer)
+        refusal = self.refusal(Request(scope))
+        await (refusal or self.app)(scope, receive, answer)
+
+    def refusal(self, request: Request) -> Response | None:
+        """Returns the answer to a request that does not come from this page; None to one that may."""
+        hosts, site = request.headers.getlist("host"), request.headers.get("sec-fetch-site", "none")
+        if len(hosts) > 1:
+            return JSONResponse({"error": "the request has several Host headers"}, 400)
+        name = PORT.sub("", hosts[0].lower()) if hosts else ""
+        if name not in self.hosts and not is_address(name):
+            return JSONResponse({"error": f"this server does not answer to the name {name[:100]!r}"}, 400)
+        origins = request.headers.getlist("origin")
+        if any(authority(origin.partition("://")[2]) != authority(hosts[0]) for origin in origins) or (
+            site not in ("same-origin", "none") and request.url.path != "/"
+        ):
+            return JSONResponse({"error": "this server answers its own page only"}, 403)
+        return None
+
+
+def authority(host: str) -> str:
+    """Returns a host and its port without the default ports: "LOCALHOST:80" -> "localhost"."""
+    return re.sub(r":(80|443)?$", "", host.lower())
 
 
 def content_policy(page: Path) -> str:
