@@ -27,8 +27,8 @@ from regard.training.snapshots import delete_snapshots_after, keep_in_history
 from regard.training.stopping import reason_to_end
 from regard.training.validation import evaluate, is_due
 
-SAVE_SECONDS = 300.0
-"""The longest time between two saved states, which is the most work that a kill can cost."""
+SAVE_SECONDS, MAX_SAVE_SHARE = 120.0, 0.01
+"""The work that a kill can cost, and the share of the time that saving takes; slow disks save less often."""
 
 
 def train_model(run: TrainingRun) -> Iterator[Event]:
@@ -46,21 +46,29 @@ def train_model(run: TrainingRun) -> Iterator[Event]:
         if reason := reason_to_end(run.settings.training, run.state):
             break
         keep_in_history(run)
+        started = time.perf_counter()
         progress = update(run)
         while run.notes:
             yield run.notes.pop(0)
         yield progress
         if run.group.first and progress.step % max(1, run.settings.training.evaluate_every // 10) == 0:
             append_event(run.folder / LOG, progress)
-        stop, late = run.group.any(run.stop.is_set(), time.monotonic() - run.saved_at > SAVE_SECONDS)
+        upcoming = run.evaluation_seconds if is_due(run) else time.perf_counter() - started
+        stop, save = run.group.any(run.stop.is_set(), must_save(run, upcoming))
         if stop:
             run.save()
             run.write_first_weights()
             yield Finished("stopped", False, run.state.step, run.state.seconds, {})
             return
-        if late and not is_due(run):
+        if save:
             run.save()
     yield from finish(run, reason)
+
+
+def must_save(run: TrainingRun, upcoming: float) -> bool:
+    """Returns True if a kill within the next `upcoming` seconds could cost more than `SAVE_SECONDS` of work."""
+    interval = max(SAVE_SECONDS, run.save_seconds / MAX_SAVE_SHARE)
+    return time.perf_counter() - run.saved_at + upcoming > interval
 
 
 def update(run: TrainingRun) -> Progress:

@@ -80,7 +80,9 @@ class TrainingRun:
     gradients_sent: bool = False  # other processes may have received gradients of the current update
     notes: list[Note] = field(default_factory=list)  # not yet shown
     planned: tuple[int, Sequence[Rows]] | None = None  # an epoch and its batches
-    saved_at: float = field(default_factory=time.monotonic)
+    saved_at: float = field(default_factory=time.perf_counter)
+    save_seconds: float = 0.0  # of the last save
+    evaluation_seconds: float = 0.0  # of the last evaluation
 
     @property
     def work(self) -> Path:
@@ -126,9 +128,11 @@ class TrainingRun:
 
     def save(self) -> None:
         """Writes the state from which `regard train --resume` continues bit for bit the same."""
+        started = time.perf_counter()
         self.state.scaler = self.scaler.state_dict()
         save_state(self.work, self.model, self.optimizer, self.mean, self.state, self.group)
-        self.saved_at = time.monotonic()
+        self.saved_at = time.perf_counter()
+        self.save_seconds = self.saved_at - started
 
     def write_weights(self, model: Model) -> None:
         """Writes the weights of the model folder, and deletes the examples of those before."""

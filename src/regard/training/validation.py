@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 
 from regard.decoding.writer import perplexity
@@ -23,6 +25,7 @@ def is_due(run: TrainingRun) -> bool:
 def evaluate(run: TrainingRun) -> Evaluation:
     """Measures the loss and scores on the dev set; saves the run, and the weights if they are the best so far."""
     training, state, first = run.settings.training, run.state, run.group.first
+    started = time.perf_counter()
     with run.whole_model() as model:
         scores, sample = run.group.broadcast(dev_scores(run, model, len(state.evaluations)) if first else None)
         state.evaluations.append({"step": state.step, **scores})
@@ -33,6 +36,7 @@ def evaluate(run: TrainingRun) -> Evaluation:
         if first and is_best:
             run.write_weights(model)
     run.save()
+    run.evaluation_seconds = time.perf_counter() - started
     if first:  # the state before this one needs its snapshots too
         before = state.ranked(training.metric, len(state.evaluations) - 1)
         prune_snapshots(run.work, best_steps[: training.average] + before[: training.average])
