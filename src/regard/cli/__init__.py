@@ -100,7 +100,7 @@ def build_parser() -> Parser:
     about = "A Transformer that you train on your own text, run anywhere, and look into."
     parser = Parser(prog="regard", description=about, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"regard {regard.__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB")
     for module in VERBS:
         module.add(verbs)
     completion.add(verbs, parser)

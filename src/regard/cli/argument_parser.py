@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
     refused: Mapping[str, str] = {}  # flags of other verbs that this one refuses, each with the message
 
     def __init__(self, *, run: Callable[[argparse.Namespace], int] | None = None, **options: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **options)
         self.set_defaults(run=run)
 
     def error(self, message: str) -> NoReturn:
@@ -85,6 +85,15 @@ class Parser(argparse.ArgumentParser):
 
     def _get_positional_actions(self) -> list[argparse.Action]:
         return [] if self.flags_only else super()._get_positional_actions()
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of descriptions, and prints long verbs on the same line as their help."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            self._action_max_length += self._indent_increment
 
 
 def _last_part(flag: str) -> str:

@@ -22,7 +22,7 @@ comes with Regard. With -o, saves the run on --text as one page that needs no se
 
 
 def add(verbs: Verbs) -> None:
-    about = "look into a model: every layer, head and step of decoding, in the browser"
+    about = "look into a model in the browser: layers, heads, decoding"
     parser = verbs.add_parser("look", help=about, description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("model", nargs="?", metavar="MODEL", help="a model folder")

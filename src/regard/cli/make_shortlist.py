@@ -17,7 +17,7 @@ tokens per sentence instead of the whole vocabulary.
 
 
 def add(verbs: Verbs) -> None:
-    about = "learn which tokens a translator needs for a sentence, for speed"
+    about = "learn the likely tokens of a translator, for speed"
     parser = verbs.add_parser("shortlist", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     text = "pairs, in any form that regard train accepts"

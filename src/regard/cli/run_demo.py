@@ -24,7 +24,7 @@ SETTINGS_FILE = Path(__file__).parents[1] / "demo" / "demo_model.toml"
 
 
 def add(verbs: Verbs) -> None:
-    about = "train a small English-French translator in minutes and look at it"
+    about = "train a small English-French translator in minutes"
     parser = verbs.add_parser("demo", help=about, description=DESCRIPTION, run=run)
     text = f"where to write the model ({DEFAULT})"
     parser.add_argument("-o", "--output", type=Path, default=DEFAULT, metavar="FOLDER", help=text)

@@ -29,7 +29,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def add(verbs: Verbs) -> None:
-    about = "serve models over HTTP: a page, LibreTranslate's interface and OpenAI's"
+    about = "serve models with the interfaces of LibreTranslate and OpenAI"
     parser = verbs.add_parser("serve", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders")
     add_address(parser, 5000)
