@@ -33,9 +33,6 @@ LEVELS = [  # each may import those above it in this list, and of its own line o
     ["cli"],
     ["__init__", "__main__"],
 ]
-STILL_UP = {  # modules below that still use rooms above; each line goes when its module no longer does
-    ("decoding.translator", "faithful"),
-}
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 WITHOUT_TORCH = [
     "errors",
@@ -94,7 +91,7 @@ def steps_down(module: str, tree: ast.AST) -> list[str]:
             wrong.append(dotted)
         elif dotted.startswith("regard.") and dotted != "regard.__version__":
             other = home(dotted)
-            if other != own and LEVEL[other] >= LEVEL[own] and (module, other) not in STILL_UP:
+            if other != own and LEVEL[other] >= LEVEL[own]:
                 wrong.append(dotted)
     return wrong
 

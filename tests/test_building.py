@@ -76,7 +76,7 @@ def test_without_a_compiler_it_installs_all_the_same(source: Path, tmp_path: Pat
     made = wheel(source, tmp_path, CC=compiler, CXX=compiler)
     assert not list(made.rglob("*.so"))
     assert (made / NATIVE / "compiled_library.py").is_file()
-    assert engine(made) == ["", "it was not built: no C++17 compiler was there when Regard was installed", ""]
+    assert engine(made) == ["", "it was not built: no C++17 compiler was available when Regard was installed", ""]
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

@@ -97,10 +97,10 @@ def test_what_is_printed_says_what_it_is(tmp_path: Path) -> None:
         assert repr(translator).startswith(f"<Translator {GLASS}: en → fr, {words}")
         assert f"{sum(each.numel() for each in translator.model.parameters()):,} parameters" in repr(translator)
         assert ("2 threads" in repr(translator)) == (engine == "native")
-    assert repr(writer_of(toy("write"))).startswith("<Writer of no folder: PyTorch on cpu, float32, ")
-    assert repr(Embedder(toy("embed"))).startswith("<Embedder of no folder: PyTorch on cpu, ")
+    assert repr(writer_of(toy("write"))).startswith("<Writer without a folder: PyTorch on cpu, float32, ")
+    assert repr(Embedder(toy("embed"))).startswith("<Embedder without a folder: PyTorch on cpu, ")
     labels = Classifier(toy("classify", data={"labels": ["a", "b"]}))
-    assert repr(labels).startswith("<Classifier of no folder: 2 labels, PyTorch on cpu, ")
+    assert repr(labels).startswith("<Classifier without a folder: 2 labels, PyTorch on cpu, ")
     best = translator.translate(["I sing."], alignment=True)[0]
     assert repr(best).startswith(f"Translation(text={best.text!r}, score=")
     assert len(repr(best)) < 250

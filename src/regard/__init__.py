@@ -17,7 +17,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
     from regard.decoding.model_loading import load, load_as
-    from regard.decoding.translator import Translation, Translator
+    from regard.decoding.translation_results import Translation
+    from regard.decoding.translator import Translator
     from regard.decoding.writer import Writer
     from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
     from regard.evaluation.translation_scores import compare, score
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "decoding.fill_classify_embed": ("Classifier", "Embedder", "Filler"),
     "decoding.model_loading": ("load", "load_as"),
-    "decoding.translator": ("Translation", "Translator"),
+    "decoding.translation_results": ("Translation",),
+    "decoding.translator": ("Translator",),
     "decoding.writer": ("Writer",),
     "errors": ("DataError", "InputError", "ModelError", "RegardError", "SettingsError"),
     "evaluation.translation_scores": ("compare", "score"),

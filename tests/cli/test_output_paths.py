@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from regard.cli.output_paths import replaces
-from regard.decoding.translator import Translation, Translator
+from regard.decoding.translation_results import Translation
+from regard.decoding.translator import Translator
 from tests.cli.conftest import TINY, write_corpus
 from tests.cli.running import call, tree
 from tests.cli.test_translate_documents import PO

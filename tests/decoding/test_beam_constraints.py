@@ -11,16 +11,16 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.decoding.beam_search import beam_search
-from regard.decoding.hypotheses import Constraints, Hypothesis, Penalty, Words, google_penalty, power_penalty
+from regard.decoding.hypotheses import Constraints, Hypothesis, Penalty, WordBoundaries, length_penalty
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from tests.decoding.tables import END, Prefix, Table, every_output
 from tests.examples import examples
 
-NONE = google_penalty(0.0)
+NONE = length_penalty("google", 0.0)
 penalties = st.builds(
-    lambda penalty, alpha: penalty(alpha),
-    st.sampled_from([google_penalty, power_penalty]),
+    length_penalty,
+    st.sampled_from(["google", "power"]),
     st.sampled_from([0.0, 0.6, 1.0]),
 )
 names = st.integers(0, 1000)
@@ -38,7 +38,7 @@ def constraints(vocabulary: int, longest: int = 2, items: int = 2) -> st.SearchS
             tuple
         ),
         st.lists(sequences(vocabulary, longest), max_size=2).map(tuple),
-        st.none() | st.builds(Words, tokens, tokens, tokens),
+        st.none() | st.builds(WordBoundaries, tokens, tokens, tokens),
     )
 
 
@@ -64,7 +64,7 @@ def _all_there(tokens: Prefix, wanted: Constraints, items: set[int], taken: set[
     return False
 
 
-def _occurs(tokens: Prefix, place: int, sequence: Prefix, words: Words | None, *, whole: bool) -> bool:
+def _occurs(tokens: Prefix, place: int, sequence: Prefix, words: WordBoundaries | None, *, whole: bool) -> bool:
     end = place + len(sequence)
     if tokens[place:end] != sequence:
         return False
@@ -168,7 +168,7 @@ def test_a_batch_finds_what_each_sentence_finds_alone(batch: list[tuple[int, int
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8).map(tuple), st.integers(1, 3), names)
 def test_a_draft_is_followed_to_its_end(draft: Prefix, width: int, sentence: int) -> None:
     """However improbable it is; one that does not meet the constraints is not."""
-    options: dict[str, Any] = {"width": width, "penalty": power_penalty(1.0), "patience": 1.0}
+    options: dict[str, Any] = {"width": width, "penalty": length_penalty("power", 1.0), "patience": 1.0}
     (found,) = search([(sentence, 9, Constraints(((draft[:2],),), drafts=(draft,)))], 7, **options)
     assert draft in [h.tokens for h in found if h.finished]
     (found,) = search([(sentence, 20, Constraints(((draft[:2],),), (draft[-1:],), drafts=(draft,)))], 7, **options)
@@ -218,7 +218,7 @@ def test_early_ends_that_are_bad_do_not_end_the_search() -> None:
         constraints=[Constraints((((2,),),))],
         end=END,
         width=2,
-        penalty=google_penalty(0.6),
+        penalty=length_penalty("google", 0.6),
         patience=1.0,
     )
     assert found[0].tokens == (1, 1, 1, 2)

@@ -10,7 +10,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from regard.decoding.beam_search import beam_search, follow, highest
 from regard.decoding.decoder_step import NextToken, TranslationStep
-from regard.decoding.hypotheses import Hypothesis, power_penalty
+from regard.decoding.hypotheses import Hypothesis, length_penalty
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
 from regard.tokens.tokenizer import Specials
@@ -116,7 +116,7 @@ def test_beam_search_equals_hugging_face(
     with torch.inference_mode():
         step = TranslationStep(ours, SOURCES, Specials(), NextToken(Specials()))
         limits = [LIMIT] * len(SOURCES)
-        how: dict[str, Any] = {"width": beams, "penalty": power_penalty(alpha), "patience": patience}
+        how: dict[str, Any] = {"width": beams, "penalty": length_penalty("power", alpha), "patience": patience}
         found = beam_search(step, limits, end=EOS, best=count, **how)
     assert_same(found, generate(theirs, beams, count, alpha, stopping))
 
@@ -125,7 +125,7 @@ def test_greedy_equals_hugging_face(models: tuple[EncoderDecoder, Any]) -> None:
     ours, theirs = models
     with torch.inference_mode():
         step = TranslationStep(ours, SOURCES, Specials(), NextToken(Specials()))
-        found = follow(step, [LIMIT] * len(SOURCES), end=EOS, penalty=power_penalty(0.6), choose=highest)
+        found = follow(step, [LIMIT] * len(SOURCES), end=EOS, penalty=length_penalty("power", 0.6), choose=highest)
     assert_same(found, generate(theirs, 1, 1, 0.6))
 
 

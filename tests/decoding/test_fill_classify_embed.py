@@ -14,8 +14,17 @@ from torch import Tensor
 import regard
 from regard.atomic_files import write_text
 from regard.decoding import fill_classify_embed as reader
-from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler, Reader, Row, Text, nearest, shorten
-from regard.decoding.model_loading import VERBS, load, load_as
+from regard.decoding.fill_classify_embed import (
+    Classifier,
+    Embedder,
+    EncoderInput,
+    Filler,
+    Reader,
+    Text,
+    nearest,
+    shorten,
+)
+from regard.decoding.model_loading import TASKS, load, load_as
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
@@ -95,7 +104,7 @@ def test_a_row_has_the_same_states_alone_and_in_any_batch(several: list[Text], s
 
 
 def test_padding_is_told() -> None:
-    rows = [Row([BOS, 9, EOS], [0, 0, 0]), Row([BOS, EOS], [0, 0])]
+    rows = [EncoderInput([BOS, 9, EOS], [0, 0, 0]), EncoderInput([BOS, EOS], [0, 0])]
     assert [keep.tolist() for keep in FILLER.read(rows, lambda _, keep: keep)] == [[True] * 3, [True, True, False]]
     assert FILLER.read([], lambda states, _: states) == []
 
@@ -173,7 +182,7 @@ def test_what_cannot_be_filled_is_refused() -> None:
     blind = Filler(toy("fill"))
     blind.vocabulary = Tokenizer(VOCABULARY.model)
     blind.vocabulary.specials = Specials(mask=None)
-    with pytest.raises(InputError, match="no token for a gap"):
+    with pytest.raises(InputError, match=r"no \[MASK\] token"):
         blind("A [MASK]")
 
 
@@ -274,7 +283,7 @@ def test_the_settings_of_the_model_say_how_texts_become_vectors() -> None:
 def test_what_is_no_list_or_no_pooling_is_refused() -> None:
     with pytest.raises(InputError, match="put it in a list"):
         EMBEDDER("A dog")
-    with pytest.raises(InputError, match="pooling is mean or first, not max"):
+    with pytest.raises(InputError, match="pooling must be mean or first, not max"):
         EMBEDDER(["A dog"], pooling="max")
 
 
@@ -329,7 +338,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_a_folder_becomes_what_it_is_for(folders: dict[str, Path]) -> None:
-    assert list(ENGINES) == list(VERBS.values())
+    assert list(ENGINES) == list(TASKS.values())
     for task, engine in ENGINES.items():
         assert type(load_as(engine, folders[task], "cpu")) is engine
         assert type(load(folders[task], "cpu")) is engine

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from sacrebleu import BLEU
 
 from regard.decoding.hypotheses import Hypothesis
-from regard.decoding.minimum_bayes_risk import agreed, likeness, ranked, spaced, widened
+from regard.decoding.minimum_bayes_risk import has_spaces, rank_by_consensus, ranked, sentence_bleu, widened
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.settings import DecodingSettings
@@ -26,7 +26,7 @@ def test_likeness_is_bleu_of_sentences(texts: list[list[str]]) -> None:
     bleu = BLEU(tokenize="none", smooth_method="add-k", smooth_value=1)
     lines = [" ".join(text) for text in texts]
     wanted = [[bleu.sentence_score(text, [other]).score / 100 for other in lines] for text in lines]
-    assert likeness(texts) == pytest.approx(np.array(wanted), abs=1e-6)
+    assert sentence_bleu(texts) == pytest.approx(np.array(wanted), abs=1e-6)
 
 
 @given(st.lists(words.map(" ".join), min_size=1, max_size=6), st.randoms(use_true_random=False))
@@ -37,7 +37,7 @@ def test_the_order_of_the_texts_makes_no_difference(texts: list[str], dice: obje
     again = ranked([texts[number] for number in turned], [means[number] for number in turned])
     assert sorted(again) == list(range(len(texts)))
     first, other = texts[ranked(texts, means)[0]], texts[turned[again[0]]]
-    value = likeness([text.split() for text in texts]) @ np.exp(12 * (np.array(means) - max(means)))
+    value = sentence_bleu([text.split() for text in texts]) @ np.exp(12 * (np.array(means) - max(means)))
     assert value[texts.index(first)] == pytest.approx(value[texts.index(other)])
 
 
@@ -56,9 +56,9 @@ def test_texts_without_spaces_are_compared_by_their_characters() -> None:
         "一只狗在公园里跑得很快并且很高兴地叫着",
         "她昨天在海边的小镇上买了一本关于鸟的书",
     ]
-    assert spaced(["a dog runs", "ein Hund"])
-    assert not spaced(texts)
-    assert not spaced(["我喜欢苹果。", "我爱苹果。"])
+    assert has_spaces(["a dog runs", "ein Hund"])
+    assert not has_spaces(texts)
+    assert not has_spaces(["我喜欢苹果。", "我爱苹果。"])
     assert ranked(texts, [-0.5] * 3)[2] == 2
 
 
@@ -68,7 +68,7 @@ def test_as_many_come_back_as_are_asked_for() -> None:
     asked = DecodingSettings(consensus=3, alternatives=3)
     assert widened(asked) == replace(asked, consensus=0, beam=5, alternatives=3)
     assert widened(DecodingSettings(consensus=9)) == DecodingSettings(beam=9, alternatives=8)
-    made = agreed(found, lambda tokens: texts[tokens[0]], asked)
+    made = rank_by_consensus(found, lambda tokens: texts[tokens[0]], asked)
     assert len(made) == 4
     assert {each.tokens[0] for each in made[:3]} == {0, 1, 2}  # what is beyond has no say
     assert made[3].tokens == (3,)
@@ -77,7 +77,7 @@ def test_as_many_come_back_as_are_asked_for() -> None:
 def test_of_two_spellings_of_a_text_one_comes_back() -> None:
     found = [Hypothesis((number,), (-1.0, -0.1 * number), -float(number), True) for number in range(4)]
     texts = ["a b c d", "a b c d", "a b c d e", "x"]
-    made = agreed(found, lambda tokens: texts[tokens[0]], DecodingSettings(consensus=4, alternatives=2))
+    made = rank_by_consensus(found, lambda tokens: texts[tokens[0]], DecodingSettings(consensus=4, alternatives=2))
     assert [texts[each.tokens[0]] for each in made] == ["a b c d", "a b c d e", "x"]
     assert made[0].tokens == (0,)
 

@@ -87,7 +87,7 @@ def test_the_explorer_refuses_it(folder: Path) -> None:
 
 
 def test_who_does_not_look_has_no_alignment() -> None:
-    with pytest.raises(InputError, match="does not look at the source"):
+    with pytest.raises(InputError, match="does not attend to the source"):
         translator_of(toy("translate", kind="lstm", attends=False)).translate(TEXTS, alignment=True)
 
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -20,11 +20,12 @@ from torch import Tensor
 import regard
 from regard.decoding import translator as engine
 from regard.decoding.beam_search import beam_search
-from regard.decoding.decoder_step import NextToken, TranslationStep, lucky
-from regard.decoding.hypotheses import Enough, Hypothesis, google_penalty
+from regard.decoding.decoder_step import NextToken, TranslationStep, sampler
+from regard.decoding.hypotheses import Hypothesis, SearchEngine, ShouldEnd, length_penalty
 from regard.decoding.model_loading import load
 from regard.decoding.pytorch_engine import TorchSearch
-from regard.decoding.translator import Translation, Translator
+from regard.decoding.translation_results import Translation
+from regard.decoding.translator import Translator
 from regard.errors import InputError, SettingsError
 from regard.model.transformer import EncoderDecoder
 from regard.model_folder import TOKENIZER, read_settings
@@ -64,19 +65,19 @@ class Parrot:
 
 
 @pytest.fixture(scope="module")
-def heard() -> Parrot:
+def heard() -> Any:
     return Parrot()
 
 
 @pytest.fixture(scope="module")
-def parrot(folder: Path, heard: Parrot) -> Translator:
+def parrot(folder: Path, heard: Any) -> Translator:
     return Translator(read_settings(folder), Vocabularies.load(folder / TOKENIZER), heard)
 
 
 @pytest.fixture(scope="module")
 def chinese_parrot(parrot: Translator) -> Translator:
     settings = replace(parrot.settings, data=replace(parrot.settings.data, target="zh"))
-    return Translator(settings, Vocabularies(parrot.source, parrot.target), Parrot())
+    return Translator(settings, Vocabularies(parrot.source, parrot.target), cast(SearchEngine, Parrot()))
 
 
 def assert_close(ours: Translation, theirs: Translation) -> None:
@@ -105,7 +106,7 @@ def test_the_model_is_ready_for_use(model: EncoderDecoder) -> None:
 def test_options_go_on_top_of_the_models_own(parrot: Translator) -> None:
     own = DecodingSettings(beam=3, length_penalty=0.2)
     settings = replace(parrot.settings, decoding=own)
-    translator = Translator(settings, Vocabularies(parrot.source, parrot.target), Parrot())
+    translator = Translator(settings, Vocabularies(parrot.source, parrot.target), cast(SearchEngine, Parrot()))
     assert translator.decoding({}) == own
     assert translator.decoding({"beam": 2}) == replace(own, beam=2)
     assert translator.decoding({"beam": "2"}) == replace(own, beam=2)  # as a flag spells it
@@ -231,9 +232,9 @@ def test_batches_keep_to_their_budget(
             sources: Sequence[Sequence[int]],
             limits: Sequence[int],
             settings: DecodingSettings,
-            enough: Enough | None = None,
+            should_end: ShouldEnd | None = None,
         ) -> list[list[Hypothesis]]:
-            found = super()._search_batch(sources, limits, settings, enough)
+            found = super()._search_batch(sources, limits, settings, should_end)
             rows = settings.alternatives + 1 if settings.temperature else settings.beam
             batches.append((len(sources), len(sources) * rows * (max(map(len, sources)) + 1)))
             return found
@@ -284,7 +285,7 @@ def test_reported_probabilities_are_those_of_the_model(
     chosen = translator.decoding({**MODES[mode], "alternatives": alternatives})
     sources = translator.source.encode_batch(texts)
     found = translator.search(sources, chosen)
-    penalty = google_penalty(chosen.length_penalty)
+    penalty = length_penalty("google", chosen.length_penalty)
     for ids, hypotheses in zip(sources, found, strict=True):
         for h in hypotheses:
             expected = teacher_forced(model, ids, [*h.tokens, EOS] if h.finished else list(h.tokens))
@@ -344,7 +345,7 @@ def test_remembering_keys_and_values_changes_nothing(shape: dict[str, Any]) -> N
     with torch.inference_mode():
         steps = TranslationStep(model, sources, Specials(), NextToken(Specials())), Forgetful(model, sources)
         ours, theirs = (
-            beam_search(step, limits, end=EOS, width=4, penalty=google_penalty(0.6), best=4) for step in steps
+            beam_search(step, limits, end=EOS, width=4, penalty=length_penalty("google", 0.6), best=4) for step in steps
         )
     for found, expected in zip(ours, theirs, strict=True):
         assert [h.tokens for h in found] == [h.tokens for h in expected]
@@ -433,7 +434,7 @@ def test_drawing_without_a_choice_is_greedy(translator: Translator) -> None:
 def test_each_text_and_each_row_has_luck_of_its_own() -> None:
     def lucks(ids: Sequence[Sequence[int]], rows: int, seed: int = 0) -> list[list[int]]:
         """Two draws of each row among tokens that are all the same."""
-        choose = lucky(ids, rows, DecodingSettings(temperature=1.0, seed=seed))
+        choose = sampler(ids, rows, DecodingSettings(temperature=1.0, seed=seed))
         scores = torch.zeros(len(ids) * rows, 10_000).log_softmax(-1)
         return [choose(scores).tolist(), choose(scores).tolist()]
 
@@ -529,7 +530,7 @@ def test_what_came_before_a_bad_text_is_not_lost(
     assert str(again.value) == str(caught.value)
 
 
-def test_nothing_is_translated_where_a_text_of_a_list_is_bad(parrot: Translator, heard: Parrot) -> None:
+def test_nothing_is_translated_where_a_text_of_a_list_is_bad(parrot: Translator, heard: Any) -> None:
     heard.heard = []
     with pytest.raises(InputError, match="text 2"):
         parrot.translate(["A dog.", "x" * 3000])
@@ -620,7 +621,7 @@ words = st.lists(
 
 
 @given(words)
-def test_nothing_of_a_long_text_is_lost(parrot: Translator, heard: Parrot, words: list[str]) -> None:
+def test_nothing_of_a_long_text_is_lost(parrot: Translator, heard: Any, words: list[str]) -> None:
     text = " ".join(words)
     assert "".join(parrot(text).split()) == "".join(words)  # a piece may end between 。 and a letter
     assert max(map(len, heard.heard), default=0) <= 23  # and the end is the 24th
@@ -636,7 +637,7 @@ def test_and_without_where_the_language_has_none(chinese_parrot: Translator, tex
     assert chinese_parrot(text) == text
 
 
-def test_the_model_gets_the_longest_pieces_that_fit(parrot: Translator, heard: Parrot) -> None:
+def test_the_model_gets_the_longest_pieces_that_fit(parrot: Translator, heard: Any) -> None:
     """Both fill it to the brim; a token more would be one piece more."""
     for words, pieces in ((["dog"] * 23, 1), (["dog"] * 24, 2), (["dog"] * 46, 2), (["dog"] * 47, 3)):
         parrot(" ".join(words))

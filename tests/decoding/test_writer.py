@@ -14,7 +14,7 @@ from transformers.generation.logits_process import RepetitionPenaltyLogitsProces
 
 from regard.decoding.decoder_step import NextToken, WritingStep
 from regard.decoding.pytorch_engine import writer_of
-from regard.decoding.writer import Writing, first_stop, held_back, windows
+from regard.decoding.writer import WriterOutput, first_stop, held_back, windows
 from regard.errors import InputError, SettingsError
 from regard.model.transformer import Decoder
 from regard.tokens.tokenizer import Specials
@@ -36,7 +36,7 @@ MODES: dict[str, dict[str, Any]] = {
 modes = pytest.mark.parametrize("mode", MODES)
 
 
-def assert_close(ours: Writing, theirs: Writing) -> None:
+def assert_close(ours: WriterOutput, theirs: WriterOutput) -> None:
     assert (ours.text, ours.tokens, ours.finished) == (theirs.text, theirs.tokens, theirs.finished)
     assert ours.token_log_probabilities == pytest.approx(theirs.token_log_probabilities, abs=1e-4)
 
@@ -228,7 +228,7 @@ def test_of_a_prompt_that_is_too_long_the_end_is_read() -> None:
 # Stops
 
 
-def drawn(count: int = 20) -> Writing:
+def drawn(count: int = 20) -> WriterOutput:
     return WRITER.write(["A dog"], temperature=1.0, seed=1, max_tokens=count)[0]
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from regard.faithful.document_translation import TOGETHER, Made, Outcome, fill, remembered, wanted
-from regard.faithful.translation_memory import Memory, MemoryMatch
+from regard.decoding.translation_results import MemoryMatch
+from regard.faithful.document_translation import TOGETHER, FilledUnit, UnitTranslation, fill, recall, wanted
+from regard.faithful.translation_memory import TranslationMemory
 from regard.files.formats import Unit
 from regard.tokens.text_pairs import Location
 
@@ -45,9 +46,9 @@ class Shouting:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def __call__(self, units: Sequence[Unit]) -> list[Made]:
+    def __call__(self, units: Sequence[Unit]) -> list[UnitTranslation]:
         self.asked.append([each.source for each in units])
-        return [Made(each.source.upper(), confidence=len(each.source) / 10) for each in units]
+        return [UnitTranslation(each.source.upper(), confidence=len(each.source) / 10) for each in units]
 
 
 def test_only_what_is_not_finished_is_filled() -> None:
@@ -91,7 +92,9 @@ def test_nothing_to_do_asks_nothing() -> None:
 
 def test_what_the_memory_has_is_used_and_the_rest_offered() -> None:
     translate = Shouting()
-    memory = Memory([("one", "eins"), ("open the file", "die Datei öffnen"), ("page 3 of 4", "Seite 3 von 4")])
+    memory = TranslationMemory(
+        [("one", "eins"), ("open the file", "die Datei öffnen"), ("page 3 of 4", "Seite 3 von 4")]
+    )
     sheet = Sheet(unit(" one\n"), unit("open the files"), unit("page 5 of 9"))
     found = list(fill(sheet, translate, memory=memory))
     assert translate.asked == [["open the files"]]
@@ -116,21 +119,21 @@ def test_what_the_memory_has_is_used_and_the_rest_offered() -> None:
 def test_a_memory_that_loses_a_placeholder_is_not_used(
     source: str, target: str, marks: tuple[str, ...], used: bool
 ) -> None:
-    assert (remembered(unit(source, marks=marks), [MemoryMatch(100, source, target)]) is not None) == used
+    assert (recall(source, marks, [MemoryMatch(100, source, target)]) is not None) == used
 
 
 def test_what_could_not_be_translated_is_not_filled() -> None:
-    outcomes = [Outcome(0, unit("x"), Made("x", how)) for how in ("model", "repaired", "memory", "safe")]
+    outcomes = [FilledUnit(0, unit("x"), UnitTranslation("x", how)) for how in ("model", "repaired", "memory", "safe")]
     assert [each.is_filled for each in outcomes] == [True, True, True, False]
 
 
 def test_the_most_doubtful_come_first() -> None:
     made = [
-        Made("a", confidence=0.9),
-        Made("b", "memory"),
-        Made("c", confidence=0.2),
-        Made("d", confidence=0.8, flags=("a number",)),
-        Made("e"),
+        UnitTranslation("a", confidence=0.9),
+        UnitTranslation("b", "memory"),
+        UnitTranslation("c", confidence=0.2),
+        UnitTranslation("d", confidence=0.8, flags=("a number",)),
+        UnitTranslation("e"),
     ]
-    outcomes = [Outcome(number, unit("x"), each) for number, each in enumerate(made)]
+    outcomes = [FilledUnit(number, unit("x"), each) for number, each in enumerate(made)]
     assert [each.made.text for each in sorted(outcomes, key=lambda outcome: outcome.doubt)] == ["d", "c", "e", "a", "b"]

@@ -15,7 +15,7 @@ from regard.decoding.model_loading import load_as
 from regard.decoding.pytorch_engine import translator_of
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
-from regard.faithful.faithful_translation import Faithful, Job, Result
+from regard.faithful.faithful_translation import Faithful, FaithfulResult, MarkedText
 from regard.faithful.glossary import Glossary, Term
 from regard.settings import DataSettings, DecodingSettings, Settings, TokenizerSettings
 from regard.settings.resolution import resolve
@@ -57,6 +57,8 @@ class Babble:
     ) -> list[list[Hypothesis]]:
         return [[self._found(Random(repr((list(ids), bool(constraints)))))] for ids in sources]
 
+    search_constrained = search
+
     def _found(self, dice: Random) -> Hypothesis:
         tokens: list[int] = []
         for text in dice.choices(self.garbage, k=dice.randrange(6)):
@@ -73,7 +75,7 @@ def babbling(garbage: Sequence[str], slots: bool = False) -> Translator:
     return Translator(Settings(), Vocabularies(tokenizer, tokenizer), Babble(tokenizer, garbage))  # type: ignore[arg-type]
 
 
-def require(job: Job, result: Result, numbers: bool = False) -> None:
+def require(job: MarkedText, result: FaithfulResult, numbers: bool = False) -> None:
     """What is guaranteed."""
     assert counts(result.text, job.marks, numbers=numbers) == counts(job.text, job.marks, numbers=numbers)
     if result.how == "safe":
@@ -98,7 +100,7 @@ def require(job: Job, result: Result, numbers: bool = False) -> None:
 def test_any_model_and_any_text(
     texts: list[tuple[str, list[str]]], garbage: list[str], slots: bool, numbers: bool
 ) -> None:
-    jobs = [Job(text, tuple(marks)) for text, marks in texts]
+    jobs = [MarkedText(text, tuple(marks)) for text, marks in texts]
     results = list(Faithful(babbling(garbage, slots), numbers=numbers).translate(jobs))
     assert len(results) == len(jobs)
     for job, result in zip(jobs, results, strict=True):
@@ -116,7 +118,7 @@ def untrained(request: pytest.FixtureRequest) -> Translator:
 @given(texts=st.lists(TEXTS, max_size=3), beam=st.integers(1, 2))
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_model_that_knows_nothing(untrained: Translator, texts: list[str], beam: int) -> None:
-    jobs = [Job(text) for text in texts]
+    jobs = [MarkedText(text) for text in texts]
     for job, result in zip(jobs, Faithful(untrained).translate(jobs, beam=beam), strict=True):
         require(job, result)
 
@@ -124,8 +126,8 @@ def test_a_model_that_knows_nothing(untrained: Translator, texts: list[str], bea
 def test_a_real_model_with_long_texts_and_several_lines(folder: Path) -> None:
     translator = load_as(Translator, folder, engine="torch")
     text = "\n  A dog sees %s in the garden, and %d cats; she reads <b>it</b>. " * 3 + ":\n"
-    (result,) = Faithful(translator).translate([Job(text)])
-    require(Job(text), result)
+    (result,) = Faithful(translator).translate([MarkedText(text)])
+    require(MarkedText(text), result)
     assert [line[:2] for line in result.text.split("\n")] == ["", "  ", "  ", "  ", ""]
     assert result.text.endswith(":\n")
     assert result.how == "repaired"
@@ -154,14 +156,18 @@ class Saying(Babble):
             tokens += [slots[word]] if word in slots else self.tokenizer.encode_continuation(word)
         return [[Hypothesis(tuple(tokens), (0.0,) * (len(tokens) + 1), 0.0, finished=True)] for _ in sources]
 
+    search_constrained = search
 
-def say(text: str, said: str, constrained: str = "", slots: bool = False, marks: tuple[str, ...] = ()) -> Result:
+
+def say(
+    text: str, said: str, constrained: str = "", slots: bool = False, marks: tuple[str, ...] = ()
+) -> FaithfulResult:
     """What becomes of a text of which a model makes this."""
     tokenizer = TOKENIZERS[slots]
     search = Saying(tokenizer, said, constrained)
     translator = Translator(Settings(), Vocabularies(tokenizer, tokenizer), search)  # type: ignore[arg-type]
-    (result,) = Faithful(translator).translate([Job(text, marks)])
-    require(Job(text, marks), result)
+    (result,) = Faithful(translator).translate([MarkedText(text, marks)])
+    require(MarkedText(text, marks), result)
     return result
 
 
@@ -194,7 +200,7 @@ def test_terms_that_are_not_used_are_told() -> None:
     search = Saying(TOKENIZERS[False], "Öffne die Datei %s", "Öffne die Datei %s")
     translator = Translator(Settings(), Vocabularies(search.tokenizer, search.tokenizer), search)  # type: ignore[arg-type]
     glossary = Glossary([Term("file", ("Datei",)), Term("dog", ("Hund",))], "en", "de")
-    (result,) = Faithful(translator).translate([Job("Open the file %s, dog")], glossary=glossary)
+    (result,) = Faithful(translator).translate([MarkedText("Open the file %s, dog")], glossary=glossary)
     assert result.translation is not None
     assert result.text == result.translation.text == "Öffne die Datei %s"
     assert [(each.source, each.state) for each in result.translation.glossary] == [
@@ -237,4 +243,4 @@ def test_the_languages_are_passed_on() -> None:
     tokenizer = TOKENIZERS[False]
     settings = Settings(data=DataSettings(source="en", target="de"))
     translator = Translator(settings, Vocabularies(tokenizer, tokenizer), Saying(tokenizer, "ja"))  # type: ignore[arg-type]
-    assert next(Faithful(translator).translate([Job("yes")], target="de")).text == "ja"
+    assert next(Faithful(translator).translate([MarkedText("yes")], target="de")).text == "ja"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from regard.decoding.translation_results import TermOutcome
 from regard.errors import DataError
-from regard.faithful.glossary import Glossary, Tally, Term, TermOutcome
+from regard.faithful.glossary import Glossary, Tally, Term
 
 TABLE = """source,target,forbidden,note
 file,Datei,File|Akte,a thing on a disk
@@ -132,8 +133,8 @@ def test_entities_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("t.csv", "", "t.csv: there is no term in it"),
-        ("t.csv", "source,target\n", "t.csv: there is no term in it"),
+        ("t.csv", "", "t.csv: this glossary has no terms"),
+        ("t.csv", "source,target\n", "t.csv: this glossary has no terms"),
         ("t.csv", "file,Datei\n,Datei\n", "t.csv:2: the term of the source language is missing in this row"),
         ("t.csv", "a,b,c,d,e\n", "t.csv:1: 5 columns, where there are source, target, forbidden, note"),
         ("t.csv", 'file,"Datei\n', "t.csv:1: is not a table"),

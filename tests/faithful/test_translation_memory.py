@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, strategies as st
 from rapidfuzz.distance import Levenshtein
 
+from regard.decoding.translation_results import MemoryMatch
 from regard.errors import DataError
 from regard.faithful.translation_memory import (
     ALIKE,
     EXCHANGED,
     SAME,
-    Memory,
-    MemoryMatch,
+    TranslationMemory,
     read,
     substitute_variables,
     write,
@@ -37,11 +37,11 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def memory() -> Memory:
-    return Memory(PAIRS)
+def memory() -> TranslationMemory:
+    return TranslationMemory(PAIRS)
 
 
-def test_the_same_text_is_found(memory: Memory) -> None:
+def test_the_same_text_is_found(memory: TranslationMemory) -> None:
     assert memory.exact("Open file") == MemoryMatch(SAME, "Open file", "Datei öffnen")
     assert memory.find("  Open file\n") == [MemoryMatch(SAME, "Open file", "Datei öffnen")]
     assert memory.exact("Quit") == MemoryMatch(SAME, "Quit", "Beenden")
@@ -50,32 +50,32 @@ def test_the_same_text_is_found(memory: Memory) -> None:
     assert memory.exact("Nothing") is None
 
 
-def test_the_most_frequent_translation_counts_then_the_first(memory: Memory) -> None:
+def test_the_most_frequent_translation_counts_then_the_first(memory: TranslationMemory) -> None:
     found = memory.exact("Save")
     assert found is not None
     assert found.target == "Speichern"
-    assert Memory([("a", "b"), ("a", "c")]).targets == {"a": "b"}
+    assert TranslationMemory([("a", "b"), ("a", "c")]).targets == {"a": "b"}
 
 
-def test_nearly_the_same_text_is_offered(memory: Memory) -> None:
+def test_nearly_the_same_text_is_offered(memory: TranslationMemory) -> None:
     (match,) = memory.find("Open files")
     assert match == MemoryMatch(90, "Open file", "Datei öffnen")
     assert memory.find("Open files", threshold=91) == []
     assert memory.find("something else entirely") == []
     assert memory.find("") == []
-    assert Memory([]).find("Open") == []
+    assert TranslationMemory([]).find("Open") == []
 
 
-def test_scores_are_what_the_page_of_translating_says(memory: Memory) -> None:
+def test_scores_are_what_the_page_of_translating_says(memory: TranslationMemory) -> None:
     assert (SAME, EXCHANGED, ALIKE) == (100, 99, 75)
 
 
-def test_a_difference_in_case_alone_is_no_exact_match(memory: Memory) -> None:
+def test_a_difference_in_case_alone_is_no_exact_match(memory: TranslationMemory) -> None:
     (match,) = memory.find("open file")
     assert match.score < EXCHANGED
 
 
-def test_numbers_and_placeholders_are_exchanged(memory: Memory) -> None:
+def test_numbers_and_placeholders_are_exchanged(memory: TranslationMemory) -> None:
     assert memory.find("Page 7 of 1,024")[0] == MemoryMatch(EXCHANGED, "Page 12 of 20", "Seite 7 von 1,024")
     assert memory.find("Open the file %(name)s now.")[0].target == "Öffnen Sie jetzt die Datei %(name)s."
 
@@ -100,14 +100,18 @@ def test_an_exchange_is_made_where_it_is_safe(source: str, target: str, asked: s
 
 
 def test_the_best_come_first_and_no_more_than_wanted() -> None:
-    memory = Memory([(f"The quick brown fox jumps over {word}.", word) for word in ("it", "its", "items", "him")])
+    memory = TranslationMemory(
+        [(f"The quick brown fox jumps over {word}.", word) for word in ("it", "its", "items", "him")]
+    )
     found = memory.find("The quick brown fox jumps over item.", most=2)
     assert [match.target for match in found] == ["items", "its"] or [m.target for m in found] == ["items", "it"]
     assert found[0].score >= found[1].score >= ALIKE
 
 
 def test_one_that_differs_a_little_is_found_among_many() -> None:
-    memory = Memory([(f"entry {n:05d} says {n * 7919 % 100_003} things about it", str(n)) for n in range(5000)])
+    memory = TranslationMemory(
+        [(f"entry {n:05d} says {n * 7919 % 100_003} things about it", str(n)) for n in range(5000)]
+    )
     assert memory.find("entry abc says some things about it", threshold=60)
     found = memory.find("entry 01234 says that 17842 things about it")
     assert found[0].score >= ALIKE
@@ -118,7 +122,7 @@ def test_one_that_differs_a_little_is_found_among_many() -> None:
     st.lists(st.text("abc 12%s", min_size=1, max_size=12), min_size=1, max_size=20), st.text("abc 12%sé", max_size=12)
 )
 def test_scores_are_similarities(texts: list[str], asked: str) -> None:
-    memory = Memory([(text, text) for text in texts])
+    memory = TranslationMemory([(text, text) for text in texts])
     for match in memory.find(asked, threshold=60):
         if match.score == SAME:
             assert match.source == asked.strip()
@@ -131,7 +135,7 @@ def test_scores_are_similarities(texts: list[str], asked: str) -> None:
 @examples(60)
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=20))
 def test_every_text_is_found_by_itself(texts: list[str]) -> None:
-    memory = Memory([(text, "x") for text in texts])
+    memory = TranslationMemory([(text, "x") for text in texts])
     for text in texts:
         assert [match.score for match in memory.find(text)] == ([SAME] if memory.exact(text) else [])
         if memory.exact(text):
@@ -160,5 +164,5 @@ def test_a_memory_of_several_directions_gives_those_of_one(tmp_path: Path) -> No
 def test_a_damaged_memory_is_refused_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "memory.jsonl"
     path.write_text('{"source": "a", "target": "b"}\n{"source": 1}\n')
-    with pytest.raises(DataError, match=r"memory.jsonl:2: no texts under source and target"):
+    with pytest.raises(DataError, match=r"memory.jsonl:2: source and target must be texts"):
         list(read(path))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from regard.decoding.translator import Translation
+from regard.decoding.translation_results import Translation
 from regard.serving.scheduler import Scheduler
 from regard.serving.served_models import Models
 from regard.serving.task_queues import EncoderQueue, TranslatorQueue, WriterQueue

@@ -17,9 +17,10 @@ import torch
 from regard.decoding.decoder_step import TranslationStep
 from regard.decoding.hypotheses import Constraints
 from regard.decoding.model_loading import load_as
-from regard.decoding.native.compiled_library import can_join
+from regard.decoding.native.compiled_library import missing
 from regard.decoding.native.continuous_search import LiveSearch
-from regard.decoding.translator import Translation, Translator
+from regard.decoding.translation_results import Translation
+from regard.decoding.translator import Translator
 from regard.errors import InputError, ModelError, RegardError
 from regard.serving import scheduler as module
 from regard.serving.refusals import BusyError, LateError
@@ -27,7 +28,7 @@ from regard.serving.task_queues import TranslatorQueue
 from tests.serving.toys import TEXTS, write_model
 
 T = TypeVar("T")
-ENGINES = ["native", "torch"] if can_join() else ["torch"]
+ENGINES = ["native", "torch"] if missing() is None else ["torch"]
 both = pytest.mark.parametrize("engine", ENGINES)
 
 

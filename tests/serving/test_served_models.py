@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from starlette.testclient import TestClient
 
 from regard.decoding.model_loading import load_as
-from regard.decoding.translator import Translation, Translator
+from regard.decoding.translation_results import Translation
+from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
 from regard.model_folder import SETTINGS, WEIGHTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from regard.decoding.translator import Translation
+from regard.decoding.translation_results import Translation
 from regard.settings import DataSettings, ModelSettings, Settings
 
 

@@ -11,7 +11,7 @@ import pytest
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
-from regard.faithful.faithful_translation import Faithful, Job
+from regard.faithful.faithful_translation import Faithful, MarkedText
 from regard.model_folder import WEIGHTS, read_settings
 from regard.preparation.train_and_resume import train
 from regard.preparation.vocabulary_tags import uses_slots
@@ -63,7 +63,7 @@ def test_pairs_have_slots_and_the_vocabulary_no_placeholders(corpus: list[Path],
         assert counts(made.text) == counts(text)
 
 
-JOBS = [Job("open {7} now"), Job("now"), Job("%s: open")]
+JOBS = [MarkedText("open {7} now"), MarkedText("now"), MarkedText("%s: open")]
 
 
 def test_the_same_run_gives_the_same_weights_and_goes_on_exactly(corpus: list[Path], tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from regard.files.remote_files import as_path
 from regard.jobs.output_lines import format_translation
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translation, Translator
+    from regard.decoding.translation_results import Translation
+    from regard.decoding.translator import Translator
 
 DESCRIPTION = """Translates FILE, or standard input, line by line; each input line gives one output line. In a document
 (PO, TMX, XLIFF, subtitles, ...), it fills in the missing translations and changes nothing else."""
@@ -130,7 +131,7 @@ def _translate_lines(
 
         memory = documents.open_memory(arguments, translator)
         together = 1 if is_typed else filling.TOGETHER
-        translations = filling.lines(lines, lambda texts: list(stream(texts, **options)), memory, together)
+        translations = filling.translate_lines(lines, lambda texts: list(stream(texts, **options)), memory, together)
     elif is_typed:  # answers each line that a person types at once
         translations = (each for line in lines for each in stream([line], **options))
     else:

@@ -24,8 +24,8 @@ from regard.tokens.language_tags import same_language
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
-    from regard.faithful.document_translation import Made, Outcome, Translate
-    from regard.faithful.translation_memory import Memory
+    from regard.faithful.document_translation import UnitTranslation, FilledUnit, Translate
+    from regard.faithful.translation_memory import TranslationMemory
     from regard.files.formats import Document, Unit
     from regard.tokens.directions import Direction
 
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     translate = _faithful(translator, options)
     for path, _ in outputs:  # reports faults of any document before the first is translated
         _require_languages(files.open_document(path, *_languages(direction)), path, direction)
-    outcomes: list[Outcome] = []
+    outcomes: list[FilledUnit] = []
     for done, (path, output) in enumerate(outputs):
         try:
             outcomes += _translate_document(path, output, translate, direction, memory, arguments)
@@ -179,7 +179,7 @@ def _require_same_format(path: Path, output: Path) -> None:
         raise InputError(f"{output}: {path} is translated as {suffix}: name the output {name}")
 
 
-def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory:
+def open_memory(arguments: argparse.Namespace, translator: Translator) -> TranslationMemory:
     """Opens the translation memory that --memory names."""
     from regard.faithful import translation_memory as memory
     from regard.files.corpus import read_pairs
@@ -192,10 +192,10 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Memory
         if not path.exists():
             advice = "train it with regard train --data.memory on, or name a file"
             raise InputError(f"{arguments.model}: keeps no memory: {advice}")
-        return memory.Memory(memory.read(path, direction))
+        return memory.TranslationMemory(memory.read(path, direction))
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())
-    entries = memory.Memory(read_pairs([path], data, Report(), whole=True))
+    entries = memory.TranslationMemory(read_pairs([path], data, Report(), whole=True))
     if not entries:
         raise DataError("contains no translations", path)
     return entries
@@ -212,12 +212,12 @@ def _why_no_confidence(model: Path) -> str:
 
 def _faithful(translator: Translator, options: dict[str, Any]) -> Translate:
     """Returns a function that translates units and keeps their placeholders."""
-    from regard.faithful.document_translation import Made
-    from regard.faithful.faithful_translation import Faithful, Job
+    from regard.faithful.document_translation import UnitTranslation
+    from regard.faithful.faithful_translation import Faithful, MarkedText
 
-    def translate(units: Sequence[Unit]) -> list[Made]:
-        results = Faithful(translator).translate((Job(unit.source, unit.marks) for unit in units), **options)
-        return [Made(each.text, each.how, each.confidence, each.flags) for each in results]
+    def translate(units: Sequence[Unit]) -> list[UnitTranslation]:
+        results = Faithful(translator).translate((MarkedText(unit.source, unit.marks) for unit in units), **options)
+        return [UnitTranslation(each.text, each.how, each.confidence, each.flags) for each in results]
 
     return translate
 
@@ -227,9 +227,9 @@ def _translate_document(
     output: Path | None,
     translate: Translate,
     direction: Direction,
-    memory: Memory | None,
+    memory: TranslationMemory | None,
     arguments: argparse.Namespace,
-) -> list[Outcome]:
+) -> list[FilledUnit]:
     """Fills in one document, writes it, and reports the result on standard error."""
     from regard.faithful.document_translation import fill, wanted
 
@@ -268,7 +268,7 @@ def _require_languages(document: Document, path: Path, direction: Direction) -> 
             raise InputError(f"{path}: is translated {side} {language}, but the model translates {side} {known}")
 
 
-def _write(document: Document, outcomes: Iterable[Outcome], output: Path, language: str) -> None:
+def _write(document: Document, outcomes: Iterable[FilledUnit], output: Path, language: str) -> None:
     """Writes the document with its translations atomically, compressed if its name ends in .gz."""
     from regard.atomic_files import write_atomically
 
@@ -278,7 +278,7 @@ def _write(document: Document, outcomes: Iterable[Outcome], output: Path, langua
     write_atomically(output, lambda temporary: temporary.write_bytes(data))
 
 
-def _summary(path: Path, output: Path | None, document: Document, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _summary(path: Path, output: Path | None, document: Document, outcomes: Sequence[FilledUnit]) -> Iterator[str]:
     """Yields a line about a document, and one for each translation that needs a review."""
     counts = Counter(outcome.made.how for outcome in outcomes)
     ways = ", ".join(f"{count:,} {SOURCES[how]}" for how, count in sorted(counts.items()) if how in SOURCES)
@@ -293,7 +293,7 @@ def _summary(path: Path, output: Path | None, document: Document, outcomes: Sequ
         yield f"... and {len(flagged) - MAX_FLAGGED:,} more: --report FILE lists them all"
 
 
-def _describe(outcome: Outcome) -> Iterator[str]:
+def _describe(outcome: FilledUnit) -> Iterator[str]:
     """Yields lines about one translation for people."""
     made = outcome.made
     confidence = "" if made.confidence is None else f"  {made.confidence:.2f}"
@@ -304,14 +304,14 @@ def _describe(outcome: Outcome) -> Iterator[str]:
         yield f"  {match.score}% {escape(match.source)} = {escape(match.target)}"
 
 
-def _as_record(outcome: Outcome) -> dict[str, Any]:
+def _as_record(outcome: FilledUnit) -> dict[str, Any]:
     """Returns one translation as an object for programs."""
     unit, matches = outcome.unit, [asdict(match) for match in outcome.matches]
     where = {"file": unit.where.path, "line": unit.where.line, "context": unit.context}
     return {**where, "source": unit.source, **asdict(outcome.made), "matches": matches}
 
 
-def _write_report(path: Path, outcomes: Iterable[Outcome]) -> None:
+def _write_report(path: Path, outcomes: Iterable[FilledUnit]) -> None:
     """Writes a table for a spreadsheet, in which texts are escaped."""
     from regard.atomic_files import write_text
 

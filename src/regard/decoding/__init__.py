@@ -1,1 +1,1 @@
-"""From a model to text: search over the next token, and the engine that feeds it."""
+"""Search for outputs with a trained model, and the objects that turn text into text, labels or vectors."""

@@ -1,4 +1,4 @@
-"""Search for the most probable text, or draw one: over any next-token scorer, without knowing the model."""
+"""Beam search, greedy search and sampling over any scorer of next tokens, without knowledge of the model."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.decoding.hypotheses import Constraints, Enough, Hypothesis, Penalty
+from regard.decoding.hypotheses import Constraints, Hypothesis, Penalty, ShouldEnd
 
 
 class Step(Protocol):
-    """Gives the log-probabilities of what comes next, for a batch of hypotheses.
+    """Computes the log-probabilities of the next token for a batch of hypotheses."""
 
-    `start` returns those of the first token, [B, V]. `advance(tokens, rows, sentences)` appends tokens [N]
-    to the hypotheses `rows` [N] of the last call and returns the next log-probabilities [N, V]; `sentences`
-    are the sentences still alive, as rows of the last call's sentences, or none if all are.
-    """
+    def start(self) -> Tensor:
+        """Returns the log-probabilities [B, V] of the first token of each sentence."""
+        ...
 
-    def start(self) -> Tensor: ...
+    def advance(self, tokens: Tensor, rows: Tensor, sentences: Tensor | None) -> Tensor:
+        """Appends tokens [N] to the hypotheses `rows` [N] of the last call -> [N, V] log-probabilities.
 
-    def advance(self, tokens: Tensor, rows: Tensor, sentences: Tensor | None) -> Tensor: ...
+        `sentences` are the sentences still alive, as rows of those of the last call; None means all of them.
+        """
+        ...
 
 
 def beam_search(
@@ -40,15 +42,16 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Returns the `best` highest-scored outputs of each sentence, best first; output i has at most `limits[i]` tokens.
 
-    At each step a sentence looks at its 2 * width best continuations: those among the first `width` that end are
-    found, and the first `width` that do not end stay alive. A sentence is done when `patience` times `width` outputs
-    are found (Kasai et al., 2022), or when none that is alive can still be among the best. With `constraints`, one for
-    each sentence, only outputs that meet them are found, perhaps none (`constrained.py`). `watch` sees every step.
+    At each step a sentence has its 2 * width best continuations as candidates: those among the first `width` that end
+    are found, and the first `width` that do not end stay alive. A sentence is done when `patience` times `width`
+    outputs are found (Kasai et al., 2022), or when no hypothesis that is alive can still be among the best. With
+    `constraints`, one for each sentence, only outputs that meet them are found, perhaps none (`beam_constraints.py`).
+    `watch` is called at every step.
     """
     rules = Rules(end, width, penalty, patience, best)
     beams, expand = start_beams(limits, rules, constraints)
     results: list[list[Hypothesis]] = [[] for _ in limits]
-    scores = step.start()[:, None, :]  # [B, W, V]: at first one hypothesis a sentence
+    scores = step.start()[:, None, :]  # [B, W, V]: at first one hypothesis per sentence
     while beams:
         for beam, candidates in zip(beams, expand(beams, scores), strict=True):
             fates = beam.extend(candidates)
@@ -69,7 +72,7 @@ def beam_search(
 
 
 class Rules(NamedTuple):
-    """What is the same for all sentences of a search."""
+    """The options that all sentences of a beam search share."""
 
     end: int
     width: int
@@ -89,15 +92,15 @@ class Candidate(NamedTuple):
 
 Fate = Literal["alive", "found", "dropped"]
 Watch = Callable[[int, Sequence[Candidate], Sequence[Fate]], None]
-"""Receives, at each step, the number of a sentence, its candidates, best first, and what became of each.
+"""Called at each step with the number of a sentence, its candidates, best first, and the fate of each.
 
-The parent of a candidate is its place among those that were alive one step before.
+The parent of a candidate is its index among the hypotheses that were alive one step before.
 """
 
 
 @dataclass(frozen=True)
 class Partial:
-    """A hypothesis that is alive: its tokens, the log-probability each gained, and its place one step before."""
+    """A hypothesis that is alive: its tokens, the log-probability of each, and its index one step before."""
 
     tokens: tuple[int, ...] = ()
     gains: tuple[float, ...] = ()
@@ -118,26 +121,35 @@ class Beam:
         self.done = False
 
     def extend(self, candidates: Sequence[Candidate]) -> list[Fate]:
-        """Takes one step: `candidates` are the best continuations, best first; returns what became of each."""
-        before, alive = self.alive, list[Partial]()
-        fates: list[Fate] = []
-        for rank, (total, parent, token, gain) in enumerate(candidates):
-            old = before[parent]
-            gains = (*old.gains, gain)
-            if token != self.rules.end and len(alive) < self.rules.width:
-                alive.append(Partial((*old.tokens, token), gains, parent))
-                fates.append("alive")
-            elif token == self.rules.end and rank < self.rules.width and total > -math.inf:
-                self.found.append(self.output(old.tokens, gains, finished=True))
-                fates.append("found")
-            else:
-                fates.append("dropped")
-        self.alive = alive
-        self.done = len(alive[0].gains) >= self.limit or self.settled()
+        """Takes one step with the best continuations, best first; returns the fate of each."""
+        fates: list[Fate] = ["dropped"] * len(candidates)
+        self.alive = self.keep(candidates, range(len(candidates)), self.rules.width, fates)
+        self.done = len(self.alive[0].gains) >= self.limit or self.is_settled()
         return fates
 
-    def settled(self) -> bool:
-        """Tells whether enough is found, or nothing alive can still beat the worst of the `width` best found."""
+    def keep(
+        self, candidates: Sequence[Candidate], numbers: Iterable[int], width: int, fates: list[Fate]
+    ) -> list[Partial]:
+        """Returns the first `width` of these candidates that do not end; finds those among the first that end."""
+        alive: list[Partial] = []
+        for rank, number in enumerate(numbers):
+            total, parent, token, gain = candidates[number]
+            old, drafted = self.alive[parent], self.is_drafted(parent, token)
+            gains = (*old.gains, gain)
+            if token != self.rules.end and (len(alive) < width or drafted):
+                alive.append(Partial((*old.tokens, token), gains, parent))
+                fates[number] = "alive"
+            elif token == self.rules.end and (rank < width or drafted) and total > -math.inf:
+                self.found.append(self.output(old.tokens, gains, finished=True))
+                fates[number] = "found"
+        return alive
+
+    def is_drafted(self, parent: int, token: int) -> bool:
+        """Reports whether hypothesis `parent` and this token begin a draft, which stays whatever its rank."""
+        return False
+
+    def is_settled(self) -> bool:
+        """Reports whether enough is found, or nothing alive can still beat the worst of the `width` best found."""
         rules = self.rules
         if rules.patience and len(self.found) >= max(rules.best, round(rules.patience * rules.width)):
             return True
@@ -145,33 +157,37 @@ class Beam:
         scores = sorted((h.score for h in self.found), reverse=True)[: rules.width]
         return len(scores) == rules.width and scores[-1] >= attainable
 
+    def is_output(self, partial: Partial) -> bool:
+        """Reports whether a hypothesis that reaches the length limit is an output."""
+        return partial.total > -math.inf
+
+    def ranked(self) -> list[Hypothesis]:
+        """Returns all outputs, best first: those that are found, and those that the length limit cut off."""
+        at_limit = [h for h in self.alive if len(h.gains) >= self.limit and self.is_output(h)]
+        cut = [self.output(h.tokens, h.gains, finished=False) for h in at_limit]
+        return sorted([*self.found, *cut], key=lambda h: -h.score)
+
     def best(self) -> list[Hypothesis]:
-        """Returns what was found, and what the length limit cut off, best first."""
-        cut = [
-            self.output(h.tokens, h.gains, finished=False)
-            for h in self.alive
-            if len(h.gains) >= self.limit and h.total > -math.inf
-        ]
-        return sorted([*self.found, *cut], key=lambda h: -h.score)[: self.rules.best]
+        return self.ranked()[: self.rules.best]
 
     def output(self, tokens: tuple[int, ...], gains: tuple[float, ...], *, finished: bool) -> Hypothesis:
         return Hypothesis(tokens, gains, sum(gains) / self.rules.penalty(len(gains)), finished)
 
 
 Expand = Callable[[Sequence[Any], Tensor], Iterable[Sequence[Candidate]]]
-"""Beams and log-probabilities [B, W, V] -> for each beam its best continuations, best first."""
+"""Beams and log-probabilities [B, W, V] -> the candidates of each beam, best first."""
 
 
 def start_beams(
     limits: Sequence[int], rules: Rules, constraints: Sequence[Constraints]
 ) -> tuple[Sequence[Beam], Expand]:
-    """Returns a beam for each sentence, and what finds their continuations."""
+    """Returns a beam for each sentence, and the function that finds their candidates."""
     if not constraints:
         return [Beam(i, limit, rules) for i, limit in enumerate(limits)], best_continuations
     from regard.decoding.beam_constraints import ConstrainedBeam, constrained_continuations
 
-    wanted = zip(limits, constraints, strict=True)
-    return [ConstrainedBeam(i, limit, rules, each) for i, (limit, each) in enumerate(wanted)], constrained_continuations
+    pairs = zip(limits, constraints, strict=True)
+    return [ConstrainedBeam(i, limit, rules, each) for i, (limit, each) in enumerate(pairs)], constrained_continuations
 
 
 def best_continuations(beams: Sequence[Beam], scores: Tensor) -> list[list[Candidate]]:
@@ -190,9 +206,9 @@ Choose = Callable[[Tensor], Tensor]
 
 
 def generate(step: Step, rows: int, choose: Choose) -> Iterator[tuple[list[int], list[float]]]:
-    """Token by token: at each step the chosen token of every hypothesis and its log-probability.
+    """Yields the chosen token of every hypothesis and its log-probability, step by step, until the caller stops.
 
-    Each sentence has `rows` hypotheses. It goes on until the caller stops asking.
+    Each sentence has `rows` hypotheses.
     """
     scores = step.start().repeat_interleave(rows, 0)  # [N, V]
     order = torch.arange(len(scores) // rows).repeat_interleave(rows)
@@ -211,12 +227,9 @@ def follow(
     penalty: Penalty,
     choose: Choose,
     rows: int = 1,
-    enough: Enough | None = None,
+    should_end: ShouldEnd | None = None,
 ) -> list[list[Hypothesis]]:
-    """`rows` outputs of each sentence, each token chosen as soon as it is scored: greedy, or drawn.
-
-    `enough`, asked with the number of the sentence and the tokens so far, can end an output early.
-    """
+    """Returns `rows` outputs of each sentence, best first, whose tokens are chosen one after the other."""
     growing = [Partial() for _ in limits for _ in range(rows)]
     done: list[Hypothesis | None] = [None] * len(growing)
     for tokens, gains in generate(step, rows, choose):
@@ -226,7 +239,11 @@ def follow(
                 total = (*old.gains, gain)
                 ended = token == end
                 growing[i] = Partial(old.tokens if ended else (*old.tokens, token), total)
-                if ended or len(total) >= limits[i // rows] or (enough and enough(i // rows, growing[i].tokens)):
+                if (
+                    ended
+                    or len(total) >= limits[i // rows]
+                    or (should_end and should_end(i // rows, growing[i].tokens))
+                ):
                     done[i] = Hypothesis(growing[i].tokens, total, sum(total) / penalty(len(total)), finished=ended)
         if all(done):
             break
@@ -234,26 +251,20 @@ def follow(
 
 
 def highest(scores: Tensor) -> Tensor:
-    """[N, V] -> [N]: the most probable token."""
+    """[N, V] log-probabilities -> [N], the most probable tokens."""
     return scores.argmax(-1)
 
 
 def draw(
-    scores: Tensor,
-    luck: Tensor,
-    *,
-    temperature: float,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
+    scores: Tensor, numbers: Tensor, *, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> Tensor:
-    """Log-probabilities [N, V] and a number in [0, 1) for each row -> the drawn tokens [N].
+    """Log-probabilities [N, V] and a random number in [0, 1) for each row -> the sampled tokens [N].
 
-    The tokens are laid side by side from the most probable on, each as wide as its probability; `luck` is a
-    point on that line. Only the `top_k` first, only those that start before `top_p` (Holtzman et al., 2020)
-    and only those at least `min_p` times as probable as the first (Nguyen et al., 2024) have a place on it.
+    Each number is looked up in the cumulative probabilities of the tokens, sorted from the most probable on. Only the
+    first `top_k` tokens count, those before a cumulative probability of `top_p` (Holtzman et al., 2020), and those at
+    least `min_p` times as probable as the first (Nguyen et al., 2024).
     """
-    heights = (scores.double() - scores.amax(-1, keepdim=True)) / temperature  # the first is 0, however cold it is
+    heights = (scores.double() - scores.amax(-1, keepdim=True)) / temperature  # the highest is 0 at any temperature
     probabilities, tokens = heights.softmax(-1).sort(stable=True, dim=-1, descending=True)
     starts = probabilities.cumsum(-1) - probabilities
     out = (starts >= top_p) | (probabilities < min_p * probabilities[:, :1]) | (probabilities == 0)
@@ -261,6 +272,6 @@ def draw(
         out[:, top_k:] = True
     out[:, 0] = False
     ends = probabilities.masked_fill(out, 0.0).cumsum(-1)
-    place = torch.searchsorted(ends, (luck.to(ends) * ends[:, -1])[:, None], right=True)
+    place = torch.searchsorted(ends, (numbers.to(ends) * ends[:, -1])[:, None], right=True)
     last = (~out).sum(-1, keepdim=True) - 1
     return tokens.gather(1, torch.minimum(place, last)).squeeze(1)

@@ -1,4 +1,4 @@
-"""One step of a model for the search: log-probabilities of what comes next, with keys and values remembered."""
+"""Steps of a model in a search: log-probabilities of the next token, with cached keys and values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.beam_search import Choose, draw
-from regard.decoding.hypotheses import die_for
+from regard.decoding.hypotheses import random_source
 from regard.decoding.prefetch import end_if_unwanted
 from regard.model.recurrent import SequenceToSequence
 from regard.model.transformer import Decoder
@@ -18,22 +18,22 @@ from regard.tokens.tokenizer import Specials
 
 
 class NextToken:
-    """Logits to log-probabilities: what is part of no text is left out, what was said before made less likely."""
+    """Turns logits into log-probabilities: excludes special tokens, and penalises repeated ones."""
 
     def __init__(self, specials: Specials, repetition_penalty: float = 1.0, keep: Tensor | None = None) -> None:
         self.never_generated = specials.never_generated
         self.repetition_penalty = repetition_penalty
-        self.keep = keep  # [N, V], what may be written at all; none: everything
-        self.said: Tensor | None = None  # [N, L], all tokens so far
+        self.keep = keep  # [N, V], the tokens allowed in an output; None: all of them
+        self.previous: Tensor | None = None  # [N, L], all tokens so far
 
     def __call__(self, logits: Tensor, tokens: Tensor) -> Tensor:
-        """[N, V] logits, and the tokens [N, T] that were added last -> [N, V] log-probabilities."""
+        """[N, V] logits and the tokens [N, T] that were added last -> [N, V] log-probabilities."""
         logits = logits.float()
         if self.repetition_penalty != 1.0:  # Keskar et al. (2019)
-            self.said = tokens if self.said is None else torch.cat([self.said, tokens], 1)
-            found = logits.gather(1, self.said)
-            found = torch.where(found < 0, found * self.repetition_penalty, found / self.repetition_penalty)
-            logits = logits.scatter(1, self.said, found)
+            self.previous = tokens if self.previous is None else torch.cat([self.previous, tokens], 1)
+            values = logits.gather(1, self.previous)
+            values = torch.where(values < 0, values * self.repetition_penalty, values / self.repetition_penalty)
+            logits = logits.scatter(1, self.previous, values)
         if self.keep is not None:
             logits = logits.masked_fill(~self.keep, -torch.inf)
         scores = logits.log_softmax(-1)
@@ -41,8 +41,8 @@ class NextToken:
         return scores
 
     def select(self, rows: Tensor) -> None:
-        if self.said is not None:
-            self.said = self.said[rows]
+        if self.previous is not None:
+            self.previous = self.previous[rows]
         if self.keep is not None:
             self.keep = self.keep[rows]
 
@@ -61,14 +61,14 @@ class TranslationStep:
         keep = torch.arange(longest, device=self.device) < lengths[:, None]
         self.keep: Tensor | None = None if bool(keep.all()) else keep
         self.memory = model.encode(torch.tensor(rows, device=self.device), self.keep)
-        self.cache: Any = model.new_cache()  # of the kind that this model takes
+        self.cache: Any = model.new_cache()  # a cache of the model's own type
 
     def start(self) -> Tensor:
-        """[B, V] log-probabilities of the first token."""
+        """Returns the log-probabilities [B, V] of the first token."""
         return self._next(torch.full((len(self.memory), 1), self.begin, device=self.device))
 
     def advance(self, tokens: Tensor, rows: Tensor, sentences: Tensor | None) -> Tensor:
-        """Appends tokens [N] to these rows of the last step -> [N, V] log-probabilities of what follows."""
+        """Appends tokens [N] to `rows` of the last step -> [N, V] log-probabilities of the token after them."""
         rows, sentences = rows.to(self.device), None if sentences is None else sentences.to(self.device)
         self.cache.select(rows, sentences)
         self.after.select(rows)
@@ -84,10 +84,9 @@ class TranslationStep:
 
 
 class WritingStep:
-    """Steps a decoder through a batch of texts that have equally many tokens so far.
+    """Steps a decoder through a batch of texts with equal numbers of tokens.
 
-    A model has seen so many positions and no more: when they are used up, the older half of the text is
-    forgotten, and what is left is read again.
+    When all positions of the model are used up, it forgets the older half of the text and reads the rest again.
     """
 
     def __init__(self, model: Decoder, texts: Sequence[Sequence[int]], after: NextToken) -> None:
@@ -98,11 +97,11 @@ class WritingStep:
         self.longest = model.settings.max_length
 
     def start(self) -> Tensor:
-        """[B, V] log-probabilities of the first token that follows."""
+        """Returns the log-probabilities [B, V] of the next token."""
         return self._next(self.tokens)
 
     def advance(self, tokens: Tensor, rows: Tensor, _sentences: Tensor | None) -> Tensor:
-        """Appends tokens [N] to these rows of the last step -> [N, V] log-probabilities of what follows."""
+        """Appends tokens [N] to `rows` of the last step -> [N, V] log-probabilities of the token after them."""
         rows, tokens = rows.to(self.device), tokens.to(self.device)[:, None]
         self.cache.select(rows)
         self.after.select(rows)
@@ -118,19 +117,13 @@ class WritingStep:
         return self.after(self.model.logits(states[:, -1]), new)
 
 
-def lucky(sources: Sequence[Sequence[int]], rows: int, settings: DecodingSettings) -> Choose:
-    """Draws tokens, each text with the luck of its own."""
-    dice = [die_for(ids, number, settings) for ids in sources for number in range(rows)]
+def sampler(sources: Sequence[Sequence[int]], rows: int, settings: DecodingSettings) -> Choose:
+    """Returns a function that samples tokens, with random numbers that depend only on the text and the seed."""
+    randoms = [random_source(ids, number, settings) for ids in sources for number in range(rows)]
 
     def choose(scores: Tensor) -> Tensor:
-        luck = torch.tensor([die.random() for die in dice], dtype=torch.float64)
-        return draw(
-            scores.cpu(),
-            luck,
-            temperature=settings.temperature,
-            top_k=settings.top_k,
-            top_p=settings.top_p,
-            min_p=settings.min_p,
-        )
+        numbers = torch.tensor([each.random() for each in randoms], dtype=torch.float64)
+        options: dict[str, Any] = {name: getattr(settings, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+        return draw(scores.cpu(), numbers, **options)
 
     return choose

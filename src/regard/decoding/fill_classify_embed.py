@@ -1,4 +1,4 @@
-"""What an encoder is used for: to fill gaps, to label texts or words, and to turn texts into vectors."""
+"""Uses of an encoder: filling gaps, labelling texts or words, and turning texts into vectors."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from regard.weights import Contents, summary
 
 MASKED = re.compile(r" ?\[MASK\]| ?<mask>")
 BATCH_TOKENS = 8192
-"""Tokens read together, padding included."""
+"""Tokens of a batch, padding included."""
 
 Text = str | tuple[str, str]
-"""One text, or two that are judged together."""
+"""One text, or a pair of texts that is classified as one."""
 
 
 class Reader:
-    """An encoder and its vocabulary: texts to states, batched by length, in the order they were given."""
+    """An encoder and its vocabulary, which reads texts in batches of similar length and returns results in order."""
 
     folder: Path | None = None
-    """The model folder, if `load` has made this."""
+    """The model folder, if the model was loaded from one."""
 
     def __init__(self, contents: Contents) -> None:
         assert isinstance(contents.model, Encoder)
@@ -42,31 +42,27 @@ class Reader:
 
     def __repr__(self) -> str:
         labels = f"{len(self.settings.data.labels)} labels, " if self.settings.data.labels else ""
-        return f"<{type(self).__name__} {self.folder or 'of no folder'}: {labels}{summary(self.model)}>"
+        return f"<{type(self).__name__} {self.folder or 'without a folder'}: {labels}{summary(self.model)}>"
 
-    def rows(self, texts: Iterable[Text], name: str = "rows") -> list[Row]:
-        """The texts as ids, of one that is too long the beginning; `name` is the call that refuses other things."""
+    def rows(self, texts: Iterable[Text], name: str = "rows") -> list[EncoderInput]:
+        """Returns the tokens of texts, shortened to the positions of the model; errors name the call `name`."""
         pairs = [
             (text, "") if isinstance(text, str) else pair_of(text, name, number)
             for number, text in enumerate(require_texts(texts, name, types=(str, tuple)), 1)
         ]
         firsts = self.vocabulary.encode_batch([first for first, _ in pairs])
         seconds = self.vocabulary.encode_batch([second for _, second in pairs])
-        return [
-            shorten(first, second, self.vocabulary, self.longest) for first, second in zip(firsts, seconds, strict=True)
-        ]
+        return [shorten(*each, self.vocabulary, self.longest) for each in zip(firsts, seconds, strict=True)]
 
     @torch.inference_mode()
-    def read(self, rows: Sequence[Row], use: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
-        """What `use` makes of the states [B, T, D] and keep [B, T] of a batch, [B, ...], row by row."""
+    def read(self, rows: Sequence[EncoderInput], use: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
+        """Returns what `use` computes from the states [B, T, D] and keep [B, T] of a batch, [B, ...], row by row."""
         device = next(self.model.parameters()).device
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids))
-        found: dict[int, Tensor] = {}
-        start = 0
-        while start < len(order):
-            longest = len(rows[order[start]].ids)
-            batch = order[start : start + max(1, BATCH_TOKENS // longest)]
-            start += len(batch)
+        results: dict[int, Tensor] = {}
+        while len(results) < len(rows):
+            longest = len(rows[order[len(results)]].ids)
+            batch = order[len(results) :][: max(1, BATCH_TOKENS // longest)]
             tokens = torch.full((len(batch), longest), self.vocabulary.specials.pad)
             segments, keep = torch.zeros_like(tokens), torch.zeros_like(tokens, dtype=torch.bool)
             for place, number in enumerate(batch):
@@ -76,38 +72,37 @@ class Reader:
                 keep[place, : len(row.ids)] = True
             tokens, segments, keep = tokens.to(device), segments.to(device), keep.to(device)
             states = self.model(tokens, None if bool(keep.all()) else keep, segments)
-            found.update(zip(batch, use(states, keep).cpu(), strict=True))
-        return [found[i] for i in range(len(rows))]
+            results.update(zip(batch, use(states, keep).cpu(), strict=True))
+        return [results[i] for i in range(len(rows))]
 
 
 def pair_of(texts: tuple[str, str], name: str, number: int) -> tuple[str, str]:
-    """Returns two texts that are read together; refuses any other tuple."""
+    """Returns a pair of texts; refuses any other tuple."""
     if len(texts) != 2 or not all(isinstance(each, str) for each in texts):
         raise InputError(f"text {number}: {name} takes a text (a str) or a tuple of two, not {texts!r:.60}")
     return texts
 
 
 @dataclass(frozen=True)
-class Row:
-    """A text, or two, as an encoder reads it."""
+class EncoderInput:
+    """The tokens of a text, or of a pair, with begin and ends."""
 
     ids: list[int]
     segments: list[int]
     shortened: bool = False
 
 
-def shorten(first: Sequence[int], second: Sequence[int], vocabulary: Tokenizer, longest: int) -> Row:
-    """One text or two with begin and ends, at most `longest` tokens: the longer of the two loses its end first."""
+def shorten(first: Sequence[int], second: Sequence[int], vocabulary: Tokenizer, longest: int) -> EncoderInput:
+    """Returns one text or a pair in at most `longest` tokens: the longer one of the pair loses its end first."""
     room = longest - 2 - (vocabulary.specials.between if second else 0)
     kept = min(len(first), max(room - len(second), room // 2 if second else room))
-    rest = min(len(second), room - kept)
-    ids, segments = vocabulary.specials.join(first[:kept], second[:rest])
-    return Row(ids, segments, kept < len(first) or rest < len(second))
+    ids, segments = vocabulary.specials.join(first[:kept], second[: room - kept])
+    return EncoderInput(ids, segments, kept < len(first) or room - kept < len(second))
 
 
 @dataclass(frozen=True)
-class Filling:
-    """A token that may stand in a gap."""
+class GapFilling:
+    """A token that fills a gap."""
 
     token: str
     probability: float
@@ -123,23 +118,26 @@ class Filler(Reader):
     """
 
     def __call__(self, text: str) -> str:
-        """The text with the most probable token in each gap."""
+        """Returns the text with the most probable token in each gap."""
         ids, gaps = self.gaps(text)
         for gap, fillings in zip(gaps, self._guess(ids, gaps, 1), strict=True):
             ids[gap] = fillings[0][0]
         return self.vocabulary.decode(ids)
 
-    def fill(self, text: str, count: int = 5) -> list[list[Filling]]:
-        """For each gap of the text, the most probable tokens, best first; each gap is filled by itself."""
+    def fill(self, text: str, count: int = 5) -> list[list[GapFilling]]:
+        """Returns the most probable tokens for each gap of the text, best first; each gap is filled independently."""
         require(count, int, "count", "a number of tokens")
         ids, gaps = self.gaps(text)
         return [
-            [Filling(self.vocabulary.decode([token]).strip(), p, self._with(ids, gaps, i, token)) for token, p in found]
-            for i, found in enumerate(self._guess(ids, gaps, count))
+            [
+                GapFilling(self.vocabulary.decode([token]).strip(), p, self._with(ids, gaps, i, token))
+                for token, p in each
+            ]
+            for i, each in enumerate(self._guess(ids, gaps, count))
         ]
 
     def _with(self, ids: Sequence[int], gaps: Sequence[int], number: int, token: int) -> str:
-        """The text with this token in gap `number`; the other gaps stay."""
+        """Returns the text with this token in gap `number` and the other gaps unfilled."""
         filled = [token if place in gaps else each for place, each in enumerate(ids)]
         text = self.vocabulary.decode(filled)
         for gap in reversed([*gaps[:number], *gaps[number + 1 :]]):
@@ -148,11 +146,11 @@ class Filler(Reader):
         return text
 
     def gaps(self, text: str) -> tuple[list[int], list[int]]:
-        """The ids of a text with [MASK] in it, and the places of its gaps."""
+        """Returns the tokens of a text with gaps, written [MASK], and the positions of the gaps."""
         require_text(text, "a filler")
         mask = self.vocabulary.specials.mask
         if mask is None:
-            raise InputError("the vocabulary of this model has no token for a gap")
+            raise InputError("this model's vocabulary has no [MASK] token")
         first, *others = MASKED.split(text)
         if not others:
             raise InputError("there is no gap in the text: write [MASK] where a word is missing")
@@ -171,7 +169,9 @@ class Filler(Reader):
     def _guess(self, ids: list[int], gaps: Sequence[int], count: int) -> list[list[tuple[int, float]]]:
         head = self.model.fill
         assert head is not None
-        (logits,) = self.read([Row(ids, [0] * len(ids))], lambda states, _: head(states[:, list(gaps)]).float())
+        (logits,) = self.read(
+            [EncoderInput(ids, [0] * len(ids))], lambda states, _: head(states[:, list(gaps)]).float()
+        )
         never = torch.tensor([*self.vocabulary.specials.never_generated, self.vocabulary.specials.end])
         logits = logits.index_fill(1, never, -torch.inf)
         values, tokens = logits.softmax(-1).topk(min(count, logits.shape[-1]))
@@ -180,7 +180,7 @@ class Filler(Reader):
 
 @dataclass(frozen=True)
 class Label:
-    """What a classifier says of a text or a word."""
+    """The most probable label of a text or a word, and the probabilities of all labels."""
 
     label: str
     probability: float
@@ -200,30 +200,30 @@ class Classifier(Reader):
         return self.settings.data.labels
 
     def __call__(self, text: Text) -> str:
-        """The label of one text; of a model that labels words, their labels with spaces between."""
+        """Returns the label of one text, or the labels of its words with spaces between them."""
         if self.settings.data.carrier == "word":
             require_text(text, "a classifier of words")
             text = cast(str, text)
-            return " ".join(found.label for found in self.label_words([text.split()])[0])
+            return " ".join(each.label for each in self.label_words([text.split()])[0])
         require(text, (str, tuple), "a classifier", "one text (a str) or a tuple of two; for several, call classify")
         return self.classify([text])[0].label
 
     def classify(self, texts: Iterable[Text]) -> list[Label]:
-        """The label of each text, or of each two texts."""
+        """Returns the label of each text, or of each pair of texts."""
         if self.settings.data.carrier == "word":
             raise InputError("this model labels words, not texts: use label_words")
         head = self.model.label
         assert head is not None
-        found = self.read(self.rows(texts, "classify"), lambda states, keep: head(self.model.judge(states, keep)))
-        return [self._label(logits) for logits in found]
+        rows = self.rows(texts, "classify")
+        return [self._label(each) for each in self.read(rows, lambda *states: head(self.model.judge(*states)))]
 
     def label_words(self, texts: Iterable[Sequence[str]]) -> list[list[Label]]:
-        """The label of each word of each text; the label of a word is that of its first token."""
+        """Returns the label of each word of each text, predicted at its first token."""
         if self.settings.data.carrier == "text":
             raise InputError("this model labels texts, not words: use classify")
         head = self.model.label
         assert head is not None
-        rows, places = [], []
+        rows, places = list[EncoderInput](), list[list[int]]()
         for number, words in enumerate(require_texts(texts, "label_words", "give [text.split()]", (object,)), 1):
             require(words, (list, tuple), f"text {number}: label_words", "the words of each text, a list of str")
             list(require_texts(words, "label_words"))
@@ -233,8 +233,8 @@ class Classifier(Reader):
             places.append(starts)
             if starts and starts[-1] >= len(rows[-1].ids) - 1:
                 raise InputError(f"a text of {len(words):,} words is longer than {self.longest:,} tokens: split it")
-        found = self.read(rows, lambda states, _: head(states))  # [T, C] for each row
-        return [[self._label(logits[place]) for place in starts] for logits, starts in zip(found, places, strict=True)]
+        results = self.read(rows, lambda states, _: head(states))  # [T, C] for each row
+        return [[self._label(logits[i]) for i in starts] for logits, starts in zip(results, places, strict=True)]
 
     def _label(self, logits: Tensor) -> Label:
         probabilities = logits.float().softmax(-1).tolist()
@@ -253,37 +253,33 @@ class Embedder(Reader):
     def __call__(
         self, texts: Iterable[str], *, pooling: str | None = None, normalize: bool | None = None
     ) -> NDArray[np.float32]:
-        """[N, D], a vector for each text, as `embed` gives them."""
-        return self.embed(texts, pooling=pooling, normalize=normalize)
-
-    def embed(
-        self, texts: Iterable[str], *, pooling: str | None = None, normalize: bool | None = None
-    ) -> NDArray[np.float32]:
-        """[N, D], a vector for each text; `pooling` and `normalize` are the model's own unless they are given."""
+        """[N] texts -> [N, D] vectors; `pooling` and `normalize` override the model's own settings."""
         return self.embed_rows(self.rows(texts, "embed"), pooling, normalize)
 
+    embed = __call__
+
     def embed_rows(
-        self, rows: Sequence[Row], pooling: str | None = None, normalize: bool | None = None
+        self, rows: Sequence[EncoderInput], pooling: str | None = None, normalize: bool | None = None
     ) -> NDArray[np.float32]:
-        """Returns [N, D], a vector for each row."""
+        """[N] rows -> [N, D] vectors."""
         own = self.settings.embedding
         pooling, normalize = pooling or own.pooling, own.normalize if normalize is None else normalize
         if pooling not in ("mean", "first"):
-            raise InputError(f"pooling is mean or first, not {pooling}")
+            raise InputError(f"pooling must be mean or first, not {pooling}")
 
         def use(states: Tensor, keep: Tensor) -> Tensor:
             vectors = mean_state(states, keep) if pooling == "mean" else states[:, 0]
             return torch.nn.functional.normalize(vectors.float(), dim=-1) if normalize else vectors.float()
 
-        found = self.read(rows, use)
-        return torch.stack(found).numpy() if found else np.empty((0, self.settings.model.width), np.float32)
+        vectors = self.read(rows, use)
+        return torch.stack(vectors).numpy() if vectors else np.empty((0, self.settings.model.width), np.float32)
 
     def nearest(
         self, query: str, vectors: NDArray[np.float32], count: int = 5, *, pooling: str | None = None
     ) -> list[tuple[int, float]]:
-        """The numbers of the vectors that are nearest to a text, best first, with the cosine.
+        """Returns the numbers and cosines of the vectors nearest to a text, best first.
 
-        `pooling` is the one that the vectors were made with.
+        `pooling` must be the one of the vectors.
         """
         require_text(query, "nearest")
         require(count, int, "count", "a number of vectors")
@@ -295,7 +291,7 @@ class Embedder(Reader):
 
 
 def nearest(query: NDArray[np.float32], vectors: NDArray[np.float32], count: int) -> list[tuple[int, float]]:
-    """The numbers of the rows of `vectors` [N, D] with the highest cosine to `query` [D], best first."""
+    """Returns the numbers and cosines of the rows of `vectors` [N, D] nearest to `query` [D], best first."""
     lengths = np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), 1e-12)
     cosines = vectors @ query / lengths
     best = np.argsort(-cosines, kind="stable")[:count]

@@ -1,4 +1,4 @@
-"""What a search finds, what it is ranked by, and what a translator asks of a search; never imports torch."""
+"""The outputs of a search, the constraints on them, and the interface of search engines; never imports torch."""
 
 from __future__ import annotations
 
@@ -10,91 +10,79 @@ from zlib import crc32
 
 from regard.settings import DecodingSettings
 
-
-class Search(Protocol):
-    """Finds what follows sources, ids without begin and end; it batches any number of them by itself."""
-
-    def search(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
-    ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each source, best first; those of source i end by `limits[i]` tokens."""
-        ...
-
-    def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
-        """Token by token, greedy or drawn, the end too if there is one: until the caller stops asking."""
-        ...
+ShouldEnd = Callable[[int, Sequence[int]], bool]
+"""Called with the number of a source and the tokens of its output so far; True ends the output."""
 
 
-Enough = Callable[[int, Sequence[int]], bool]
-"""Asked with the number of a source and the tokens of an output so far: whether it shall end there."""
-
-
-def ask(enough: Enough, numbers: Sequence[int], place: int, tokens: Sequence[int]) -> bool:
-    """`enough`, asked by the place of a source among some that have these numbers."""
-    return enough(numbers[place], tokens)
-
-
-class ConstrainedSearch(Search, Protocol):
-    """A search that can be told what an output must have in it, and what it must not have."""
+class SearchEngine(Protocol):
+    """Finds outputs for sources, which are token ids without begin and end; it makes batches by itself."""
 
     def search(
         self,
         sources: Sequence[Sequence[int]],
         limits: Sequence[int],
         settings: DecodingSettings,
-        enough: Enough | None = None,
-        constraints: Sequence[Constraints | None] | None = None,
+        should_end: ShouldEnd | None = None,
     ) -> list[list[Hypothesis]]:
-        """The same; `enough` can end an output early, unless it is searched for with a beam.
+        """Returns the best hypotheses of each source, best first; those of source i have at most `limits[i]` tokens.
 
-        Sources that have `constraints` are searched for with a beam, whatever the others are; where no output meets
-        them, the outputs are those without them.
+        `should_end` has no effect on a beam search.
         """
         ...
 
+    def search_constrained(
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        settings: DecodingSettings,
+        constraints: Sequence[Constraints],
+    ) -> list[list[Hypothesis]]:
+        """Searches with a beam for outputs that meet constraints; if none does, returns unconstrained outputs."""
+        ...
 
-class WritingSearch(ConstrainedSearch, Protocol):
-    """What a writer asks for beyond that."""
+    def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
+        """Yields the tokens of one output, greedy or sampled, until the caller stops; the end is one of them or not."""
+        ...
 
     def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
-        """Of each token of a text but the first, after those before it."""
+        """Returns the log-probability of each token of a text but the first, given the tokens before it."""
         ...
 
     def likeliest(self, tokens: Sequence[int], count: int) -> list[tuple[float, list[tuple[int, float]]]]:
-        """The same, each with the likeliest tokens that could have stood there, and how likely they were."""
+        """Returns the same log-probabilities, each with the likeliest tokens at that place and theirs."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
-    """Where words begin and end, by tokens."""
+class WordBoundaries:
+    """The tokens at which words begin and end."""
 
     inside: frozenset[int]  # begin with a letter and no space before it
     open: frozenset[int]  # end in a letter
-    before: frozenset[int] = frozenset()  # end in what stands before a word without a space, such as a bracket
+    before: frozenset[int] = frozenset()  # end in what precedes a word without a space, such as a bracket
 
     def go_on(self, last: int | None, token: int) -> bool:
-        """Whether the word of one token goes on in the next."""
+        """Reports whether the word of token `last` continues in `token`."""
         return token in self.inside and last in self.open
 
     def begin(self, last: int | None, token: int) -> bool:
-        """Whether a word can begin with a token, after another one or at the start of a text."""
+        """Reports whether a word can begin with `token` after token `last`, or at the start of a text."""
         return token not in self.inside or last is None or last in self.before
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What an output must have in it, and what it must not have, as tokens.
+    """Token sequences that an output must contain, or must not contain.
 
-    An item of `required` is met by any one of its sequences; no two items are met by the same tokens, so that an item
-    that is there twice is required twice. With `words`, a required sequence counts where it begins as a word does and
-    no word goes on behind it, and a forbidden one where no word goes on into it. `drafts` are outputs that are likely
-    to meet all that and to be good: they are followed to their end, whatever the model thinks of them.
+    An item of `required` is met by any one of its sequences; no two items are met by the same tokens, and an item that
+    occurs twice is required twice. With `words`, a required sequence counts only if it begins and ends as words do,
+    and a forbidden one only if it begins as a word does. `drafts` are outputs that probably meet all constraints and
+    are good: they are followed to their end, however improbable the model finds them.
     """
 
     required: tuple[tuple[tuple[int, ...], ...], ...] = ()
     forbidden: tuple[tuple[int, ...], ...] = ()
-    words: Words | None = None
+    words: WordBoundaries | None = None
     drafts: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -106,11 +94,11 @@ class Constraints:
 
     @property
     def length(self) -> int:
-        """The least number of tokens that meet what is required."""
+        """The minimum number of tokens that meet all required items."""
         return sum(min(map(len, item)) for item in self.required)
 
     def __add__(self, other: Constraints) -> Constraints:
-        """Both; the words are those of the first that has any."""
+        """Returns the constraints of both, with the first `words` that are known."""
         return Constraints(
             self.required + other.required,
             self.forbidden + other.forbidden,
@@ -121,13 +109,13 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output: its tokens without the end, and how probable the model finds it."""
+    """One output: its tokens without the end, and their log-probabilities."""
 
     tokens: tuple[int, ...]
-    log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
-    score: float  # what hypotheses are ranked by
-    finished: bool  # false where the length limit cut it off
-    alignment: tuple[tuple[float, ...], ...] = ()  # if asked for, a row for each log-probability: see DecodingSettings
+    log_probabilities: tuple[float, ...]  # one for each token, and one for the end if it was reached
+    score: float  # by which hypotheses are ranked
+    finished: bool  # false if the length limit cut the output off
+    alignment: tuple[tuple[float, ...], ...] = ()  # with decoding.alignment, one row for each log-probability
 
     @property
     def log_probability(self) -> float:
@@ -135,35 +123,16 @@ class Hypothesis:
 
 
 Penalty = Callable[[int], float]
-"""What the log-probability of a hypothesis of so many tokens, its end included, is divided by."""
-
-
-def google_penalty(alpha: float) -> Penalty:
-    """((5 + length) / 6) ^ alpha (Wu et al., 2016), used by the paper with alpha 0.6."""
-    return lambda length: float(((5 + length) / 6) ** alpha)
-
-
-def power_penalty(alpha: float) -> Penalty:
-    """length ^ alpha (Marian, Hugging Face)."""
-    return lambda length: float(length**alpha)
+"""Returns the divisor of the log-probability of a hypothesis from its number of tokens, end included."""
 
 
 def length_penalty(form: str, alpha: float) -> Penalty:
-    """The penalty of this name: google, or power."""
-    return google_penalty(alpha) if form == "google" else power_penalty(alpha)
+    """Returns google's penalty, ((5 + length) / 6) ^ alpha (Wu et al., 2016), or Marian's power, length ^ alpha."""
+    if form == "google":
+        return lambda length: float(((5 + length) / 6) ** alpha)
+    return lambda length: float(length**alpha)
 
 
-def die_for(ids: Sequence[int], number: int, settings: DecodingSettings) -> Random:
-    """The luck of output `number` of a text: it depends on the seed and the text alone, not on its batch or engine."""
+def random_source(ids: Sequence[int], number: int, settings: DecodingSettings) -> Random:
+    """Returns the random numbers for output `number` of a text, which depend on no other text and on no engine."""
     return Random(crc32(repr((settings.seed, number, list(ids))).encode()))
-
-
-def side_by_side(
-    alignments: Sequence[Sequence[Sequence[float]]], widths: Sequence[int]
-) -> tuple[tuple[float, ...], ...]:
-    """The alignments of the parts of a text as one: no part looks at another."""
-    rows: list[tuple[float, ...]] = []
-    for number, alignment in enumerate(alignments):
-        before, after = sum(widths[:number]), sum(widths[number + 1 :])
-        rows += [(*[0.0] * before, *row, *[0.0] * after) for row in alignment]
-    return tuple(rows)

@@ -1,6 +1,6 @@
-"""A model folder as something to call: text in, text out.
+"""Loads a model folder as an object that turns text into text, or into labels or vectors.
 
-PyTorch takes seconds to import, and is imported when a model is loaded that needs it.
+PyTorch, whose import takes seconds, is imported only when a model is loaded that needs it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from regard.settings import Settings
 
 if TYPE_CHECKING:
     from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
-    from regard.decoding.hypotheses import WritingSearch
-    from regard.decoding.token_shortlist import Shortlist
+    from regard.decoding.hypotheses import SearchEngine
     from regard.decoding.translator import Translator
     from regard.decoding.writer import Writer
 
 E = TypeVar("E", "Translator", "Writer", "Filler", "Classifier", "Embedder")
 
-VERBS = {"Translator": "translate", "Writer": "write", "Filler": "fill", "Classifier": "classify", "Embedder": "embed"}
-"""What each kind of object does, which is also the task of the models it is made for."""
+TASKS = {"Translator": "translate", "Writer": "write", "Filler": "fill", "Classifier": "classify", "Embedder": "embed"}
+"""The task of each class."""
 
 ENGINES, PRECISIONS = ("auto", "native", "torch"), ("auto", "float32", "int8")
 
@@ -39,23 +38,20 @@ def load(
     threads: int | None = None,
     shortlist: bool = False,
 ) -> Translator | Writer | Filler | Classifier | Embedder:
-    """Loads a model folder as what the model was trained for.
+    """Loads a model folder for the task that the model was trained for.
 
         >>> translator = regard.load("runs/en-de")
         >>> translator("A dog runs.")
 
-    Only the folder knows which of the five it is; `load_as` asks for one of them, for programs whose types are checked.
-    `engine` is native (C++ on the CPU, for models that translate or write), torch, or auto: native where possible.
-    `precision` of the native engine is float32, int8, or auto: that of the folder. `threads` of the native engine
-    defaults to all processors. With `shortlist`, a translator writes only the tokens that `regard shortlist` has found
-    likely for a source.
+    `load_as` returns an object of a type that type checkers know. `engine` is native (C++ on the CPU, for models that
+    translate or write), torch, or auto: native where possible. `precision` of the native engine is float32, int8, or
+    auto: that of the folder. `threads` of the native engine defaults to all processors. With `shortlist`, a translator
+    writes only the tokens that `regard shortlist` has found likely for a source.
     """
-    folder = require_path(path, "load")
-    check_folder(folder)
-    settings = read_settings(folder)
-    found: Translator | Writer | Filler | Classifier | Embedder
-    found = _load(folder, settings, settings.task, _How(device, engine, precision, threads, shortlist))
-    return found
+    folder, settings = _open(path, "load")
+    model: Translator | Writer | Filler | Classifier | Embedder
+    model = _load(folder, settings, settings.task, _Options(device, engine, precision, threads, shortlist))
+    return model
 
 
 def load_as(
@@ -75,19 +71,23 @@ def load_as(
 
     Any encoder can be an Embedder. The other arguments are those of `load`.
     """
-    if getattr(kind, "__name__", None) not in VERBS:
-        raise InputError(f"load_as takes {', '.join(VERBS)} and then the folder, not {kind_of(kind)} first")
-    folder, verb = require_path(path, "load_as"), VERBS[kind.__name__]
+    if getattr(kind, "__name__", None) not in TASKS:
+        raise InputError(f"load_as takes {', '.join(TASKS)} and then the folder, not {kind_of(kind)} first")
+    (folder, settings), task = _open(path, "load_as"), TASKS[kind.__name__]
+    if settings.task != task and not (task == "embed" and settings.task in ("fill", "classify")):
+        own = settings.task
+        raise InputError(f"{path}: is a model to {own}, not to {task}: use regard {own} {path}")
+    model: E = _load(folder, settings, task, _Options(device, engine, precision, threads, shortlist))
+    return model
+
+
+def _open(path: Path | str, name: str) -> tuple[Path, Settings]:
+    folder = require_path(path, name)
     check_folder(folder)
-    settings = read_settings(folder)
-    task = settings.task
-    if task != verb and not (verb == "embed" and task in ("fill", "classify")):
-        raise InputError(f"{path}: is a model to {task}, not to {verb}: use regard {task} {path}")
-    made: E = _load(folder, settings, verb, _How(device, engine, precision, threads, shortlist))
-    return made
+    return folder, read_settings(folder)
 
 
-class _How(NamedTuple):
+class _Options(NamedTuple):
     device: str
     engine: str
     precision: str
@@ -95,101 +95,93 @@ class _How(NamedTuple):
     shortlist: bool
 
 
-def _load(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
-    require(how.device, str, "device", "a name such as auto, cpu or cuda")
-    require(how.threads, (int, type(None)), "threads", "a number of threads")
-    if how.threads is not None and how.threads < 1:
-        raise InputError(f"threads must be at least 1, not {how.threads}: leave it out to use all processors")
-    made = _make(folder, settings, verb, how)
-    made.folder = folder
-    return made
-
-
-def _make(folder: Path, settings: Settings, verb: str, how: _How) -> Any:
-    if how.shortlist and settings.task != "translate":
+def _load(folder: Path, settings: Settings, task: str, options: _Options) -> Any:
+    require(options.device, str, "device", "a name such as auto, cpu or cuda")
+    require(options.threads, (int, type(None)), "threads", "a number of threads")
+    if options.threads is not None and options.threads < 1:
+        raise InputError(f"threads must be at least 1, not {options.threads}: leave it out to use all processors")
+    if options.shortlist and settings.task != "translate":
         raise InputError(f"{folder}: is a model to {settings.task}, which has no shortlist")
-    if _native(folder, settings, how):
-        return _load_native(folder, settings, how)
-    from regard.decoding.confidence import Confidence
-    from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
-    from regard.decoding.pytorch_engine import translator_of, writer_of
-    from regard.weights import choose_device, read_folder
-
-    contents = read_folder(folder, choose_device(how.device))
-    match verb:
-        case "translate":
-            return translator_of(contents, Confidence.load(folder), _shortlist(folder, how))
-        case "write":
-            return writer_of(contents)
-        case "fill":
-            return Filler(contents)
-        case "classify":
-            return Classifier(contents)
-        case _:
-            return Embedder(contents)
+    load = _load_native if _is_native(folder, settings, options) else _load_torch
+    model = load(folder, settings, task, options)
+    model.folder = folder
+    return model
 
 
-def _shortlist(folder: Path, how: _How) -> Shortlist | None:
-    from regard.decoding.token_shortlist import Shortlist
+def _is_native(folder: Path, settings: Settings, options: _Options) -> bool:
+    """Reports whether to use the native engine; refuses options that exclude each other."""
+    from regard.decoding.native.packed_cache import reason_against
 
-    return Shortlist.load(folder) if how.shortlist else None
-
-
-def _native(folder: Path, settings: Settings, how: _How) -> bool:
-    """Whether the native engine shall be used; what cannot be is refused."""
-    from regard.decoding.native.packed_cache import unfit
-
-    for name, value, values in (("engine", how.engine, ENGINES), ("precision", how.precision, PRECISIONS)):
-        if value not in values:
-            raise InputError(f"{name} {value} is not known: use {', '.join(values[:-1])} or {values[-1]}")
-    reason = unfit(settings)
-    if reason is None and how.device not in ("auto", "cpu"):
-        reason = f"it does not run on {how.device}"
-    if reason is None and how.device == "auto" and how.engine == "auto" and _accelerator():
+    for name, values in (("engine", ENGINES), ("precision", PRECISIONS)):
+        if getattr(options, name) not in values:
+            known = f"use {', '.join(values[:-1])} or {values[-1]}"
+            raise InputError(f"{name} {getattr(options, name)} is not known: {known}")
+    reason = reason_against(settings)
+    if options.engine == "torch":
+        reason = "engine is torch"
+    elif reason is None and options.device not in ("auto", "cpu"):
+        reason = f"it does not run on {options.device}"
+    elif reason is None and options.device == options.engine == "auto" and _has_accelerator():
         reason = "PyTorch can use this machine's accelerator"
-    if how.engine == "torch":
-        reason = "PyTorch is asked for"
-    if reason and (how.engine == "native" or how.precision == "int8"):
-        asked = "the native engine" if how.engine == "native" else "int8, which only the native engine has,"
-        raise InputError(f"{folder}: {asked} cannot be used: {reason}")
+    if reason and (options.engine == "native" or options.precision == "int8"):
+        wanted = "the native engine" if options.engine == "native" else "int8, which only the native engine has,"
+        raise InputError(f"{folder}: {wanted} cannot be used: {reason}")
     return reason is None
 
 
-def _accelerator() -> bool:
-    """Whether there is a device that PyTorch is likely to use, without asking PyTorch, which takes seconds."""
+def _has_accelerator() -> bool:
+    """Reports whether PyTorch probably supports a device here, without the seconds that importing it takes."""
     return Path("/dev/nvidiactl").exists() or (sys.platform == "darwin" and os.uname().machine == "arm64")
 
 
-def _load_native(folder: Path, settings: Settings, how: _How) -> Any:
+def _load_torch(folder: Path, settings: Settings, task: str, options: _Options) -> Any:
+    from regard.decoding import fill_classify_embed, pytorch_engine
     from regard.decoding.confidence import Confidence
+    from regard.decoding.token_shortlist import Shortlist
+    from regard.weights import choose_device, read_folder
+
+    contents = read_folder(folder, choose_device(options.device))
+    if task == "translate":
+        shortlist = Shortlist.load(folder) if options.shortlist else None
+        return pytorch_engine.translator_of(contents, Confidence.load(folder), shortlist)
+    if task == "write":
+        return pytorch_engine.writer_of(contents)
+    kind = next(kind for kind, name in TASKS.items() if name == task)
+    return getattr(fill_classify_embed, kind)(contents)
+
+
+def _load_native(folder: Path, settings: Settings, task: str, options: _Options) -> Any:
     from regard.decoding.native.native_search import NativeSearch
     from regard.decoding.native.packed_cache import open_packed, read_stored
     from regard.tokens.tokenizer import Vocabularies
 
-    def reference() -> WritingSearch:
-        made = _load(folder, settings, settings.task, _How("cpu", "torch", "auto", None, how.shortlist))
-        search: WritingSearch = made.searcher
+    def load_reference() -> SearchEngine:
+        model = _load_torch(folder, settings, task, options._replace(device="cpu"))
+        search: SearchEngine = model.searcher
         return search
 
     vocabularies = Vocabularies.load(folder / TOKENIZER)
     stored = read_stored(folder)
-    precision = stored.precision if how.precision == "auto" else how.precision
+    precision = stored.precision if options.precision == "auto" else options.precision
     packed = open_packed(folder, settings, precision)
-    if shortlist := _shortlist(folder, how):
-        packed.shorten(shortlist)
+    if options.shortlist:
+        from regard.decoding.token_shortlist import Shortlist
+
+        packed.shorten(Shortlist.load(folder))
     search = NativeSearch(
         packed,
         vocabularies.target.specials,
         longest=settings.model.max_length,
-        decoder_only=settings.task == "write",
-        threads=how.threads,
-        fallback=reference,
+        decoder_only=task == "write",
+        threads=options.threads,
+        fallback=load_reference,
         about=f"{precision}, {stored.parameters:,} parameters, ",
     )
-    if settings.task == "write":
+    if task == "write":
         from regard.decoding.writer import Writer
 
         return Writer(settings, vocabularies.target, search)
+    from regard.decoding.confidence import Confidence
     from regard.decoding.translator import Translator
 
     return Translator(settings, vocabularies, search, Confidence.load(folder))

@@ -1,4 +1,4 @@
-"""Work in a thread, one item ahead of who uses it."""
+"""Runs a generator in a thread, one item ahead of its consumer."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 GRACE = 1.0
-"""Seconds that a thread which is not wanted any more has to end; one that waits for input may end later."""
+"""Seconds that an abandoned thread has to end; a thread that waits for input may end later."""
 
 is_unwanted: ContextVar[Callable[[], bool]] = ContextVar("is_unwanted", default=lambda: False)
 """Reports whether nobody waits any more for the work of this thread."""
 
 
 def ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
-    """The same items in the same order, each made in a thread while the one before it is used.
+    """Yields the same items in the same order, each computed in a thread while the previous one is used.
 
-    What goes wrong in the thread is raised here, after the items before it. The thread ends when nobody asks any more.
+    An exception in the thread is raised here after the items before it. The thread ends when the consumer stops.
     """
     worker = _Worker(items)
     worker.start()
     try:
-        while (made := worker.take()) is not None:
-            yield made[0]
-            made = None  # so that it is not held while the next one is waited for
+        while (item := worker.take()) is not None:
+            yield item[0]
+            item = None  # frees it while the next one is awaited
     finally:
         worker.unwanted = True
         worker.room.release()
@@ -37,7 +37,7 @@ def ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
 
 
 def end_if_unwanted() -> None:
-    """Ends this thread if nobody waits any more for what it makes; what takes long asks now and then."""
+    """Ends this thread if its consumer has stopped; long computations call this now and then."""
     thread = current_thread()
     if isinstance(thread, _Worker) and thread.unwanted:
         sys.exit()
@@ -46,40 +46,39 @@ def end_if_unwanted() -> None:
 
 
 class _Worker(Thread, Generic[T]):
-    """Makes an item, and the next one when that is taken."""
+    """Computes an item, and the next one when that is taken."""
 
     def __init__(self, items: Generator[T, None, None]) -> None:
-        super().__init__(daemon=True)  # a pipe that nobody writes to must not keep the process from ending
+        super().__init__(daemon=True)  # a thread that waits for input must not keep the process alive
         self.items, self.context = items, copy_context()
         self.room, self.unwanted = Semaphore(), False
-        self.made: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
+        self.results: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
 
     def run(self) -> None:
         try:
-            self.context.run(self._make)
-            self.made.put(None)
-        except BaseException as error:  # noqa: BLE001, raised again where the item is waited for
-            self.made.put(error)
+            self.context.run(self._compute)
+            self.results.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised again by `take`
+            self.results.put(error)
 
-    def _make(self) -> None:
+    def _compute(self) -> None:
         with closing(self.items):
-            while True:
-                self.room.acquire()
+            while self.room.acquire():
                 end_if_unwanted()
                 try:
-                    self.made.put((next(self.items),))
+                    self.results.put((next(self.items),))
                 except StopIteration:
                     return
 
     def take(self) -> tuple[T] | None:
-        """The next item, when it is there; none after the last."""
+        """Waits for the next item; returns None after the last."""
         while True:
-            end_if_unwanted()  # who waits may be such a thread too
+            end_if_unwanted()  # the consumer may be such a thread too
             try:
-                found = self.made.get(timeout=0.1)
+                result = self.results.get(timeout=0.1)
             except Empty:
                 continue
-            if isinstance(found, BaseException):
-                raise found
+            if isinstance(result, BaseException):
+                raise result
             self.room.release()
-            return found
+            return result

@@ -1,8 +1,8 @@
-"""The tokens that a sentence may be translated with: a few hundred instead of the whole vocabulary.
+"""A shortlist of output tokens for a sentence: a few hundred instead of the whole vocabulary.
 
-A shortlist has, for every token of a source, the target tokens that it is likely to become, and the tokens that are
-common in any text (Jean et al., 2015). A token that is on none of a sentence's lists has probability 0 there.
-Never imports torch or NumPy, whose import would take longer than opening a model.
+It contains the likely translations of every source token and the tokens that are common in any text (Jean et al.,
+2015); all other tokens have probability 0. Never imports torch or NumPy, whose import would take longer than opening a
+model.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from regard.model_folder import SHORTLIST, TOKENIZER
 
 LONGEST_HEADER = 100_000
 TYPES = {"common": ("i", "I32"), "starts": ("q", "I64"), "tokens": ("i", "I32")}
-"""Of the tensors in the file: as Python's arrays have them, and safetensors."""
+"""The types of the tensors in the file, as Python arrays and as safetensors."""
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Lists by source token, one after the other."""
+    """The target tokens of each source token, one list after the other."""
 
-    common: array[int]  # tokens of every list
+    common: array[int]  # tokens allowed for every source
     starts: array[int]  # [source vocabulary + 1] into `tokens`
     tokens: array[int]
 
     def of(self, source: Iterable[int]) -> set[int]:
-        """The tokens that may be written for a source."""
-        found = set(self.common)
-        for token in source:
-            found.update(self.tokens[self.starts[token] : self.starts[token + 1]])
-        return found
+        """Returns the tokens that are allowed in translations of a source."""
+        return {
+            *self.common,
+            *(t for token in source for t in self.tokens[self.starts[token] : self.starts[token + 1]]),
+        }
 
     @classmethod
     def load(cls, folder: Path) -> Shortlist:
-        """That of a model folder; it fits its vocabulary and no other."""
+        """Reads the shortlist of a model folder; refuses one that was made for another vocabulary."""
         path = folder / SHORTLIST
-        again = f"make it anew with regard shortlist {folder}"
+        again = f"make it again with regard shortlist {folder}"
         try:
             content = path.read_bytes()
         except FileNotFoundError:
@@ -51,16 +51,16 @@ class Shortlist:
         except OSError as error:
             raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
         try:
-            arrays, about = _tensors(content)
-            made, vocabulary = cls(**arrays), about["vocabulary"]
+            arrays, metadata = _tensors(content)
+            shortlist, vocabulary = cls(**arrays), metadata["vocabulary"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelError(f"{path}: damaged ({error}): {again}") from None
         if vocabulary != fingerprint(folder):
             raise ModelError(f"{path}: was made for another vocabulary: {again}")
-        return made
+        return shortlist
 
     def check(self, source: int, target: int) -> None:
-        """Refuses lists that vocabularies of these sizes do not have."""
+        """Refuses lists that do not fit vocabularies of these sizes."""
         ids = (*self.common, *self.tokens)
         rising = all(a <= b for a, b in zip(self.starts, self.starts[1:], strict=False))
         ends = (len(self.starts), *self.starts[:1], *self.starts[-1:]) == (source + 1, 0, len(self.tokens))
@@ -69,7 +69,7 @@ class Shortlist:
 
 
 def fingerprint(folder: Path) -> str:
-    """What is written of a vocabulary into a shortlist that was made for it."""
+    """Returns the hash of a vocabulary, which is stored in its shortlist."""
     try:
         return hashlib.sha256((folder / TOKENIZER).read_bytes()).hexdigest()
     except OSError as error:
@@ -77,17 +77,17 @@ def fingerprint(folder: Path) -> str:
 
 
 def _tensors(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """The arrays of a safetensors file, and what is said of them; its own library needs NumPy or PyTorch."""
+    """Reads the arrays and metadata of a safetensors file, whose own library needs NumPy or PyTorch."""
     size = int.from_bytes(content[:8], "little")
     if size > LONGEST_HEADER:
-        raise ValueError("its header is too long")
+        raise ValueError("the header is too long")
     header = json.loads(content[8 : 8 + size])
     arrays = {}
     for name, (kind, expected) in TYPES.items():
         start, end = header[name]["data_offsets"]
         numbers = array(kind)
         if header[name]["dtype"] != expected or not 0 <= start <= end <= len(content) - 8 - size:
-            raise ValueError(f"{name} is not what it should be")
+            raise ValueError(f"{name} has another type or size")
         numbers.frombytes(content[8 + size + start : 8 + size + end])
         if sys.byteorder == "big":
             numbers.byteswap()

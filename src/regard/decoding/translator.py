@@ -1,4 +1,4 @@
-"""Translates with a trained model: batched by length, cached, in the order it was given."""
+"""Translates texts with a trained model: sorts them by length into batches, and returns results in their order."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from regard.argument_checks import require, require_text, require_texts
 from regard.decoding.confidence import Confidence
-from regard.decoding.hypotheses import ConstrainedSearch, Constraints, Hypothesis, Search, side_by_side
+from regard.decoding.hypotheses import Constraints, Hypothesis, SearchEngine
 from regard.decoding.prefetch import ahead, end_if_unwanted
+from regard.decoding.translation_results import TermSearch, TermSource, Translation
 from regard.errors import InputError, ModelError
 from regard.settings import DecodingSettings, Settings
 from regard.settings.option_fields import build
@@ -24,42 +25,29 @@ from regard.tokens.slot_tokens import CutText, slot_text
 from regard.tokens.split_long_texts import split_lines, split_text
 from regard.tokens.tokenizer import Vocabularies
 
-if TYPE_CHECKING:  # what few ask for is imported when it is asked for: a command is to start fast
-    from regard.faithful.glossary import Glossary, TermOutcome
-    from regard.faithful.glossary_constraints import Terminology
-    from regard.faithful.translation_memory import MemoryMatch
+if TYPE_CHECKING:
     from regard.model.recurrent import SequenceToSequence
 
 WINDOW = 2000
 """Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
 
 Constrain = Callable[[str], Constraints | None]
-"""Asked with a source text: what its translation must have in it, and what it must not have."""
-
-Alignment = tuple[tuple[float, ...], ...]
-"""How much each token of an output, and its end, looked at each token of the source."""
+"""Returns the constraints on the translation of a source text."""
 
 
 @dataclass(frozen=True)
-class Translation:
-    """A translation and how probable the model finds it.
+class Part:
+    """A part of a text that is translated at once: a line, or a piece of a line that is too long for the model."""
 
-    >>> best = translator.translate(["A dog runs."], beam=4, alternatives=2)[0]
-    >>> best.text, best.score, [other.text for other in best.alternatives]
-    """
+    gap: str  # precedes it in the output
+    ids: list[int]
+    text: str = ""
+    constraints: Constraints | None = None
+    pieces: dict[int, str] = field(default_factory=dict)  # protected pieces by slot
 
-    text: str
-    score: float  # length-normalised log-probability, by which alternatives are ranked
-    log_probability: float
-    tokens: tuple[str, ...] = field(repr=False)
-    token_log_probabilities: tuple[float, ...] = field(repr=False)  # of each token, and of the end if it was reached
-    finished: bool  # false where the length limit cut it off
-    alternatives: tuple[Translation, ...] = ()
-    confidence: float | None = None  # from 0 to 1: how far it can be trusted, if the model folder can tell
-    matches: tuple[MemoryMatch, ...] = ()  # if a memory is asked: what is like the text there; the same text is used
-    source_tokens: tuple[str, ...] = field(default=(), repr=False)  # if the alignment is asked for: what was read
-    alignment: Alignment = field(default=(), repr=False)
-    glossary: tuple[TermOutcome, ...] = ()  # if there is one: what became of the terms of the source
+
+PartResults = list[tuple[Part, list[Hypothesis] | None]]
+"""The parts of a text with the hypotheses of each; None for a part without tokens."""
 
 
 class Translator:
@@ -72,22 +60,21 @@ class Translator:
     """
 
     folder: Path | None = None
-    """The model folder, if `load` has made this."""
+    """The model folder, if the model was loaded from one."""
 
     def __init__(
-        self, settings: Settings, vocabularies: Vocabularies, search: Search, confidence: Confidence | None = None
+        self, settings: Settings, vocabularies: Vocabularies, search: SearchEngine, confidence: Confidence | None = None
     ) -> None:
         self.settings, self.searcher, self.confidence = settings, search, confidence
         self.source, self.target = vocabularies.source, vocabularies.target
 
     def __repr__(self) -> str:
-        return (
-            f"<Translator {self.folder or 'of no folder'}: {format_directions(self.settings.data)}, {self.searcher!r}>"
-        )
+        directions = format_directions(self.settings.data)
+        return f"<Translator {self.folder or 'without a folder'}: {directions}, {self.searcher!r}>"
 
     @property
     def model(self) -> SequenceToSequence:
-        """The model in PyTorch, for `regard.observe`; the native engine loads it when it is first asked for."""
+        """The model in PyTorch, for `regard.observe`; the native engine loads it on first use."""
         return cast("SequenceToSequence", cast(Any, self.searcher).model)
 
     def __call__(
@@ -99,10 +86,10 @@ class Translator:
         zero_shot: bool = False,
         **options: Any,
     ) -> str:
-        """The best translation of one text; `options` are those of `DecodingSettings`.
+        """Returns the best translation of one text; `options` are those of `DecodingSettings`.
 
-        A model of several directions has to be told the language to translate into, `target`; with `zero_shot`,
-        it translates between two of its languages that it was not trained on as a pair.
+        A model with several directions needs the `target` language; with `zero_shot`, it also translates between two
+        of its languages that it was not trained on as a pair.
         """
         require_text(text, "a translator", several="translator.translate")
         return self.translate([text], source=source, target=target, zero_shot=zero_shot, **options)[0].text
@@ -115,14 +102,14 @@ class Translator:
         target: str | None = None,
         zero_shot: bool = False,
         constrain: Constrain | None = None,
-        glossary: Glossary | None = None,
+        glossary: TermSource | None = None,
         **options: Any,
     ) -> list[Translation]:
-        """The translations of some texts, in their order; all of them are read before any is translated.
+        """Returns the translations of texts, in their order; reads all texts before it translates the first.
 
-        `constrain` is asked, for each piece of a text that is translated at once, what its translation must have in it.
-        A text that is cut at its protected pieces has one line; a model with slots keeps these pieces in them.
-        Where a term of the `glossary` is not as it should be, the text is translated again with it as a constraint.
+        `constrain` is called with each part of a text that is translated at once. A text that is cut at its protected
+        pieces has one line; a model with slots keeps these pieces in them. Where a translation lacks a term of the
+        `glossary` or uses a forbidden one, the text is translated again with the terms as constraints.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         terms = self._terms(glossary)
@@ -138,27 +125,18 @@ class Translator:
         target: str | None = None,
         zero_shot: bool = False,
         constrain: Constrain | None = None,
-        glossary: Glossary | None = None,
+        glossary: TermSource | None = None,
         **options: Any,
     ) -> Generator[Translation, None, None]:
-        """The translations of any number of texts, in their order, in constant memory.
+        """Yields the translations of any number of texts, in their order, in constant memory.
 
-        One thread reads and cuts the next texts and another searches, while the caller uses what was found before.
+        One thread reads and cuts the next texts and another searches, while the caller uses the last results.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         read = ahead(self._read_windows(texts, into, constrain))
         terms = self._terms(glossary)
         with closing(ahead(self._search_windows(read, settings, terms))) as found:
             yield from (self.join(parts, terms) for parts in chain.from_iterable(found))
-
-    def _terms(self, glossary: Glossary | None) -> Terminology | None:
-        if glossary is None:
-            return None
-        from regard.faithful.glossary import Glossary
-        from regard.faithful.glossary_constraints import Terminology
-
-        require(glossary, Glossary, "glossary", "a Glossary, which Glossary.read makes of a file")
-        return Terminology(glossary, self.source, self.target) if glossary else None
 
     def stream(
         self,
@@ -169,7 +147,7 @@ class Translator:
         zero_shot: bool = False,
         **options: Any,
     ) -> Iterator[str]:
-        """The translation of one text piece by piece, as the tokens come: greedy, or drawn."""
+        """Yields the translation of one text piece by piece, as its tokens come: greedy, or sampled."""
         require_text(text, "stream", several="translator.translate_stream")
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         for part in self._parts(text, into):
@@ -179,23 +157,34 @@ class Translator:
                 yield from self._stream_part(part, settings)
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
-        """The model's own decoding settings with these options on top."""
+        """Returns the model's decoding settings with these options on top."""
         return with_options(self.settings.decoding, options)
 
     def direction(self, source: str | None = None, target: str | None = None, *, zero_shot: bool = False) -> Direction:
-        """From which language into which, by what is said of it; what the model cannot do is refused."""
+        """Returns the languages to translate from and into; refuses those that the model does not know."""
         for name in (source, target):
             require(name, (str, type(None)), "a direction", "the code of a language, such as de")
-        found = choose_direction(self.settings.data, source, target, zero_shot=zero_shot)
-        if self.settings.data.directions and found.target not in self.source.tags:
-            raise ModelError(f"the vocabulary of this model has no tag for {found.target}: restore its tokenizer.json")
-        return found
+        direction = choose_direction(self.settings.data, source, target, zero_shot=zero_shot)
+        if self.settings.data.directions and direction.target not in self.source.tags:
+            raise ModelError(f"this model's vocabulary has no tag for {direction.target}: restore its tokenizer.json")
+        return direction
+
+    def limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
+        """Returns the maximum number of output tokens for a source."""
+        return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
+
+    def _terms(self, glossary: TermSource | None) -> TermSearch | None:
+        expected = "a Glossary, which Glossary.read makes of a file"
+        require(glossary, (TermSource, type(None)), "glossary", expected)
+        return None if glossary is None else glossary.terminology(self.source, self.target)
+
+    # Reading
 
     def _read_windows(
         self, texts: Iterable[str | CutText], into: str, constrain: Constrain | None
-    ) -> Generator[_Window, None, None]:
-        """The parts of each text, so many texts together; those before one that is refused come first."""
-        window: _Window = []
+    ) -> Generator[list[list[Part]], None, None]:
+        """Yields the parts of each text, a window of texts at a time; before an error, those of the texts before it."""
+        window: list[list[Part]] = []
         one = "call the translator itself, or put it in a list"
         try:
             for number, text in enumerate(require_texts(texts, "translate", one, (str, CutText)), 1):
@@ -210,7 +199,7 @@ class Translator:
         yield window
 
     def read(self, number: int, text: str | CutText, into: str, constrain: Constrain | None = None) -> list[Part]:
-        """The parts of a text that are searched for, each alone; if it is refused, its number is told."""
+        """Returns the parts of a text; an error names the `number` of the text."""
         try:
             parts = self._parts(text, into)
         except InputError as error:
@@ -220,27 +209,60 @@ class Translator:
         require(constrain, Callable, "constrain", "a function of a text")  # type: ignore[arg-type]
         return [replace(part, constraints=constrain(part.text)) if part.ids else part for part in parts]
 
+    def _parts(self, text: str | CutText, into: str) -> list[Part]:
+        """Cuts a text into lines, and lines that are too long for the model into pieces; no word is left out."""
+        tags = [self.source.tags[into]] if self.settings.data.directions else []
+        limit = self.settings.model.max_length - 1 - len(tags)
+        parts = []
+        for gap, line in split_lines(text) if isinstance(text, str) else [("", text)]:
+            if not line:
+                parts.append(Part(gap, []))
+                continue
+            ids, pieces = self._encode(line)
+            rows = [Part(gap, [*tags, *ids], _text_of(line), pieces=pieces)]
+            if len(ids) > limit:
+                space = "" if primary(into) in UNSPACED else " "
+                texts = split_text(_text_of(line), lambda text: len(self._encode(text)[0]) <= limit)
+                encoded = [(text, *self._encode(text)) for text in texts]
+                rows = [Part(space, [*tags, *ids], text, pieces=pieces) for text, ids, pieces in encoded]
+                rows[0] = replace(rows[0], gap=gap)
+            parts += rows
+        return parts
+
+    def _encode(self, line: str | CutText) -> tuple[list[int], dict[int, str]]:
+        """Returns the tokens of a line, and the protected pieces by slot if the model has slots."""
+        if not self.source.slots:
+            return self.source.encode_batch([_text_of(line)])[0], {}
+        if isinstance(line, str):
+            line = CutText.at(line, [piece for piece in find(line) if piece.kind != "mnemonic"])
+        slotted, pieces = slot_text(line)
+        return self.source.encode_slotted(slotted), pieces
+
+    # Searching
+
     def _search_windows(
-        self, windows: Generator[_Window, None, None], settings: DecodingSettings, terms: Terminology | None
-    ) -> Generator[list[Found], None, None]:
+        self, windows: Generator[list[list[Part]], None, None], settings: DecodingSettings, terms: TermSearch | None
+    ) -> Generator[list[PartResults], None, None]:
         with closing(windows):
             for window in windows:
                 yield self._search_window(window, settings, terms)
 
-    def _search_window(self, window: _Window, settings: DecodingSettings, terms: Terminology | None) -> list[Found]:
-        asked = [part for parts in window for part in parts if part.ids]
+    def _search_window(
+        self, window: list[list[Part]], settings: DecodingSettings, terms: TermSearch | None
+    ) -> list[PartResults]:
+        searched = [part for parts in window for part in parts if part.ids]
 
-        def search(
-            numbers: Sequence[int], more: Sequence[Constraints], how: DecodingSettings
+        def search_again(
+            numbers: Sequence[int], more: Sequence[Constraints], settings: DecodingSettings
         ) -> list[list[Hypothesis]]:
-            wanted = [one + (asked[i].constraints or Constraints()) for i, one in zip(numbers, more, strict=True)]
-            return self.search([asked[i].ids for i in numbers], how, wanted)
+            both = [one + (searched[i].constraints or Constraints()) for i, one in zip(numbers, more, strict=True)]
+            return self.search([searched[i].ids for i in numbers], settings, both)
 
-        results = self.search([part.ids for part in asked], settings, [part.constraints for part in asked])
+        results = self.search([part.ids for part in searched], settings, [part.constraints for part in searched])
         if terms is not None:
-            results = terms.keep([part.text for part in asked], results, search, settings)
-        found = iter(results)
-        return [[(part, next(found) if part.ids else None) for part in parts] for parts in window]
+            results = terms.keep([part.text for part in searched], results, search_again, settings)
+        remaining = iter(results)
+        return [[(part, next(remaining) if part.ids else None) for part in parts] for parts in window]
 
     def search(
         self,
@@ -250,135 +272,107 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Source tokens -> the best hypotheses of each, best first."""
         if settings.consensus:
-            from regard.decoding.minimum_bayes_risk import agreed, widened
+            from regard.decoding.minimum_bayes_risk import rank_by_consensus, widened
 
-            found = self.search(sources, widened(settings), constraints)
-            return [agreed(each, self.target.decode, settings) for each in found]
+            results = self.search(sources, widened(settings), constraints)
+            return [rank_by_consensus(each, self.target.decode, settings) for each in results]
         limits = [self.limit(ids, settings) for ids in sources]
-        if not any(constraints):
+        bound = {i: each for i, each in enumerate(constraints) if each}
+        if not bound:
             return self.searcher.search(sources, limits, settings)
-        return cast(ConstrainedSearch, self.searcher).search(sources, limits, settings, constraints=constraints)
+        free = [i for i in range(len(sources)) if i not in bound]
+        found = dict(zip(free, self.searcher.search(*_chosen(free, sources, limits), settings), strict=True))
+        constrained = self.searcher.search_constrained(*_chosen(bound, sources, limits), settings, [*bound.values()])
+        found.update(zip(bound, constrained, strict=True))
+        return [found[i] for i in range(len(sources))]
 
     def _stream_part(self, part: Part, settings: DecodingSettings) -> Iterator[str]:
-        limit, tokens, said = self.limit(part.ids, settings), [], ""
+        limit, tokens, written = self.limit(part.ids, settings), list[int](), ""
         for token in self.searcher.tokens(part.ids, settings):
             if token == self.target.specials.end:
                 break
             tokens.append(token)
-            text = self._spell(part, tokens)
-            if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # bytes of a character that is not whole yet
-                yield text[len(said) :]
-                said = text
+            text = self._decode(part, tokens)
+            if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # the last character may lack bytes
+                yield text[len(written) :]
+                written = text
             if len(tokens) >= limit:
                 break
-        yield self._spell(part, tokens)[len(said) :]
+        yield self._decode(part, tokens)[len(written) :]
 
-    def _spell(self, part: Part, tokens: Sequence[int]) -> str:
-        """The text of the tokens that were made of a part, with its pieces in their slots."""
+    def _decode(self, part: Part, tokens: Sequence[int]) -> str:
+        """Returns the text of the output tokens of a part, with its protected pieces in their slots."""
         if not self.target.slots:
             return self.target.decode(tokens)
         return self.target.decode_slotted(tokens).fill(part.pieces)
 
-    def limit(self, ids: Sequence[int], settings: DecodingSettings) -> int:
-        """The most tokens that an output for this source may have."""
-        return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
+    # Joining
 
-    def _parts(self, text: str | CutText, into: str) -> list[Part]:
-        """Lines, and pieces of lines that are too long for the model; never a word is left out."""
-        tags = [self.source.tags[into]] if self.settings.data.directions else []
-        limit = self.settings.model.max_length - 1 - len(tags)
-        parts = []
-        for gap, line in split_lines(text) if isinstance(text, str) else [("", text)]:
-            if not line:
-                parts.append(Part(gap, []))
-                continue
-            rows = [(line, *self._encode(line))]
-            if len(rows[0][1]) > limit:
-                whole = line if isinstance(line, str) else line.text
-                pieces = split_text(whole, lambda piece: len(self._encode(piece)[0]) <= limit)
-                rows = [(piece, *self._encode(piece)) for piece in pieces]
-            joint = "" if primary(into) in UNSPACED else " "
-            gaps = [gap, *[joint] * (len(rows) - 1)]
-            for before, (piece, ids, held) in zip(gaps, rows, strict=True):
-                parts.append(Part(before, [*tags, *ids], piece if isinstance(piece, str) else piece.text, pieces=held))
-        return parts
-
-    def _encode(self, line: str | CutText) -> tuple[list[int], dict[int, str]]:
-        """The tokens of a line, and the pieces that are in its slots, if the model has any."""
-        if not self.source.slots:
-            return self.source.encode_batch([line if isinstance(line, str) else line.text])[0], {}
-        cut = line
-        if isinstance(cut, str):
-            cut = CutText.at(cut, [piece for piece in find(cut) if piece.kind != "mnemonic"])
-        slotted, pieces = slot_text(cut)
-        return self.source.encode_slotted(slotted), pieces
-
-    def join(self, parts: Found, terms: Terminology | None = None) -> Translation:
-        """The translation of a text, of what was found for its parts."""
-        ranks = min((len(found) for _, found in parts if found), default=1)
+    def join(self, parts: PartResults, terms: TermSearch | None = None) -> Translation:
+        """Joins the hypotheses of the parts of a text into its translation."""
+        count = min((len(hypotheses) for _, hypotheses in parts if hypotheses), default=1)
         best, *others = (
-            self._translation([(part, found[rank] if found else None) for part, found in parts])
-            for rank in range(ranks)
+            self._translation([(part, hypotheses[rank] if hypotheses else None) for part, hypotheses in parts])
+            for rank in range(count)
         )
         distinct = {best.text: best}
-        for other in others:  # of two spellings of one text, the better stays
+        for other in others:  # of two tokenizations of one text, the better one stays
             distinct.setdefault(other.text, other)
-        outcomes = (terms.outcomes(part.text, found[0]) for part, found in parts if terms and found)
+        outcomes = (terms.outcomes(part.text, each[0]) for part, each in parts if terms and each)
         return replace(best, alternatives=tuple(distinct.values())[1:], glossary=tuple(chain.from_iterable(outcomes)))
 
     def _translation(self, parts: Sequence[tuple[Part, Hypothesis | None]]) -> Translation:
-        found = [hypothesis for _, hypothesis in parts if hypothesis]
-        texts = (part.gap + (self._spell(part, h.tokens) if h else "") for part, h in parts)
-        values = tuple(value for h in found for value in h.log_probabilities)
-        made = Translation(
+        outputs = [hypothesis for _, hypothesis in parts if hypothesis]
+        texts = (part.gap + (self._decode(part, h.tokens) if h else "") for part, h in parts)
+        values = tuple(value for h in outputs for value in h.log_probabilities)
+        read = [[*part.ids, self.source.specials.end] for part, h in parts if h and h.alignment]
+        return Translation(
             text="".join(texts),
-            score=sum(h.score for h in found) / max(1, len(found)),
-            log_probability=sum(h.log_probability for h in found),
-            tokens=tuple(piece for h in found for piece in self.target.pieces(h.tokens)),
+            score=sum(h.score for h in outputs) / max(1, len(outputs)),
+            log_probability=sum(h.log_probability for h in outputs),
+            tokens=tuple(piece for h in outputs for piece in self.target.pieces(h.tokens)),
             token_log_probabilities=values,
-            finished=all(h.finished for h in found),
+            finished=all(h.finished for h in outputs),
             confidence=None if self.confidence is None else self.confidence.of(values),
-        )
-        if not any(h.alignment for h in found):
-            return made
-        read = [[*part.ids, self.source.specials.end] for part, h in parts if h]
-        alignment = side_by_side([h.alignment for h in found], [len(ids) for ids in read])
-        return replace(
-            made, source_tokens=tuple(self.source.pieces([i for ids in read for i in ids])), alignment=alignment
+            source_tokens=tuple(self.source.pieces(list(chain.from_iterable(read)))),
+            alignment=tuple(_block_diagonal([h.alignment for h in outputs if h.alignment], list(map(len, read)))),
         )
 
 
-@dataclass(frozen=True)
-class Part:
-    """A piece of the input that is translated at once, and what stands before it in the output."""
-
-    gap: str
-    ids: list[int]
-    text: str = ""
-    constraints: Constraints | None = None
-    pieces: dict[int, str] = field(default_factory=dict)  # in its slots
+def _text_of(line: str | CutText) -> str:
+    return line if isinstance(line, str) else line.text
 
 
-_Window = list[list[Part]]
-"""The parts of some texts."""
+def _chosen(
+    numbers: Iterable[int], sources: Sequence[Sequence[int]], limits: Sequence[int]
+) -> tuple[list[Sequence[int]], list[int]]:
+    """Returns the sources and limits of these numbers."""
+    numbers = list(numbers)
+    return [sources[i] for i in numbers], [limits[i] for i in numbers]
 
-Found = list[tuple[Part, list[Hypothesis] | None]]
-"""The parts of a text, and what was found for each, if there is anything in it."""
+
+def _block_diagonal(
+    alignments: Sequence[Sequence[Sequence[float]]], widths: Sequence[int]
+) -> Iterator[tuple[float, ...]]:
+    """Yields the rows of the alignments of all parts as one: no part attends to another."""
+    for number, alignment in enumerate(alignments):
+        before, after = sum(widths[:number]), sum(widths[number + 1 :])
+        yield from ((*[0.0] * before, *row, *[0.0] * after) for row in alignment)
 
 
 def with_options(decoding: DecodingSettings, options: dict[str, Any]) -> DecodingSettings:
-    """Decoding settings with some of them changed; a wrong name or value is refused.
+    """Returns decoding settings with these options on top; refuses unknown names and wrong values.
 
-    A search that shall give alternatives is at least so wide.
+    A beam is at least as wide as the number of outputs to return.
     """
-    known = all(isinstance(value, Hashable) for value in options.values())
-    return (_settled if known else _settled.__wrapped__)(decoding, **options)
+    hashable = all(isinstance(value, Hashable) for value in options.values())
+    return (_with_options if hashable else _with_options.__wrapped__)(decoding, **options)
 
 
-@lru_cache(256, typed=True)  # who translates sentence by sentence gives the same options each time
-def _settled(decoding: DecodingSettings, /, **options: Any) -> DecodingSettings:
-    known = build(Settings, {"decoding": options}).decoding
-    settings = replace(decoding, **{name: getattr(known, name) for name in options})
+@lru_cache(256, typed=True)  # a program that translates sentence by sentence passes the same options each time
+def _with_options(decoding: DecodingSettings, /, **options: Any) -> DecodingSettings:
+    checked = build(Settings, {"decoding": options}).decoding
+    settings = replace(decoding, **{name: getattr(checked, name) for name in options})
     if settings.temperature == 0 and settings.alternatives and settings.beam <= settings.alternatives:
         settings = replace(settings, beam=settings.alternatives + 1)
     return settings

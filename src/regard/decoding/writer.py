@@ -1,4 +1,4 @@
-"""Continues text with a trained model, piece by piece or at once, and says how probable it finds a text."""
+"""Continues texts with a trained model, streamed or at once, and scores texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from regard.argument_checks import require_text, require_texts
-from regard.decoding.hypotheses import Hypothesis, WritingSearch
+from regard.decoding.hypotheses import Hypothesis, SearchEngine
 from regard.decoding.translator import with_options
 from regard.errors import InputError
 from regard.settings import DecodingSettings, Settings
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Writing:
-    """A continuation of a text and what the model thought of it."""
+class WriterOutput:
+    """A continuation of a text and how probable the model finds it."""
 
     text: str  # without the prompt
     log_probability: float
     tokens: tuple[str, ...]
     token_log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
-    finished: str  # why it ended: "end" (the model's own), "stop" (a stop string) or "length"
-    alternatives: tuple[Writing, ...] = ()
+    finished: str  # "end" if the model ended it, "stop" at a stop string, or "length"
+    alternatives: tuple[WriterOutput, ...] = ()
 
 
 @dataclass(frozen=True)
-class Scored:
-    """How probable a model finds a text, token by token."""
+class ScoredText:
+    """The log-probabilities of the tokens of a text."""
 
     tokens: tuple[str, ...]
     token_log_probabilities: tuple[float, ...]
@@ -41,12 +41,12 @@ class Scored:
 
     @property
     def surprise(self) -> float:
-        """Nats, over all tokens."""
+        """The negative log-probability of all tokens, in nats."""
         return -sum(self.token_log_probabilities)
 
     @property
     def perplexity(self) -> float:
-        """Per token."""
+        """The perplexity per token."""
         return perplexity(self.surprise / max(1, len(self.tokens)))
 
 
@@ -60,30 +60,30 @@ class Writer:
     """
 
     folder: Path | None = None
-    """The model folder, if `load` has made this."""
+    """The model folder, if the model was loaded from one."""
 
-    def __init__(self, settings: Settings, vocabulary: Tokenizer, search: WritingSearch) -> None:
+    def __init__(self, settings: Settings, vocabulary: Tokenizer, search: SearchEngine) -> None:
         self.settings, self.vocabulary, self.searcher = settings, vocabulary, search
 
     def __repr__(self) -> str:
-        return f"<Writer {self.folder or 'of no folder'}: {self.searcher!r}>"
+        return f"<Writer {self.folder or 'without a folder'}: {self.searcher!r}>"
 
     @property
     def model(self) -> Decoder:
-        """The model in PyTorch, for `regard.observe`; the native engine loads it when it is first asked for."""
+        """The model in PyTorch, for `regard.observe`; the native engine loads it on first use."""
         return cast("Decoder", cast(Any, self.searcher).model)
 
     def __call__(self, prompt: str = "", **options: Any) -> str:
-        """The continuation of a text; `options` are those of `DecodingSettings`, and `stop`."""
+        """Returns the continuation of a text; `options` are those of `DecodingSettings`, and `stop`."""
         require_text(prompt, "a writer", several="writer.write")
         return self.write([prompt], **options)[0].text
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
-        """The model's own decoding settings with these options on top."""
+        """Returns the model's decoding settings with these options on top."""
         return with_options(self.settings.decoding, options)
 
-    def write(self, prompts: Iterable[str], stop: str | Sequence[str] = (), **options: Any) -> list[Writing]:
-        """Continuations of some texts, in their order, each up to the first of the stop strings."""
+    def write(self, prompts: Iterable[str], stop: str | Sequence[str] = (), **options: Any) -> list[WriterOutput]:
+        """Returns the continuations of texts, in their order, each up to the first stop string."""
         settings, stop = self.decoding(options), stops(stop)
         texts = require_texts(prompts, "write", "call the writer itself, or put it in a list")
         rows = [self.prompt(text) for text in texts]
@@ -93,17 +93,15 @@ class Writer:
             return first_stop(self._text(rows[number], tokens, before[number]), stop) is not None
 
         limits = [settings.max_tokens] * len(rows)
-        found = self.searcher.search(rows, limits, settings, stopped if any(stop) else None)
-        return [self._joined(row, hypotheses, stop) for row, hypotheses in zip(rows, found, strict=True)]
+        results = self.searcher.search(rows, limits, settings, stopped if any(stop) else None)
+        return [self._continuation(*each, stop) for each in zip(rows, before, results, strict=True)]
 
     def stream(self, prompt: str = "", stop: str | Sequence[str] = (), **options: Any) -> Iterator[str]:
-        """The continuation of one text piece by piece, as the tokens come: greedy, or drawn."""
+        """Yields the continuation of one text piece by piece, as its tokens come: greedy, or sampled."""
         require_text(prompt, "stream")
         settings, stop = self.decoding(options), stops(stop)
         row = self.prompt(prompt)
-        tokens: list[int] = []
-        said = 0
-        before = self.vocabulary.decode(row)
+        tokens, before, written = list[int](), self.vocabulary.decode(row), 0
         for token in self.searcher.tokens(row, settings):
             if token == self.vocabulary.specials.end:
                 break
@@ -111,42 +109,43 @@ class Writer:
             text = self._text(row, tokens, before)
             cut = first_stop(text, stop)
             if cut is not None:
-                yield text[said:cut]
+                yield text[written:cut]
                 return
             safe = len(text) - held_back(text, stop)
-            if safe > said and not text.endswith("\N{REPLACEMENT CHARACTER}"):
-                yield text[said:safe]
-                said = safe
+            if safe > written and not text.endswith("\N{REPLACEMENT CHARACTER}"):
+                yield text[written:safe]
+                written = safe
             if len(tokens) >= settings.max_tokens:
                 break
-        yield self._text(row, tokens, before)[said:]
+        yield self._text(row, tokens, before)[written:]
 
     def prompt(self, text: str) -> list[int]:
-        """The ids that the model reads before it writes; an empty text begins with the begin alone."""
+        """Returns the tokens of a prompt, after the begin token if the model needs one or the text is empty."""
         specials, ids = self.vocabulary.specials, self.vocabulary.encode_batch([text])[0]
         return [specials.begin, *ids] if specials.prompt or not ids else ids
 
-    def _joined(self, row: Sequence[int], hypotheses: Sequence[Hypothesis], stop: Sequence[str]) -> Writing:
-        before = self.vocabulary.decode(row)
-        best, *others = (self._writing(row, before, h, stop) for h in hypotheses)
+    def _continuation(
+        self, row: Sequence[int], before: str, hypotheses: Sequence[Hypothesis], stop: Sequence[str]
+    ) -> WriterOutput:
+        best, *others = (self._output(row, before, hypothesis, stop) for hypothesis in hypotheses)
         return replace(best, alternatives=tuple(others))
 
-    def _writing(self, row: Sequence[int], before: str, found: Hypothesis, stop: Sequence[str]) -> Writing:
-        tokens, values = list(found.tokens), found.log_probabilities
-        text, why = self._text(row, tokens, before), "end" if found.finished else "length"
+    def _output(self, row: Sequence[int], before: str, hypothesis: Hypothesis, stop: Sequence[str]) -> WriterOutput:
+        tokens, values = list(hypothesis.tokens), hypothesis.log_probabilities
+        text, finished = self._text(row, tokens, before), "end" if hypothesis.finished else "length"
         cut = first_stop(text, stop)
         if cut is not None:
-            text, why = text[:cut], "stop"
-            kept = next(n for n in range(len(tokens) + 1) if len(self._text(row, tokens[:n], before)) >= cut)
-            tokens, values = tokens[:kept], values[:kept]
-        return Writing(text, sum(values), tuple(self.vocabulary.pieces(tokens)), tuple(values), why)
+            text, finished = text[:cut], "stop"
+            length = next(n for n in range(len(tokens) + 1) if len(self._text(row, tokens[:n], before)) >= cut)
+            tokens, values = tokens[:length], values[:length]
+        return WriterOutput(text, sum(values), tuple(self.vocabulary.pieces(tokens)), tuple(values), finished)
 
     def _text(self, row: Sequence[int], tokens: Sequence[int], before: str) -> str:
-        """What the tokens add to the text before them: the space between two words belongs to the second."""
+        """Returns the text that the tokens add to the prompt, with the space before their first word."""
         return self.vocabulary.decode([*row, *tokens])[len(before) :]
 
-    def score(self, text: str) -> Scored:
-        """How probable the text is, each token after those before it; the first is not scored where none is before it.
+    def score(self, text: str) -> ScoredText:
+        """Returns the log-probability of each token of a text given the tokens before it, if there are any.
 
         A text longer than the model's positions is read in windows that overlap by half.
         """
@@ -158,16 +157,16 @@ class Writer:
         values: list[float] = []
         for start, fresh, end in windows(len(row), self.settings.model.max_length):
             values += self.searcher.log_probabilities(row[start:end])[fresh - start - 1 :]
-        return Scored(tuple(self.vocabulary.pieces(row[1:])), tuple(values), len(text))
+        return ScoredText(tuple(self.vocabulary.pieces(row[1:])), tuple(values), len(text))
 
 
 def perplexity(surprise: float) -> float:
-    """Of so many nats a token: between how many tokens the model is undecided; finite, whatever these are."""
+    """Returns e to the power of the nats per token, limited to a finite number."""
     return math.exp(min(700.0, surprise))
 
 
 def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:
-    """(start, first that is scored, end) of windows over a text, so that each token but the first is scored once."""
+    """Yields windows over a text as (start, first scored, end); each token but the first is scored once."""
     fresh, end = 1, min(length, longest + 1)
     start = 0
     while fresh < length:
@@ -178,17 +177,17 @@ def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:
 
 
 def stops(stop: str | Sequence[str]) -> list[str]:
-    """Returns the strings that end an output; one may be given alone."""
+    """Returns the strings that end an output, from one string or several."""
     return list(require_texts([stop] if isinstance(stop, str) else stop, "stop"))
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:
-    """Where the first of the stop strings begins."""
+    """Returns the start of the first stop string; None if the text contains none."""
     places = [place for each in stop if each and (place := text.find(each)) >= 0]
     return min(places, default=None)
 
 
 def held_back(text: str, stop: Sequence[str]) -> int:
-    """How many characters at the end could be the beginning of a stop string."""
+    """Returns the number of characters at the end of a text that may begin a stop string."""
     lengths = (n for each in stop for n in range(min(len(each), len(text)), 0, -1) if text.endswith(each[:n]))
     return max(lengths, default=0)

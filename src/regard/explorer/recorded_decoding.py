@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.decoding.beam_search import Choose, Step, beam_search, draw, follow, highest
 from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep
-from regard.decoding.hypotheses import Hypothesis, die_for, length_penalty
+from regard.decoding.hypotheses import Hypothesis, length_penalty, random_source
 from regard.errors import InputError
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.beam_tree import BeamTree
@@ -86,7 +86,7 @@ class RecordingSampler:
     """Samples as the engines do, with the same random numbers, and records each number and the candidates left."""
 
     def __init__(self, ids: Sequence[int], settings: DecodingSettings) -> None:
-        self.settings, self.die = settings, die_for(ids, 0, settings)
+        self.settings, self.die = settings, random_source(ids, 0, settings)
         self.drawn: list[float] = []
         self.kept: list[int] = []
 

@@ -1,1 +1,1 @@
-"""Keeps what a translation must not change: placeholders, terms of a glossary, earlier translations."""
+"""Translations that keep placeholders, use the terms of a glossary, and reuse earlier translations."""

@@ -1,4 +1,4 @@
-"""Fills in what is not translated in a document: from a memory where that has the same text, else with a model."""
+"""Translates the untranslated units of a document, from a translation memory or with a model."""
 
 from __future__ import annotations
 
@@ -6,115 +6,99 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from regard.decoding.translator import Translation
-from regard.faithful.translation_memory import EXCHANGED, Memory, MemoryMatch
+from regard.decoding.translation_results import MemoryMatch, Translation
+from regard.faithful.translation_memory import EXCHANGED, TranslationMemory
 from regard.files.formats import Document, Unit
 from regard.tokens import protected_pieces as protect
-from regard.tokens.text_pairs import Location
 
 TOGETHER = 200
-"""Units that are translated at once: each such step moves the bar."""
+"""Units that are translated at once; the progress bar moves after each such step."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class UnitTranslation:
     """A translation of a unit."""
 
     text: str
-    how: str = "model"  # or "memory"; "repaired" to keep the placeholders; "safe" is the source, since nothing else was
+    how: str = "model"  # or "memory"; "repaired" to keep the placeholders; "safe" if only the source was safe to use
     confidence: float | None = None
-    flags: tuple[str, ...] = ()  # what a person has to look at
+    flags: tuple[str, ...] = ()  # problems that a person should check
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A unit that was filled in, and what is known of its translation."""
+class FilledUnit:
+    """A unit with its translation."""
 
     number: int  # of the unit in its document
     unit: Unit
-    made: Made
-    matches: tuple[MemoryMatch, ...] = ()  # of the memory, the best first; the first was used if its score is 99 or 100
+    made: UnitTranslation
+    matches: tuple[MemoryMatch, ...] = ()  # of the memory, best first; the first one was used if its score is 99 or 100
 
     @property
     def is_filled(self) -> bool:
-        """Whether there is a translation; where none could keep what must be kept, the unit is left as it is."""
-        return self.made.how != SAFE
+        """True unless no translation keeps the protected pieces of the unit."""
+        return self.made.how != "safe"
 
     @property
     def doubt(self) -> tuple[float, float]:
-        """What a reviewer sorts by: what is flagged comes before all else, then what is trusted least."""
-        trust = self.made.confidence
-        if trust is None:
-            trust = 1.0 if self.made.how == MEMORY else 0.5
-        return (-len(self.made.flags), trust)
+        """The sort key of a review: flagged units first, then those with the lowest confidence."""
+        confidence = self.made.confidence
+        if confidence is None:
+            confidence = 1.0 if self.made.how == "memory" else 0.5
+        return (-len(self.made.flags), confidence)
 
 
-MEMORY, SAFE = "memory", "safe"
-
-Translate = Callable[[Sequence[Unit]], Sequence[Made]]
-"""Translates the sources of some units, as many as there are."""
+Translate = Callable[[Sequence[Unit]], Sequence[UnitTranslation]]
+"""Returns the translations of units, in their order."""
 
 
 def wanted(document: Document, *, everything: bool = False) -> list[int]:
-    """The units to fill in, by number: those without a finished translation or, if asked for, all; never empty ones."""
-    return [
-        number
-        for number, unit in enumerate(document.units)
-        if unit.source.strip() and (everything or unit.state != "done")
-    ]
+    """Returns the numbers of the units without a finished translation or, with `everything`, of all non-empty units."""
+    units = enumerate(document.units)
+    return [number for number, unit in units if unit.source.strip() and (everything or unit.state != "done")]
 
 
 def fill(
-    document: Document, translate: Translate, *, everything: bool = False, memory: Memory | None = None
-) -> Generator[Outcome, None, None]:
-    """A translation of every unit that is wanted, in their order; equal texts are translated once."""
+    document: Document, translate: Translate, *, everything: bool = False, memory: TranslationMemory | None = None
+) -> Generator[FilledUnit, None, None]:
+    """Yields the wanted units with their translations, in their order; equal texts are translated once."""
     numbers = wanted(document, everything=everything)
-    known: dict[tuple[str, tuple[str, ...]], tuple[Made, tuple[MemoryMatch, ...]]] = {}
+    known: dict[tuple[str, tuple[str, ...]], tuple[UnitTranslation, tuple[MemoryMatch, ...]]] = {}
     for start in range(0, len(numbers), TOGETHER):
         chunk = [(number, document.units[number]) for number in numbers[start : start + TOGETHER]]
-        new = {_key(unit): unit for _, unit in chunk if _key(unit) not in known}
-        known.update(_translated(new, translate, memory))
+        new = {(unit.source, unit.marks): unit for _, unit in chunk if (unit.source, unit.marks) not in known}
+        matches = [tuple(memory.find(unit.source)) if memory else () for unit in new.values()]
+        made = [recall(unit.source, unit.marks, each) for unit, each in zip(new.values(), matches, strict=True)]
+        missing = [unit for unit, each in zip(new.values(), made, strict=True) if each is None]
+        translations = iter(translate(missing) if missing else ())
+        known |= {key: (each or next(translations), found) for key, each, found in zip(new, made, matches, strict=True)}
         for number, unit in chunk:
-            yield Outcome(number, unit, *known[_key(unit)])
+            yield FilledUnit(number, unit, *known[unit.source, unit.marks])
 
 
-def _key(unit: Unit) -> tuple[str, tuple[str, ...]]:
-    return unit.source, unit.marks
-
-
-def _translated(
-    units: dict[tuple[str, tuple[str, ...]], Unit], translate: Translate, memory: Memory | None
-) -> dict[tuple[str, tuple[str, ...]], tuple[Made, tuple[MemoryMatch, ...]]]:
-    """What the memory knows is not given to the model."""
-    matches = {key: tuple(memory.find(unit.source)) if memory else () for key, unit in units.items()}
-    made = {key: remembered(unit, matches[key]) for key, unit in units.items()}
-    rest = [key for key, found in made.items() if found is None]
-    made |= zip(rest, translate([units[key] for key in rest]) if rest else (), strict=True)
-    return {key: (found, matches[key]) for key, found in made.items() if found is not None}
-
-
-def lines(
-    texts: Iterable[str], translate: Callable[[list[str]], list[Translation]], memory: Memory, together: int = TOGETHER
+def translate_lines(
+    texts: Iterable[str],
+    translate: Callable[[list[str]], list[Translation]],
+    memory: TranslationMemory,
+    together: int = TOGETHER,
 ) -> Generator[Translation, None, None]:
-    """Translations of any number of lines, in their order; what the memory has is not given to the model."""
-    rest = iter(texts)
-    while chunk := list(islice(rest, together)):
+    """Yields translations of any number of lines, in their order, from the memory or else from the model."""
+    remaining = iter(texts)
+    while chunk := list(islice(remaining, together)):
         matches = [tuple(memory.find(text)) for text in chunk]
-        known = [remembered(Unit(text, "", Location("", 0)), found) for text, found in zip(chunk, matches, strict=True)]
-        made = iter(translate([text for text, found in zip(chunk, known, strict=True) if found is None]))
-        for found, alike in zip(known, matches, strict=True):
-            if found is None:
-                yield replace(next(made), matches=alike)
-            else:
-                yield Translation(found.text, 0.0, 0.0, (), (), finished=True, matches=alike)
+        known = [recall(text, (), each) for text, each in zip(chunk, matches, strict=True)]
+        translations = iter(translate([text for text, each in zip(chunk, known, strict=True) if each is None]))
+        for each, alike in zip(known, matches, strict=True):
+            made = Translation(each.text, 0.0, 0.0, (), (), finished=True) if each else next(translations)
+            yield replace(made, matches=alike)
 
 
-def remembered(unit: Unit, matches: Sequence[MemoryMatch]) -> Made | None:
-    """The translation of the same text, if the memory has one that keeps what must be kept."""
+def recall(source: str, marks: tuple[str, ...], matches: Sequence[MemoryMatch]) -> UnitTranslation | None:
+    """Returns the translation of the same text from the memory, if there is one that keeps the protected pieces."""
     if not matches or matches[0].score < EXCHANGED:
         return None
-    source, target = unit.source, matches[0].target.strip()
-    if protect.counts(source, unit.marks) != protect.counts(target, unit.marks):
+    target = matches[0].target.strip()
+    if protect.counts(source, marks) != protect.counts(target, marks):
         return None
-    lead = source[: len(source) - len(source.lstrip())]
-    return Made(lead + target + source[len(source.rstrip()) :], MEMORY)
+    before, after = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
+    return UnitTranslation(before + target + after, "memory")

@@ -1,4 +1,4 @@
-"""Terms that a translation has to use, or must not use: found in texts, and checked in translations."""
+"""Glossaries: terms that translations must use or must not use."""
 
 from __future__ import annotations
 
@@ -7,59 +7,48 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from regard.decoding.translation_results import TermOutcome
 from regard.errors import DataError
 from regard.faithful.inflection import Endings, WordUnit, word_units
 from regard.tokens.text_pairs import Location
 
+if TYPE_CHECKING:
+    from regard.faithful.glossary_constraints import Terminology
+    from regard.tokens.tokenizer import Tokenizer
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a term of the source is called in the target language, and what it must not be called there."""
+    """A source term with its allowed and its forbidden translations."""
 
     source: str
-    targets: tuple[str, ...]  # any one of them will do; none: only the forbidden ones matter
+    targets: tuple[str, ...]  # any of them; () if only the forbidden ones matter
     forbidden: tuple[str, ...] = ()
     note: str = ""
     where: Location | None = None
 
     @property
     def kept(self) -> bool:
-        """Whether it is not translated."""
+        """True if the term stays untranslated."""
         return self.targets == (self.source,)
 
     def exact(self, text: str) -> bool:
-        """Whether its upper and lower case letters matter: of what is kept, and of short names such as IT or USB."""
+        """Reports whether case matters: in untranslated terms, and in abbreviations such as IT or USB."""
         return self.kept or (text.isupper() and 2 <= sum(map(str.isalpha, text)) <= 6)
 
 
 class TermMatch(NamedTuple):
-    """A term in a text, from one character to another."""
+    """A term at a place in a text."""
 
     term: Term
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class TermOutcome:
-    """What became of a term in a translation."""
-
-    source: str
-    targets: tuple[str, ...]
-    state: Literal["placed", "missing", "forbidden"]
-    text: str = ""  # what stands in the translation, unless the term is missing
-
-    def __str__(self) -> str:
-        if self.state == "forbidden":
-            return f"{self.text!r} is used for {self.source!r}, but forbidden"
-        wanted = " or ".join(map(repr, self.targets))
-        return f"{wanted} is {'used' if self.state == 'placed' else 'missing'} for {self.source!r}"
-
-
 class Glossary:
-    """Some terms; the languages, where they are known, say which endings a word may have."""
+    """A list of terms; the languages, if they are known, determine the endings that words may have."""
 
     def __init__(self, terms: Iterable[Term], source: str = "", target: str = "") -> None:
         merged: dict[str, Term] = {}
@@ -74,25 +63,31 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path | str, source: str = "", target: str = "") -> Glossary:
-        """The terms of a CSV, TSV or TBX file, for translations from one language into another.
+        """Reads the terms of a CSV, TSV or TBX file, for translations from one language into another.
 
-        The columns of a table are source, target, forbidden and note; between several target terms stands |. A term
-        without target terms, or with itself as one, is not translated; with nothing but forbidden ones, it may be
-        called anything else. The languages may be left out unless a TBX file has more than two.
+        The columns of a table are source, target, forbidden and note; a | separates several target terms. A term whose
+        target is empty or the term itself stays untranslated; a term with forbidden translations only may have any
+        other. The languages may be left out unless a TBX file has more than two.
         """
         from regard.files.formats import glossary_tables as terms
 
-        found = list(terms.read(Path(path), source, target))
-        if not found:
-            raise DataError("there is no term in it", path)
-        return cls((Term(*each) for each in found), source, target)
+        rows = list(terms.read(Path(path), source, target))
+        if not rows:
+            raise DataError("this glossary has no terms", path)
+        return cls((Term(*row) for row in rows), source, target)
+
+    def terminology(self, source: Tokenizer, target: Tokenizer) -> Terminology:
+        """Returns the terms in the tokens of a model."""
+        from regard.faithful.glossary_constraints import Terminology
+
+        return Terminology(self, source, target)
 
     def find(self, text: str) -> list[Term]:
-        """The terms of a text, each once."""
+        """Returns the terms of a text, each once."""
         return list({match.term.source: match.term for match in self.matches(text)}.values())
 
     def matches(self, text: str) -> Iterator[TermMatch]:
-        """Where terms stand in a text: whole words, the longest where several begin; placeholders are no words."""
+        """Yields the places of terms in a text: whole words outside of placeholders, the longest term first."""
         words, place = word_units(text), 0
         while place < len(words):
             best, length = None, 0
@@ -109,17 +104,17 @@ class Glossary:
             yield from self._index.get(stem, ())
 
     def check(self, source: str, output: str) -> list[TermOutcome]:
-        """What became of each term of a source text in its translation; no two terms are met by the same words."""
+        """Returns the outcome of each term of a source text in its translation; no two terms share words."""
         words, taken = word_units(output), set[int]()
-        found = self.find(source)
+        terms = self.find(source)
         placed: dict[str, str] = {}
-        for term in sorted(found, key=lambda term: -max(map(len, term.targets), default=0)):
+        for term in sorted(terms, key=lambda term: -max(map(len, term.targets), default=0)):
             span = self._span(term, term.targets, words, taken)
             if span:
                 taken.update(span)
                 placed[term.source] = output[words[span[0]].start : words[span[-1]].end]
         outcomes = []
-        for term in found:
+        for term in terms:
             if term.targets:
                 state: Literal["placed", "missing"] = "placed" if term.source in placed else "missing"
                 outcomes.append(TermOutcome(term.source, term.targets, state, placed.get(term.source, "")))
@@ -131,7 +126,7 @@ class Glossary:
         return outcomes
 
     def _span(self, term: Term, targets: Sequence[str], words: Sequence[WordUnit], taken: set[int]) -> range:
-        """The places of the words that are one of these target terms, and of no other; empty if there are none."""
+        """Returns the range of the words that are one of these target terms and not taken; it may be empty."""
         for target in sorted(targets, key=len, reverse=True):
             wanted, exact = word_units(target, whole=True), term.exact(target)
             for start in range(len(words) - len(wanted) + 1):
@@ -143,7 +138,7 @@ class Glossary:
 
 @dataclass
 class Tally:
-    """What became of the terms of many translations."""
+    """The number of terms in each state, over many translations."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -166,7 +161,7 @@ def _tidy(text: str) -> str:
 
 
 def _merged(first: Term, second: Term) -> Term:
-    """A term that is there twice: what the one or the other allows is allowed, what either forbids is forbidden."""
+    """Merges two entries of a term: what either allows is allowed; what else either forbids is forbidden."""
     targets = tuple(dict.fromkeys(first.targets + second.targets))
     forbidden = tuple(word for word in dict.fromkeys(first.forbidden + second.forbidden) if word not in targets)
     return replace(first, targets=targets, forbidden=forbidden, note=first.note or second.note)

@@ -1,4 +1,4 @@
-"""Words of a text, and whether one is another with an ending: simple rules, no dictionary."""
+"""Splits texts into words, and compares words apart from endings, by simple rules and without a dictionary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UMLAUTS = str.maketrans("äöü", "aou")
 
 
 class WordUnit(NamedTuple):
-    """A word, a character of a script that is written without spaces, or a sign."""
+    """A word, a character of a script without spaces, or a punctuation mark."""
 
     text: str
     folded: str
@@ -31,11 +31,11 @@ class WordUnit(NamedTuple):
 
 
 def word_units(text: str, *, whole: bool = False) -> list[WordUnit]:
-    """The units of a text; placeholders, tags and addresses are signs unless it is taken as a `whole`."""
+    """Splits a text into units; placeholders, tags and addresses are no words, except in a `whole` term."""
     for piece in () if whole else protect.find(text):
         text = text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
-    found = ((unicodedata.normalize("NFC", match[0]), match) for match in _pattern().finditer(text))
-    return [WordUnit(word, word.casefold(), *match.span()) for word, match in found]
+    words = ((unicodedata.normalize("NFC", match[0]), match) for match in _pattern().finditer(text))
+    return [WordUnit(word, word.casefold(), *match.span()) for word, match in words]
 
 
 @lru_cache(maxsize=1)
@@ -45,14 +45,14 @@ def _pattern() -> re.Pattern[str]:
 
 
 def _marks() -> str:
-    """The combining marks of all scripts, as ranges; `re` has no name for them."""
+    """Returns the combining marks of all scripts as ranges, for which `re` has no class."""
     codes = (code for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M")
     runs = [[code for _, code in run] for _, run in groupby(enumerate(codes), lambda pair: pair[1] - pair[0])]
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
 
 
 class Endings(NamedTuple):
-    """Which endings a word may have: in English those of the plural, elsewhere up to `most` letters."""
+    """The endings that a word may have: those of the plural in English, elsewhere any `most` letters."""
 
     english: bool
     german: bool  # Haus, Häuser
@@ -60,12 +60,12 @@ class Endings(NamedTuple):
 
     @classmethod
     def of(cls, language: str, most: int = 3) -> Endings:
-        """Those of a language by its code; an unknown one may be any."""
+        """Returns the endings of a language; those of an unknown language ("") include the German ones."""
         code = primary(language)
         return cls(code in ("en", "eng"), code in ("de", "deu", "ger", ""), most)
 
     def fit(self, wanted: Sequence[WordUnit], words: Sequence[WordUnit], *, exact: bool) -> bool:
-        """Whether the first of some words are those that are wanted, apart from endings and, unless `exact`, case."""
+        """Reports whether `words` begin with the wanted words, apart from endings and, unless `exact`, case."""
         if len(words) < len(wanted):
             return False
         for place, (one, other) in enumerate(zip(wanted, words, strict=False)):
@@ -78,7 +78,7 @@ class Endings(NamedTuple):
     def _same(self, stem: str, word: str) -> bool:
         if stem == word:
             return True
-        if not stem[-1:].isalpha() or len(stem) < _least(stem) or not word.isalpha():
+        if not stem[-1:].isalpha() or len(stem) < _min_letters(stem) or not word.isalpha():
             return False
         if self.english:
             return word in (f"{stem}s", f"{stem}es") or (stem[-1] == "y" and word == f"{stem[:-1]}ies")
@@ -87,7 +87,7 @@ class Endings(NamedTuple):
         return word.startswith(stem) or (self.german and word.translate(UMLAUTS).startswith(stem.translate(UMLAUTS)))
 
     def stems(self, word: str) -> Iterator[str]:
-        """What a word may be with an ending taken off, itself first."""
+        """Yields a word, and then the word without each possible ending."""
         yield word
         if self.english and word.endswith("ies"):
             yield f"{word[:-3]}y"
@@ -95,6 +95,6 @@ class Endings(NamedTuple):
             yield word[:-length]
 
 
-def _least(stem: str) -> int:
-    """Letters that a word must have to take an ending; a letter of Korean is a syllable."""
+def _min_letters(stem: str) -> int:
+    """Returns the number of letters from which on a word takes endings; a Korean letter is a syllable."""
     return 2 if "\uac00" <= stem[-1] <= "\ud7a3" else 3

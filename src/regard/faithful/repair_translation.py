@@ -1,4 +1,4 @@
-"""Puts a translation right: the protected pieces of its source and no others, in an order that programs take."""
+"""Repairs a translation: it gets exactly the protected pieces of its source, in an order that programs accept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.tokens.slot_tokens import CutText
 
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 SPECIAL = {"printf": "%", "brace": "{}", "icu": "{}", "tag": "<>", "entity": "&"}
-"""Characters that mean something in a text with pieces of a kind, even alone."""
+"""Characters that have a meaning even alone in a text with pieces of a kind."""
 
 OPENS, CLOSES = re.compile(r"<(\w[\w:.-]*)"), re.compile(r"</(\w[\w:.-]*)\s*>")
 ENDING = re.compile(r"(?:\.\.\.|…|[:：])\Z")
@@ -21,21 +21,21 @@ ENDING = re.compile(r"(?:\.\.\.|…|[:：])\Z")
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line to translate, without white space around it, and what its translation has to hold."""
+    """A line to translate, without white space around it, and the pieces that its translation must contain."""
 
     text: str
     marks: tuple[str, ...] = ()
     numbers: bool = False
     pieces: tuple[ProtectedPiece, ...] = field(init=False)
     wanted: Counter[str] = field(init=False)
-    cut: CutText = field(init=False)  # as a translator gets it: without the marks of mnemonics, which are put in later
-    forbidden: str = field(init=False)  # characters that may stand in no translation outside of pieces
+    cut: CutText = field(init=False)  # for the translator: without the marks of mnemonics
+    forbidden: str = field(init=False)  # characters that its translation must not contain outside of pieces
 
     def __post_init__(self) -> None:
         pieces = self.find(self.text)
         mnemonics = [piece for piece in pieces if piece.kind == "mnemonic"]
-        told = "".join(CutText.at(self.text, mnemonics).texts)
-        cut = CutText.at(told, [piece for piece in self.find(told) if piece.kind != "mnemonic"])
+        plain = "".join(CutText.at(self.text, mnemonics).texts)
+        cut = CutText.at(plain, [piece for piece in self.find(plain) if piece.kind != "mnemonic"])
         outside = "".join(CutText.at(self.text, pieces).texts)
         special = {character for piece in pieces for character in SPECIAL.get(piece.kind, "")}
         values = {
@@ -48,37 +48,37 @@ class SourceLine:
             object.__setattr__(self, name, value)
 
     def find(self, text: str) -> list[ProtectedPiece]:
-        """The pieces of a text, as the line counts them."""
+        """Finds the pieces of a text by the rules of this line."""
         return find(text, self.marks, numbers=self.numbers)
 
     @property
     def has_words(self) -> bool:
-        """Whether there is anything to translate."""
+        """True if the line contains letters outside of pieces."""
         return any(character.isalpha() for text in self.cut.texts for character in text)
 
     def holds(self, made: str) -> bool:
-        """Whether a translation has exactly the pieces of the line, in an order that programs take."""
-        found = self.find(made)
-        if Counter(piece.text for piece in found) != self.wanted:
+        """Reports whether a translation has exactly the pieces of the line, in an order that programs accept."""
+        pieces = self.find(made)
+        if Counter(piece.text for piece in pieces) != self.wanted:
             return False
-        in_turn = _alike(_taken(found), _taken(self.pieces))
-        return in_turn and (_nested(found) or _alike(_tags(found), _tags(self.pieces)))
+        in_turn = _alike(_positional(pieces), _positional(self.pieces))
+        return in_turn and (_is_nested(pieces) or _alike(_tags(pieces), _tags(self.pieces)))
 
     def missing(self, made: str) -> list[ProtectedPiece]:
-        """The pieces of the line that a translation has not, or not often enough; of equal ones, the last."""
-        there = Counter(piece.text for piece in self.find(made))
-        found = []
-        for piece in self.pieces:
-            if there[piece.text]:
-                there[piece.text] -= 1
-            else:
-                found.append(piece)
-        return found
+        """Returns the pieces of the line that a translation lacks; of equal pieces, the last ones."""
+        present = Counter(piece.text for piece in self.find(made))
+        present.subtract(piece.text for piece in self.pieces)
+        lacking = []
+        for piece in reversed(self.pieces):
+            if present[piece.text] < 0:
+                present[piece.text] += 1
+                lacking.append(piece)
+        return lacking[::-1]
 
 
 def repair(made: str, line: SourceLine) -> str:
-    """A translation as right as it can be made: without what the line has not, in order, ending like the line."""
-    for _ in range(3):  # what stood around a piece can be one when that is gone
+    """Repairs a translation as far as possible: its pieces, their order, and its end are those of the line."""
+    for _ in range(3):  # removing a piece can join the text around it into another one
         before, made = made, without_others(made, line)
         if made == before:
             break
@@ -89,7 +89,7 @@ def repair(made: str, line: SourceLine) -> str:
 
 
 def without_others(made: str, line: SourceLine) -> str:
-    """A translation in one line, without pieces that the line has not, or not so often."""
+    """Returns a translation in one line, without pieces that the line does not have, or not as often."""
     left, cut = Counter(line.wanted), CutText.at(made, line.find(made))
     removed = str.maketrans("", "", line.forbidden)
     found = ""
@@ -105,7 +105,7 @@ def without_others(made: str, line: SourceLine) -> str:
 
 
 def with_mnemonic(made: str, letter: str, line: SourceLine) -> str:
-    """A translation with a mnemonic: at the same letter if there is one, best at the start of a word, or at the end."""
+    """Marks a mnemonic: at the same letter if possible, preferably at the start of a word, or else at the end."""
     cut, places, start = CutText.at(made, line.find(made)), [], 0
     for text, piece in zip(cut.texts, [*cut.pieces, ""], strict=True):
         places += [start + match.start() for match in re.finditer(r"[^\W_]", text) if match[0] < "\u2e80"]
@@ -123,17 +123,16 @@ def with_mnemonic(made: str, letter: str, line: SourceLine) -> str:
 
 
 def in_order(made: str, line: SourceLine) -> str:
-    """A translation whose pieces are changed round where no program could use them as they stand."""
-    for chosen in (_taken, _tags):
-        found, asked = chosen(line.find(made)), chosen(line.pieces)
-        if len(found) == len(asked) and (chosen is _taken or not _nested(found)):
-            cut = CutText.at(made, found)
-            made = replace(cut, pieces=tuple(piece.text for piece in asked)).text
+    """Puts the pieces into the order of the line if no program could use them otherwise."""
+    for choose in (_positional, _tags):
+        pieces, ordered = choose(line.find(made)), choose(line.pieces)
+        if len(pieces) == len(ordered) and (choose is _positional or not _is_nested(pieces)):
+            made = replace(CutText.at(made, pieces), pieces=tuple(piece.text for piece in ordered)).text
     return made
 
 
 def with_ending(made: str, line: SourceLine) -> str:
-    """A translation that ends in a colon or an ellipsis if the line does."""
+    """Ends a translation in a colon or an ellipsis if the line does."""
     ending = ENDING.search(line.text)
     if ending is None or ENDING.search(made) or not made or (line.pieces and line.pieces[-1].end > ending.start()):
         return made
@@ -141,13 +140,13 @@ def with_ending(made: str, line: SourceLine) -> str:
     return ended if line.holds(ended) else made
 
 
-def _taken(pieces: Sequence[ProtectedPiece]) -> list[ProtectedPiece]:
-    """The pieces that take their arguments one after the other."""
+def _positional(pieces: Sequence[ProtectedPiece]) -> list[ProtectedPiece]:
+    """Returns the pieces that take their arguments by position."""
     return [piece for piece in pieces if arguments(piece.text)]
 
 
 def _tags(pieces: Sequence[ProtectedPiece]) -> list[ProtectedPiece]:
-    """The pieces that open or close an element."""
+    """Returns the pieces that open or close an element."""
     return [piece for piece in pieces if _role(piece.text)]
 
 
@@ -155,8 +154,8 @@ def _alike(these: Sequence[ProtectedPiece], those: Sequence[ProtectedPiece]) -> 
     return [piece.text for piece in these] == [piece.text for piece in those]
 
 
-def _nested(pieces: Sequence[ProtectedPiece]) -> bool:
-    """Whether what is opened is closed, the last first."""
+def _is_nested(pieces: Sequence[ProtectedPiece]) -> bool:
+    """Reports whether all elements that are opened are closed, the last one first."""
     still_open: list[str] = []
     for piece in pieces:
         role = _role(piece.text)
@@ -169,7 +168,7 @@ def _nested(pieces: Sequence[ProtectedPiece]) -> bool:
 
 
 def _role(piece: str) -> str:
-    """The name of the element that a tag opens, after a / if it closes it; nothing for what stands alone."""
+    """Returns the name of the element that a tag opens, with a / before it if the tag closes it, or an empty text."""
     if closes := CLOSES.fullmatch(piece):
         return "/" + closes[1]
     opens = OPENS.match(piece)
@@ -184,4 +183,4 @@ def _role(piece: str) -> str:
 
 
 VOID = {"br", "hr", "img", "input", "wbr", "area", "base", "col", "embed", "link", "meta", "source", "track", "x"}
-"""Elements that have no end."""
+"""Elements without a closing tag."""

@@ -1,8 +1,8 @@
-"""A translation memory: texts that were translated before, found again when the same or nearly the same is asked for.
+"""A translation memory: earlier translations, found again for the same or similar texts.
 
-A score says how alike two texts are, from 0 to 100: 100 is the same text, and 99 one in which nothing differs but
-numbers and placeholders, which were exchanged in the translation. Below that it is the Levenshtein similarity of the
-characters. Texts that may be alike are found by the groups of four characters that they share, the rare ones first.
+Scores are from 0 to 100: 100 is the same text, and 99 a text that differs only in numbers and placeholders, which are
+replaced in the translation. Below that, the score is the Levenshtein similarity of the characters. Candidates share
+character 4-grams with the text; an index looks up the rare 4-grams first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
+from regard.decoding.translation_results import MemoryMatch
 from regard.errors import DataError
 from regard.files.formats import json_texts, plain_text as plain
 from regard.tokens import protected_pieces as protect
@@ -29,32 +29,23 @@ from regard.tokens.directions import Direction
 from regard.tokens.text_pairs import Location, Pair
 
 SAME, EXCHANGED, ALIKE = 100, 99, 75
-"""The scores of the same text, of one with other numbers or placeholders, and the least that is worth an offer."""
+"""The scores of the same text and of one with other numbers or placeholders, and the minimum score of a match."""
 
 KEPT = (".po", ".mo", ".tmx", ".xlf", ".xliff")
-"""How the names of files end that translators keep; a model that is trained on them keeps a memory by itself."""
+"""Suffixes of the files of translators; a model that is trained on such files keeps a memory by default."""
 
 GRAM = 4
 LOOKED_THROUGH = 20_000
-"""Places in the index that are looked at for one text, beginning with the rarest groups of characters."""
+"""Maximum index entries that are read for a text, those of the rarest 4-grams first."""
 
 CANDIDATES = 64
-"""Texts that are compared with one character by character."""
+"""Maximum candidates whose similarity is computed."""
 
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryMatch:
-    """A text of the memory that is like one that is asked for, and its translation."""
-
-    score: int
-    source: str
-    target: str  # with the numbers and placeholders of the text that was asked for, where the score is 99
-
-
-class Memory:
-    """Texts and their translations; of several translations of a text, the most frequent counts, then the first."""
+class TranslationMemory:
+    """Texts with one translation each: the most frequent one, or the first of several."""
 
     def __init__(self, pairs: Iterable[Pair | tuple[str, str]]) -> None:
         self.targets: dict[str, str] = {}
@@ -73,31 +64,31 @@ class Memory:
         return len(self.targets)
 
     def exact(self, text: str) -> MemoryMatch | None:
-        """The same text, white space around it aside."""
+        """Returns the same text, apart from white space around it."""
         source = tidy(text)
         target = self.targets.get(source)
         return None if target is None else MemoryMatch(SAME, source, target)
 
     def find(self, text: str, *, threshold: int = ALIKE, most: int = 3) -> list[MemoryMatch]:
-        """The texts most like this one, the best first."""
-        asked = tidy(text)
-        if (same := self.exact(asked)) is not None:
+        """Returns the most similar texts, best first."""
+        query = tidy(text)
+        if (same := self.exact(query)) is not None:
             return [same]
-        if not asked or not self.targets:
+        if not query or not self.targets:
             return []
-        found: list[MemoryMatch] = []
-        choices = [self.sources[number] for number in self.index.candidates(asked)]
+        matches: list[MemoryMatch] = []
+        choices = [self.sources[number] for number in self.index.candidates(query)]
         cutoff = min(threshold, LEAST) / 100
         near = process.extract(
-            asked, choices, scorer=Levenshtein.normalized_similarity, score_cutoff=cutoff, limit=CANDIDATES
+            query, choices, scorer=Levenshtein.normalized_similarity, score_cutoff=cutoff, limit=CANDIDATES
         )
         for source, share, _ in near:
-            target = substitute_variables(source, self.targets[source], asked)
+            target = substitute_variables(source, self.targets[source], query)
             if target is not None:
-                found.append(MemoryMatch(EXCHANGED, source, target))
+                matches.append(MemoryMatch(EXCHANGED, source, target))
             elif (score := min(EXCHANGED - 1, int(100 * share))) >= threshold:
-                found.append(MemoryMatch(score, source, self.targets[source]))
-        return sorted(found, key=lambda match: -match.score)[:most]
+                matches.append(MemoryMatch(score, source, self.targets[source]))
+        return sorted(matches, key=lambda match: -match.score)[:most]
 
     @cached_property
     def sources(self) -> list[str]:
@@ -105,22 +96,22 @@ class Memory:
 
     @cached_property
     def index(self) -> Index:
-        """Made when something is first looked for that is not there word for word."""
+        """The index of candidates, built on first use."""
         return Index(self.sources)
 
 
 LEAST = 50
-"""Below this similarity, texts are not looked at for other numbers and placeholders either."""
+"""The minimum similarity of texts that differ in numbers and placeholders only."""
 
 
-def substitute_variables(source: str, target: str, asked: str) -> str | None:
-    """The translation of `source` with the variables of `asked`, which says the same else; none where that is unsafe.
+def substitute_variables(source: str, target: str, query: str) -> str | None:
+    """Returns the translation of `source` with the numbers and placeholders of `query`; None if that is unsafe.
 
-    It is safe where both have the same words, each variable of the source stands in the target as often as there, and
-    equal ones become equal ones.
+    It is safe if both have the same words, the target has each variable as often as the source, and equal variables
+    become equal ones.
     """
     words, old = split_variables(source)
-    others, new = split_variables(asked)
+    others, new = split_variables(query)
     if not old or words != others:
         return None
     becomes: dict[str, str] = {}
@@ -134,7 +125,7 @@ def substitute_variables(source: str, target: str, asked: str) -> str | None:
 
 
 def split_variables(text: str) -> tuple[list[str], list[str]]:
-    """The words of a text, and the protected pieces and numbers between them."""
+    """Returns the words of a text, and the protected pieces and numbers between them."""
     words, variables, place = [], [], 0
     pieces = [(piece.start, piece.end) for piece in protect.find(text)]
     taken = {position for start, end in pieces for position in range(start, end)}
@@ -147,7 +138,7 @@ def split_variables(text: str) -> tuple[list[str], list[str]]:
 
 
 class Index:
-    """Which texts have which groups of characters, as one sorted array of groups and one of the texts they are in."""
+    """An index of 4-grams: a sorted array of them, and the numbers of the texts that contain each."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         grams, self.counts = ngrams(texts)
@@ -158,7 +149,7 @@ class Index:
         self.starts = np.append(self.starts, len(grams))
 
     def candidates(self, text: str) -> list[int]:
-        """The numbers of the texts that share most with this one."""
+        """Returns the numbers of the texts that share most 4-grams with this one."""
         sought = np.unique(ngrams([text])[0])
         places = np.searchsorted(self.grams, sought)
         places = places[(places < len(self.grams)) & (self.grams[np.minimum(places, len(self.grams) - 1)] == sought)]
@@ -180,9 +171,9 @@ class Index:
 
 
 def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The groups of four characters of all texts, one after another, as numbers, and how many each text has.
+    """Returns the 4-grams of all texts, one text after the other, as numbers, and the count of each text.
 
-    Small letters stand for capitals and 0 for every figure, so that "Page 1" and "page 2" are alike.
+    Letters become lower case, and digits 0, so that "Page 1" and "page 2" are equal.
     """
     made = [f"\x02{text}\x02".ljust(GRAM, "\x02") for text in texts]
     data = np.frombuffer("".join(made).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
@@ -193,12 +184,12 @@ def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]
     found = data
     for shift in range(1, GRAM):
         found = found * np.uint64(1_000_003) + np.roll(data, -shift)
-        inside[np.cumsum(lengths) - shift] = False  # it would reach into the next text
+        inside[np.cumsum(lengths) - shift] = False  # else it reaches into the next text
     return found[inside], lengths - (GRAM - 1)
 
 
 def write(path: Path, pairs: Iterable[Pair]) -> None:
-    """Writes a memory, a JSON object a line, gzipped."""
+    """Writes pairs as gzipped JSON lines."""
     with gzip.GzipFile(path, "wb", mtime=0) as file:
         for pair in pairs:
             record = {"source": pair.source, "target": pair.target}
@@ -208,7 +199,7 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
 
 
 def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, str]]:
-    """The pairs that `write` wrote; of a memory of several directions, those of this one."""
+    """Reads the pairs that `write` wrote, those of one direction if it is given."""
     for number, line in enumerate(plain.lines(path), 1):
         try:
             text = line.decode()
@@ -217,6 +208,6 @@ def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, 
         record = json_texts.record(text, Location(str(path), number))
         source, target = record.get("source"), record.get("target")
         if not isinstance(source, str) or not isinstance(target, str):
-            raise DataError("no texts under source and target", path, number)
+            raise DataError("source and target must be texts", path, number)
         if direction is None or str(record.get("direction", direction)).endswith(str(direction)):
-            yield source, target  # a direction without a source is -de, and en-de ends like it
+            yield source, target  # a direction without a source, such as -de, fits en-de

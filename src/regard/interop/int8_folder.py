@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from regard.atomic_files import write_atomically
-from regard.decoding.native.int8_matrices import quantize
+from regard.decoding.native.weight_packing import quantize
 from regard.errors import ModelError
 from regard.interop.export_folder import whole_folder
 from regard.model_folder import (

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translation
+    from regard.decoding.translation_results import Translation
 
 
 def format_translation(

@@ -18,7 +18,8 @@ from typing import ClassVar
 
 from regard.atomic_files import write_text
 from regard.decoding.model_loading import load_as
-from regard.decoding.translator import Translation, Translator
+from regard.decoding.translation_results import Translation
+from regard.decoding.translator import Translator
 from regard.errors import DataError
 from regard.files.corpus import clean, read_pairs
 from regard.files.formats import plain_text as plain

@@ -23,8 +23,8 @@ from regard.settings import DataSettings, Settings
 from regard.tokens.directions import Direction, directions_of
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translation
-    from regard.decoding.writer import Writing
+    from regard.decoding.translation_results import Translation
+    from regard.decoding.writer import WriterOutput
 
 POLL = 2.0
 """Seconds between two checks of the folders."""
@@ -197,7 +197,7 @@ def check_outputs(folder: Path, queue: TaskQueue, directions: Sequence[Direction
         if not np.isfinite(queue.embedder.embed_rows(queue.embedder.rows(sources))).all():
             raise ModelError("its vectors are not finite")
         return
-    outputs: Sequence[Translation | Writing]
+    outputs: Sequence[Translation | WriterOutput]
     if isinstance(queue, TranslatorQueue):
         outputs = queue.translator.translate(sources, source=directions[0].source, target=directions[0].target, beam=1)
     else:

@@ -9,11 +9,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.decoding.hypotheses import Hypothesis
-from regard.decoding.native.compiled_library import can_join
 from regard.decoding.native.continuous_search import Follow
 from regard.decoding.native.native_search import NativeSearch
 from regard.decoding.prefetch import end_if_unwanted
-from regard.decoding.translator import Part, Translation, Translator
+from regard.decoding.translation_results import Translation
+from regard.decoding.translator import Part, Translator
 from regard.serving.batchers import ContinuousBatcher, Item, Kind, SmallBatcher
 from regard.serving.scheduler import MAX_WAITING, Scheduler, until
 from regard.settings import DecodingSettings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from regard.decoding.fill_classify_embed import Embedder, Row
+    from regard.decoding.fill_classify_embed import Embedder, EncoderInput
     from regard.decoding.writer import Writer
 
 SLICE = 64
@@ -239,7 +239,7 @@ class EncoderQueue(Scheduler):
     ) -> tuple[list[NDArray[np.float32]], int]:
         """Returns a vector for each text, and the number of tokens read."""
         async with self.admit(len(texts), client, deadline) as request:
-            rows: list[Row] = []
+            rows: list[EncoderInput] = []
             for start in range(0, len(texts), SLICE):
                 some = await self.in_thread(self.embedder.rows, texts[start : start + SLICE])
                 request.add([Item(self._kind, row, len(row.ids)) for row in some], len(some))
@@ -249,7 +249,7 @@ class EncoderQueue(Scheduler):
 
 def continuous_engine(search: object) -> NativeSearch | None:
     """Returns the engine if sentences can join its running searches."""
-    return search if isinstance(search, NativeSearch) and can_join() else None
+    return search if isinstance(search, NativeSearch) else None
 
 
 def continuous_kind(engine: NativeSearch, settings: DecodingSettings, *, followed: bool = False) -> Kind:

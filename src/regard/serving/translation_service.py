@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import InputError
-from regard.faithful.faithful_translation import Faithful, Job
+from regard.faithful.faithful_translation import Faithful, MarkedText
 from regard.serving import html_text, language_codes
 from regard.serving.client_limits import Deadlines
 from regard.serving.document_processes import DocumentProcesses
@@ -21,7 +21,7 @@ from regard.tokens import protected_pieces
 from regard.tokens.directions import Direction
 
 if TYPE_CHECKING:
-    from regard.decoding.translator import Translation
+    from regard.decoding.translation_results import Translation
     from regard.serving.served_models import Models
     from regard.serving.task_queues import TranslatorQueue
 
@@ -88,12 +88,12 @@ class TranslationService:
 
     async def texts(self, texts: Sequence[str], steps: Sequence[Direction], call: TranslationCall) -> list[Answer]:
         """Translates plain texts; the alternatives are those of the last step."""
-        return await self._translate([Job(text) for text in texts], steps, call)
+        return await self._translate([MarkedText(text) for text in texts], steps, call)
 
     async def pages(self, pages: Sequence[str], steps: Sequence[Direction], call: TranslationCall) -> list[Answer]:
         """Translates HTML, and keeps all of its markup."""
         cut = [await self._cut(page, call) for page in pages]
-        jobs = [Job(run.text, run.marks) for runs in cut for run in runs if run.words]
+        jobs = [MarkedText(run.text, run.marks) for runs in cut for run in runs if run.words]
         translated = iter(await self._translate(jobs, steps, call))
         answers = []
         for runs in cut:
@@ -123,7 +123,7 @@ class TranslationService:
         """Returns a file with translations of all its units that have no finished ones."""
         ends = str(path), steps[0].source, steps[-1].target
         found, _ = await self._run_process(call, "list_units", *ends)
-        jobs = [Job(text, tuple(marks)) for _, text, marks in found["units"]]
+        jobs = [MarkedText(text, tuple(marks)) for _, text, marks in found["units"]]
         characters = sum(len(job.text) for job in jobs)
         if 0 <= max_characters < characters:
             raise RefusedError(400, f"Invalid request: request ({characters}) exceeds text limit ({max_characters})")
@@ -148,7 +148,7 @@ class TranslationService:
             raise LateError("the answer was not ready in time: send less at once, or try again later") from None
 
     async def _translate(
-        self, jobs: Sequence[Job], steps: Sequence[Direction], call: TranslationCall, *, keep_all: bool = False
+        self, jobs: Sequence[MarkedText], steps: Sequence[Direction], call: TranslationCall, *, keep_all: bool = False
     ) -> list[Answer]:
         """Translates each job through each step; with `keep_all`, checks texts without protected pieces as well."""
         answers = [Answer(job.text) for job in jobs]
@@ -156,7 +156,7 @@ class TranslationService:
             options = {n: v for n, v in call.options.items() if step is steps[-1] or n not in LAST_STEP_OPTIONS}
             queue = self.models.queue(step)
             bridge = Bridge(queue, replace(call, options={**options, "source": step.source, "target": step.target}))
-            todo = [Job(answer.text, job.marks) for job, answer in zip(jobs, answers, strict=True)]
+            todo = [MarkedText(answer.text, job.marks) for job, answer in zip(jobs, answers, strict=True)]
             guarded = [keep_all or bool(protected_pieces.find(job.text, job.marks)) for job in todo]
             kept, plain = await asyncio.gather(
                 self._keep([job for job, guard in zip(todo, guarded, strict=True) if guard], bridge),
@@ -169,7 +169,7 @@ class TranslationService:
                 answers[number] = replace(answer, flags=tuple(flags))
         return answers
 
-    async def _keep(self, jobs: Sequence[Job], bridge: Bridge) -> list[Answer]:
+    async def _keep(self, jobs: Sequence[MarkedText], bridge: Bridge) -> list[Answer]:
         """Translates texts and keeps exactly their protected pieces, in a thread that can translate several times."""
         if not jobs:
             return []

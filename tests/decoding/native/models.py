@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep
 from regard.decoding.hypotheses import Hypothesis, length_penalty
 from regard.decoding.native import weight_packing as packing
-from regard.decoding.native.compiled_library import Packed, instructions
+from regard.decoding.native.compiled_library import PackedModel, instructions
 from regard.decoding.native.native_search import NativeSearch
 from regard.decoding.pytorch_engine import TorchSearch
 from regard.decoding.token_shortlist import Shortlist
@@ -54,11 +54,11 @@ def build(shape: ModelSettings, vocabulary: int, *, decoder_only: bool = False, 
     return model.eval()
 
 
-def packed(model: Model, kernels: str = "", *, int8: bool = False, fixed: bool = False) -> Packed:
+def packed(model: Model, kernels: str = "", *, int8: bool = False, fixed: bool = False) -> PackedModel:
     """The model for the native engine; its file is gone as soon as it is mapped."""
     with tempfile.TemporaryDirectory() as folder:
         write(model, Path(folder) / "packed", int8=int8, fixed=fixed)
-        return Packed(Path(folder) / "packed", kernels)
+        return PackedModel(Path(folder) / "packed", kernels)
 
 
 def write(model: Model, path: Path, *, int8: bool = False, fixed: bool = False) -> None:
@@ -76,7 +76,7 @@ def native(
     return searching(packed(model, kernels, int8=int8, fixed=fixed), model, threads)
 
 
-def searching(weights: Packed, model: Model, threads: int = 1) -> NativeSearch:
+def searching(weights: PackedModel, model: Model, threads: int = 1) -> NativeSearch:
     longest, decoder_only = model.settings.max_length, isinstance(model, Decoder)
     return NativeSearch(weights, SPECIALS, longest=longest, decoder_only=decoder_only, threads=threads)
 
@@ -126,7 +126,7 @@ def reference_score(
     shortlist: Shortlist | None = None,
 ) -> float:
     """The score of any output, by PyTorch."""
-    after = NextToken(SPECIALS, settings.repetition_penalty, reference(model, shortlist)._listed([source], []))
+    after = NextToken(SPECIALS, settings.repetition_penalty, reference(model, shortlist)._allowed([source], []))
     step: TranslationStep | WritingStep
     if isinstance(model, Decoder):
         step = WritingStep(model, [source[-model.settings.max_length + 1 :]], after)

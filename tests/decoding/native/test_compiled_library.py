@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.decoding.native.compiled_library import MAGIC, Packed, instructions
+from regard.decoding.native.compiled_library import MAGIC, PackedModel, instructions
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 from tests.decoding.native.models import FIRST, SETS, searching, toy, write
@@ -37,7 +37,7 @@ def used(content: bytes, path: Path) -> bool:
     path.unlink(missing_ok=True)  # what is mapped must not be changed
     path.write_bytes(content)
     try:
-        engine = searching(Packed(path), MODEL)
+        engine = searching(PackedModel(path), MODEL)
     except ModelError:
         return False
     with contextlib.suppress(ModelError):  # of a model with fewer tokens or positions
@@ -51,9 +51,9 @@ def test_a_whole_file_is_used(content: bytes, place: Path) -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="none: cannot be opened"):
-        Packed(tmp_path / "none")
+        PackedModel(tmp_path / "none")
     with pytest.raises(ModelError, match="cannot be mapped into memory"):
-        Packed(tmp_path)
+        PackedModel(tmp_path)
 
 
 @pytest.mark.parametrize("size", [0, 1, 8, 15, 16, HEADER - 1, HEADER, 127, 128, 1000, -1])
@@ -105,4 +105,4 @@ def test_instructions(content: bytes, place: Path) -> None:
     assert instructions("abacus") == ""
     assert used(content, place)
     with pytest.raises(ModelError, match="needs instructions that this machine does not have"):
-        Packed(place, "abacus")
+        PackedModel(place, "abacus")

@@ -13,16 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.decoding.native.compiled_library import Result, Running, can_join
-from regard.decoding.native.continuous_search import LiveSearch, Outcome
+from regard.decoding.native.compiled_library import RunningSearch, SearchResult
+from regard.decoding.native.continuous_search import LiveSearch, SearchOutcome
 from regard.decoding.native.native_search import NativeSearch
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 from tests.decoding.native.models import FIRST, Model, beams, drawn, greedy, models, native, some_sources, toy, works
 from tests.decoding.native.test_threads import FOREVER, GREEDY, endless
 from tests.examples import examples
-
-pytestmark = pytest.mark.skipif(not can_join(), reason="the library was built by an older version: build it again")
 
 BEAM = DecodingSettings(beam=4, alternatives=1)
 PATIENCE = 60.0
@@ -33,18 +31,18 @@ class Room:
     """A live search and what it has found."""
 
     def __init__(self, engine: NativeSearch, options: DecodingSettings) -> None:
-        self.arrived: queue.Queue[tuple[Hashable, Outcome]] = queue.Queue()
+        self.arrived: queue.Queue[tuple[Hashable, SearchOutcome]] = queue.Queue()
         self.options = options
         self.live = LiveSearch(engine, options, self.tell)
 
-    def tell(self, outcomes: list[tuple[Hashable, Outcome]]) -> None:
+    def tell(self, outcomes: list[tuple[Hashable, SearchOutcome]]) -> None:
         for outcome in outcomes:
             self.arrived.put(outcome)
 
     def submit(self, key: Hashable, source: Sequence[int], limit: int, **options: Any) -> int:
         return self.live.submit([key], [source], [limit], replace(self.options, **options))[0]
 
-    def take(self, count: int) -> dict[Hashable, Outcome]:
+    def take(self, count: int) -> dict[Hashable, SearchOutcome]:
         return dict(self.arrived.get(timeout=PATIENCE) for _ in range(count))
 
     def __enter__(self) -> Room:
@@ -74,7 +72,7 @@ def test_any_interleaving_gives_what_the_fixed_search_gives(
             time.sleep(dice.choice([0, 0, 0.001]))
             room.live.cancel(extra[0])
             assert len(set(numbers) | set(extra)) == len(group) + 1
-        found: dict[Hashable, Outcome] = {}
+        found: dict[Hashable, SearchOutcome] = {}
         while len(found) < len(work.sources):
             key, outcome = room.arrived.get(timeout=PATIENCE)
             if key != "unwanted":
@@ -122,20 +120,20 @@ def test_a_draw_is_that_of_its_own_seed() -> None:
 
 
 @pytest.fixture
-def freed(monkeypatch: pytest.MonkeyPatch) -> list[Running]:
+def freed(monkeypatch: pytest.MonkeyPatch) -> list[RunningSearch]:
     """The searches that have been let go."""
-    gone: list[Running] = []
-    free = Running.free
+    gone: list[RunningSearch] = []
+    free = RunningSearch.free
 
-    def let_go(running: Running) -> None:
+    def let_go(running: RunningSearch) -> None:
         gone.append(running)
         free(running)
 
-    monkeypatch.setattr(Running, "free", let_go)
+    monkeypatch.setattr(RunningSearch, "free", let_go)
     return gone
 
 
-def test_who_is_cancelled_makes_room(freed: list[Running]) -> None:
+def test_who_is_cancelled_makes_room(freed: list[RunningSearch]) -> None:
     """Running or waiting; and closing ends those that would go on for ever."""
     engine = native(endless())
     with Room(engine, GREEDY) as room:
@@ -181,16 +179,16 @@ def test_what_makes_no_sense_is_refused_and_the_others_go_on(source: list[int], 
     assert found["good"] == found["better"] == native(model).search([[FIRST]], [9], BEAM)[0]
 
 
-def test_a_search_that_fails_tells_it_to_everybody(monkeypatch: pytest.MonkeyPatch, freed: list[Running]) -> None:
+def test_a_search_that_fails_tells_it_to_everybody(monkeypatch: pytest.MonkeyPatch, freed: list[RunningSearch]) -> None:
     failing = threading.Event()
-    wait = Running.wait
+    wait = RunningSearch.wait
 
-    def fail(running: Running, read: Callable[[Result], Any]) -> Any:
+    def fail(running: RunningSearch, read: Callable[[SearchResult], Any]) -> Any:
         wait(running, read)
         failing.wait(PATIENCE)
         raise ModelError("there is not enough memory")
 
-    monkeypatch.setattr(Running, "wait", fail)
+    monkeypatch.setattr(RunningSearch, "wait", fail)
     with Room(native(endless()), GREEDY) as room:
         room.submit("first", [FIRST], 3)
         for i in range(3):

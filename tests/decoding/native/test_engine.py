@@ -30,7 +30,7 @@ TEXTS = [source for source, _ in CORPUS][:12]
 
 @pytest.fixture(autouse=True)
 def no_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_accelerator", lambda: False)
+    monkeypatch.setattr(engine, "_has_accelerator", lambda: False)
 
 
 @pytest.fixture
@@ -91,8 +91,8 @@ def test_without_the_library_pytorch_is_used(model: Path, capsys: pytest.Capture
         with pytest.raises(InputError, match=r"native engine.* cannot be used: it was not built"):
             regard.load(model, **options)
     assert not (model / NATIVE).exists()
-    with pytest.raises(ModelError, match="native engine is not there: it was not built"):
-        library.Packed(model)
+    with pytest.raises(ModelError, match="native engine is not available: it was not built"):
+        library.PackedModel(model)
     assert main(["info", "--system"]) == 0
     assert "PyTorch; the native engine is not available: it was not built" in capsys.readouterr().out
 
@@ -104,7 +104,7 @@ def test_the_system_says_which_engine_is_there(capsys: pytest.CaptureFixture[str
 
 def test_a_library_that_was_not_built_or_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "HERE", tmp_path)
-    assert "no C++17 compiler was there" in str(library.library.__wrapped__())
+    assert "no C++17 compiler was available" in str(library.library.__wrapped__())
     (tmp_path / "core.so").write_text("not a library")
     assert "it cannot be loaded" in str(library.library.__wrapped__())
 
@@ -133,7 +133,7 @@ def test_other_tasks_are_pytorchs(tmp_path: Path, task: str) -> None:
 
 
 def test_an_accelerator_is_used_unless_the_engine_is_asked_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_accelerator", lambda: True)
+    monkeypatch.setattr(engine, "_has_accelerator", lambda: True)
     assert isinstance(regard.load_as(Translator, model).searcher, TorchSearch)
     assert isinstance(regard.load_as(Translator, model, engine="native").searcher, NativeSearch)
     assert isinstance(regard.load_as(Translator, model, "cpu").searcher, NativeSearch)

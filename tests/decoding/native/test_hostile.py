@@ -187,13 +187,13 @@ def test_threads_that_cannot_be_started_are_an_error(tmp_path: Path) -> None:
 import resource
 from pathlib import Path
 from regard.decoding.native import native_search as search
-from regard.decoding.native.compiled_library import Packed
+from regard.decoding.native.compiled_library import PackedModel
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Specials
 
 search.WORTH_SHARING = 0  # a toy is shared too
-engine = search.NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, threads=1000)
+engine = search.NativeSearch(PackedModel(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, threads=1000)
 room = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 2**29
 resource.setrlimit(resource.RLIMIT_AS, (room, room))
 try:

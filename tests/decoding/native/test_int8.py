@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from regard.decoding.hypotheses import Hypothesis
-from regard.decoding.native.int8_matrices import dequantized, quantize
+from regard.decoding.native.weight_packing import dequantized, quantize
 from regard.settings import DecodingSettings
 from tests.decoding.native.models import (
     SETS,

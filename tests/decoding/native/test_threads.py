@@ -143,7 +143,7 @@ def test_threads_that_work_together_stop_together(tmp_path: Path) -> None:
     program = f"""
 import random, signal
 from pathlib import Path
-from regard.decoding.native.compiled_library import Packed
+from regard.decoding.native.compiled_library import PackedModel
 from regard.decoding.native import native_search as search
 from regard.decoding.native.native_search import NativeSearch
 from regard.settings import DecodingSettings
@@ -160,7 +160,8 @@ def enough(number, tokens):  # asked where the search has begun
     return False
 
 signal.signal(signal.SIGALRM, ring)
-engine = NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, decoder_only=True, threads=2)
+packed = PackedModel(Path({str(tmp_path / "packed")!r}))
+engine = NativeSearch(packed, Specials(), longest=30, decoder_only=True, threads=2)
 for _ in range(40):
     try:
         engine.search([[5]], [{FOREVER}], DecodingSettings(beam=1), enough)
@@ -178,14 +179,15 @@ def test_where_threads_may_run_stays_as_it_was(tmp_path: Path) -> None:
     program = f"""
 import os
 from pathlib import Path
-from regard.decoding.native.compiled_library import Packed
+from regard.decoding.native.compiled_library import PackedModel
 from regard.decoding.native import native_search as search
 from regard.decoding.native.native_search import NativeSearch
 from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Specials
 
 search.WORTH_SHARING = 0  # a toy is shared too
-engine = NativeSearch(Packed(Path({str(tmp_path / "packed")!r})), Specials(), longest=30, decoder_only=True, threads=2)
+packed = PackedModel(Path({str(tmp_path / "packed")!r}))
+engine = NativeSearch(packed, Specials(), longest=30, decoder_only=True, threads=2)
 allowed = os.sched_getaffinity(0)
 for processors in (allowed, {{min(allowed)}}):
     os.sched_setaffinity(0, processors)

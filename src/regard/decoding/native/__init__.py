@@ -1,9 +1,9 @@
-"""The CPU engine in C++: the same results as PyTorch's, faster; there where a compiler was when Regard was installed.
+"""The CPU engine in C++, faster than PyTorch with the same results; built if a compiler is available at installation.
 
-kernels.h kernels.cpp   the arithmetic, compiled once for each set of instructions
-model.h                 weights, mapped into memory from the file that packing.py writes
-network.h               the forward pass, by several threads
-search.h                greedy, beam and drawn; sentences join when others leave
-core.cpp                what Python calls
-library.py              calls it
+kernels.h kernels.cpp   the arithmetic, compiled once for each instruction set
+model.h                 the weights, mapped into memory from the file that weight_packing.py writes
+network.h               the forward pass, on several threads
+search.h job.h          greedy search, beam search and sampling; sentences join when others leave
+core.cpp                the functions that Python calls
+compiled_library.py     calls them
 """

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
 from regard.decoding.hypotheses import Hypothesis
-from regard.decoding.native.compiled_library import Result, Told
-from regard.decoding.native.native_search import ROWS_AT_ONCE, NativeSearch, hypotheses
+from regard.decoding.native.compiled_library import SearchResult, TokenCallback
+from regard.decoding.native.native_search import ROWS_AT_ONCE, GrowingOutputs, NativeSearch, read_hypotheses
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 
-Outcome = list[Hypothesis] | BaseException
-Found = Callable[[list[tuple[Hashable, Outcome]]], None]
-"""Told, in a thread of the search's own, what has become of some sentences."""
+SearchOutcome = list[Hypothesis] | BaseException
+ReportOutcomes = Callable[[list[tuple[Hashable, SearchOutcome]]], None]
+"""Called in the search's own thread with the keys and outcomes of sentences."""
 Follow = Callable[[Sequence[int]], bool]
-"""Called after each token of an output with its tokens so far, in a thread of the search: True ends the output."""
+"""Called in a thread of the search after each token of an output, with all its tokens; True ends the output."""
+
+
+class _Sentence(NamedTuple):
+    key: Hashable | None  # None if it was cancelled too late
+    width: int  # of its alignment
+    growing: GrowingOutputs | None
 
 
 class LiveSearch:
-    """Searches with one set of options; safe to call from several threads."""
+    """Searches with one set of options for sentences that join from any thread."""
 
     def __init__(
-        self, search: NativeSearch, settings: DecodingSettings, found: Found, *, followed: bool = False
+        self, search: NativeSearch, settings: DecodingSettings, report: ReportOutcomes, *, followed: bool = False
     ) -> None:
-        """Only the outputs of a `followed` search, which has no beam, can be watched while they grow."""
-        self.engine, self.found = search, found
+        """Starts an empty search; only a `followed` one, which has no beam, calls `follow` while outputs grow."""
+        self.engine, self.report = search, report
         request, _, _arrays = search.request([], [], settings)
-        self._growing: dict[int, _Growing] = {}
         if followed:
-            request.told = self._told = Told(self._grow)  # kept: the library calls it as long as it runs
+            request.on_token = self._callback = TokenCallback(self._grow)  # kept: the library calls it while it runs
         self.at_once = search.threads * max(1, ROWS_AT_ONCE // (request.beam or request.rows))  # sentences
-        self._keys: dict[
-            int, tuple[Hashable | None, int]
-        ] = {}  # of those that wait or are written, and how wide they look
+        self._sentences: dict[int, _Sentence] = {}
         self._lock, self._open = threading.Lock(), True
         self._running = search.packed.open(request)
         self._thread = threading.Thread(target=self._listen, daemon=True, name="regard-live")
@@ -48,30 +51,29 @@ class LiveSearch:
         settings: DecodingSettings,
         follow: Sequence[Follow | None] = (),
     ) -> list[int]:
-        """Lets sentences join, which are known by these keys: their numbers. The settings may have another seed."""
+        """Adds sentences under these keys, and returns their numbers; only the seed of the settings may differ."""
         request, widths, _arrays = self.engine.request(sources, limits, settings)
+        growing = [each and GrowingOutputs(each) for each in follow] or [None] * len(keys)
         with self._lock:
             if not self._open:
                 raise ModelError("this search is over")
             first = self._running.submit(request)
-            numbers = list(range(first, first + len(keys)))
-            self._keys.update(zip(numbers, zip(keys, widths, strict=True), strict=True))
-            self._growing.update((n, _Growing(each)) for n, each in zip(numbers, follow, strict=False) if each)
-        return numbers
+            numbers = range(first, first + len(keys))
+            self._sentences.update(zip(numbers, map(_Sentence, keys, widths, growing), strict=True))
+        return list(numbers)
 
     def cancel(self, number: int) -> None:
-        """A sentence leaves, wherever it is; nothing is told of it any more."""
+        """Removes a sentence wherever it is; its outcome is not reported."""
         with self._lock:
-            if number in self._keys and self._open:
-                _, width = self._keys.pop(number)
-                self._growing.pop(number, None)
-                if not self._running.cancel(number):  # is found already, and will be read in a moment
-                    self._keys[number] = None, width
+            if number in self._sentences and self._open:
+                sentence = self._sentences.pop(number)
+                if not self._running.cancel(number):  # it is done, and will be read in a moment
+                    self._sentences[number] = _Sentence(None, sentence.width, None)
 
     def close(self) -> None:
-        """Ends at once and waits until it has; of what was not finished nothing is told."""
+        """Ends the search at once and waits for its end; unfinished sentences are not reported."""
         with self._lock:
-            self._keys.clear()
+            self._sentences.clear()
             if self._open:
                 self._open = False
                 self._running.close()
@@ -82,51 +84,34 @@ class LiveSearch:
         try:
             while (outcomes := self._running.wait(self._read)) is not None:
                 if outcomes:
-                    self.found(outcomes)
-        except ModelError as error:  # there is no memory: the search is over
-            self.found([(key, error) for key in self._end()])
+                    self.report(outcomes)
+        except ModelError as error:  # out of memory: the search is over
+            self.report([(key, error) for key in self._end()])
         finally:
             self._end()
             self._running.free()
 
     def _end(self) -> list[Hashable]:
-        """Nothing may be asked of the library any more; the keys of what it leaves undone."""
+        """Stops all calls of the library; returns the keys of unfinished sentences."""
         with self._lock:
             self._open = False
-            left = [key for key, _ in self._keys.values() if key is not None]
-            self._keys.clear()
-            self._growing.clear()
-        return left
+            keys = [each.key for each in self._sentences.values() if each.key is not None]
+            self._sentences.clear()
+        return keys
 
-    def _read(self, result: Result) -> list[tuple[Hashable, Outcome]]:
+    def _read(self, result: SearchResult) -> list[tuple[Hashable, SearchOutcome]]:
         with self._lock:
             if not self._open:
                 return []
-            numbers = result.numbers[: result.sentences]
-            known = [self._keys.pop(number) for number in numbers]
-            growing = [self._growing.pop(number, None) for number in numbers]
-        found: list[Outcome] = list(hypotheses(result, [width for _, width in known]))
-        outcomes = [each.error if each and each.error else made for each, made in zip(growing, found, strict=True)]
-        return [(key, each) for (key, _), each in zip(known, outcomes, strict=True) if key is not None]
+            sentences = [self._sentences.pop(number) for number in result.numbers[: result.sentences]]
+        results = read_hypotheses(result, [each.width for each in sentences])
+        return [
+            (each.key, (each.growing and each.growing.error) or hypotheses)
+            for each, hypotheses in zip(sentences, results, strict=True)
+            if each.key is not None
+        ]
 
     def _grow(self, number: int, row: int, token: int) -> bool:
-        with self._lock:  # who submits has it until the number is known
-            growing = self._growing.get(number)
-        return growing is not None and growing.add(row, token)
-
-
-class _Growing:
-    """The outputs of a sentence so far; an error of who follows them ends them, and becomes the outcome."""
-
-    def __init__(self, follow: Follow) -> None:
-        self.follow = follow
-        self.error: BaseException | None = None
-        self.tokens: defaultdict[int, list[int]] = defaultdict(list)
-
-    def add(self, row: int, token: int) -> bool:
-        self.tokens[row].append(token)
-        try:
-            return self.error is not None or self.follow(self.tokens[row])
-        except BaseException as error:  # noqa: BLE001 - ctypes would not let it through
-            self.error = error
-            return True
+        with self._lock:  # held by `submit` until the sentence is known
+            sentence = self._sentences.get(number)
+        return sentence is not None and sentence.growing is not None and sentence.growing.add(row, token)

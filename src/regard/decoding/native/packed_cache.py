@@ -1,4 +1,4 @@
-"""From a model folder to the native engine: the weights are packed once, and the file is kept beside them."""
+"""Packs the weights of a model folder for the native engine, once, and keeps the file in the folder."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.atomic_files import write_atomically
-from regard.decoding.native.compiled_library import MAGIC, Packed, missing
+from regard.decoding.native.compiled_library import MAGIC, PackedModel, missing
 from regard.errors import ModelError
 from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS
 from regard.settings import Settings
 
 LONGEST_HEADER = 100_000_000
-"""Bytes; safetensors has the same limit."""
+"""Maximum bytes of a safetensors header, as in the library itself."""
 
-_PACKING = threading.Lock()  # of two threads that open a new folder, the second waits for the first one's file
+_PACKING = threading.Lock()  # when two threads open a new folder, the second waits for the file of the first
 
 
-def unfit(settings: Settings) -> str | None:
-    """Why the native engine cannot be used for this model here; none if it can."""
+def reason_against(settings: Settings) -> str | None:
+    """Returns the reason why the native engine cannot run a model here; None if it can."""
     if settings.task not in ("translate", "write"):
         return f"it has no models to {settings.task}"
     if settings.model.recurrent:
@@ -31,43 +31,47 @@ def unfit(settings: Settings) -> str | None:
     return "it has no segments" if settings.model.segments else missing()
 
 
-def open_packed(folder: Path, settings: Settings, precision: str, kernels: str = "") -> Packed:
-    """The model of a folder for the native engine, in float32 or int8."""
+def open_packed(folder: Path, settings: Settings, precision: str, kernels: str = "") -> PackedModel:
+    """Opens the model of a folder for the native engine, in float32 or int8."""
     path = packed_path(folder, settings, precision)
     with _PACKING:
         if path.is_file():
-            with contextlib.suppress(ModelError):  # damaged: is made anew
-                return Packed(path, kernels)
+            with contextlib.suppress(ModelError):  # a damaged file is packed again
+                return PackedModel(path, kernels)
         try:
             write_atomically(path, lambda file: _pack(folder, settings, precision, file))
-        except ModelError:  # the folder or its disk takes nothing more: the file lives as long as it is mapped
+        except ModelError:  # not writable, or the disk is full: the file is deleted once it is mapped
             from tempfile import TemporaryDirectory
 
-            with TemporaryDirectory() as place:
-                _pack(folder, settings, precision, Path(place) / path.name)
-                return Packed(Path(place) / path.name, kernels)
+            with TemporaryDirectory() as temporary:
+                _pack(folder, settings, precision, Path(temporary) / path.name)
+                return PackedModel(Path(temporary) / path.name, kernels)
         for old in path.parent.glob(f"{precision}-*"):
             if old != path:
                 old.unlink(missing_ok=True)
-        return Packed(path, kernels)
+        return PackedModel(path, kernels)
 
 
 def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
-    """Where the packed weights are; other weights, or another version of the form, have another name."""
+    """Returns the path of the packed weights; other weights, or another version of the format, have another name."""
     files = [(folder / name).stat() for name in (WEIGHTS, TOKENIZER) if (folder / name).is_file()]
-    what = (MAGIC, [(file.st_size, file.st_mtime_ns) for file in files], settings.task, settings.model)
-    return folder / NATIVE / f"{precision}-{zlib.crc32(repr(what).encode()):08x}{zlib.adler32(repr(what).encode()):08x}"
+    identity = (MAGIC, [(file.st_size, file.st_mtime_ns) for file in files], settings.task, settings.model)
+    return (
+        folder
+        / NATIVE
+        / f"{precision}-{zlib.crc32(repr(identity).encode()):08x}{zlib.adler32(repr(identity).encode()):08x}"
+    )
 
 
-class Stored(NamedTuple):
-    """What the file of weights in a folder says of itself."""
+class StoredWeights(NamedTuple):
+    """The precision and the size of the weights in a folder."""
 
-    precision: str  # int8 if `regard quantize` has made the folder, else float32
+    precision: str  # int8 for folders of `regard quantize`, else float32
     parameters: int
 
 
-def read_stored(folder: Path) -> Stored:
-    """Reads the names and shapes of the tensors in a folder; safetensors would import NumPy for it."""
+def read_stored(folder: Path) -> StoredWeights:
+    """Reads the header of the weights in a folder, without safetensors, which would import NumPy."""
     try:
         with (folder / WEIGHTS).open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -76,11 +80,11 @@ def read_stored(folder: Path) -> Stored:
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ModelError(f"{folder / WEIGHTS}: damaged or unreadable ({error})") from None
     counts = [count for name, count in tensors.items() if not name.endswith(SCALE)]
-    return Stored("int8" if len(counts) < len(tensors) else "float32", sum(counts))
+    return StoredWeights("int8" if len(counts) < len(tensors) else "float32", sum(counts))
 
 
 def _pack(folder: Path, settings: Settings, precision: str, path: Path) -> None:
-    """Reads the model as PyTorch does, which finds whatever is wrong with it, and writes it packed."""
+    """Reads a model with PyTorch, which checks all tensors, and writes it packed."""
     from regard.decoding.native.weight_packing import pack
     from regard.weights import parameters, read_folder
 

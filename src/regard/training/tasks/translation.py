@@ -12,7 +12,7 @@ import torch
 
 from regard.decoding.confidence import fit
 from regard.decoding.pytorch_engine import translator_of
-from regard.decoding.translator import Translation
+from regard.decoding.translation_results import Translation
 from regard.evaluation.translation_scores import Score, score, sentence_chrf, single_score
 from regard.model.recurrent import SequenceToSequence
 from regard.settings import DataSettings, Settings
