@@ -24,7 +24,7 @@ from regard.tokens.language_tags import same_language
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
-    from regard.faithful.document_translation import UnitTranslation, FilledUnit, Translate
+    from regard.faithful.document_translation import FilledUnit, Translate, UnitTranslation
     from regard.faithful.translation_memory import TranslationMemory
     from regard.files.formats import Document, Unit
     from regard.tokens.directions import Direction
