@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from regard.errors import DataError, InputError
+from regard.faithful.repair_translation import SourceLine
 from regard.serving.application import create_app
 from regard.serving.client_limits import Admission, KeyFile, Rates, ServingLimits, client_of, digest_of, make_key
 from regard.serving.file_shelf import FileShelf
@@ -347,6 +349,34 @@ def test_a_client_that_leaves_is_not_worked_for(text: str) -> None:
         await until(lambda: queue.cancelled == 1)
         assert wire.sent == []
         assert seen[0]["status"] == 499
+
+    asyncio.run(script())
+
+
+def test_a_thread_that_keeps_placeholders_ends_with_its_client() -> None:
+    async def script() -> None:
+        models = FakeModels("en-de")
+        queue, text = models.queue(EN_DE), "hello %s\n" * 5_000
+        wire = Wire(create_app(models))
+        wire.say(json.dumps({**QUESTION, "q": text}).encode())
+        reached = threading.Event()
+        with pytest.MonkeyPatch.context() as patch:
+            slow = SourceLine.__init__
+
+            def count(*arguments: Any, **options: Any) -> None:
+                reached.set()
+                time.sleep(0.01)
+                slow(*arguments, **options)
+
+            patch.setattr(SourceLine, "__init__", count)
+            await asyncio.to_thread(reached.wait, 60)
+            wire.leave()
+            await asyncio.wait_for(wire.task, 60)
+            await asyncio.sleep(0.3)
+            reached.clear()
+            await asyncio.sleep(0.3)
+            assert not reached.is_set()
+        assert queue.calls == []
 
     asyncio.run(script())
 

@@ -19,10 +19,10 @@ from regard.decoding.translation_results import Translation
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError, ModelError
-from regard.model_folder import SETTINGS, WEIGHTS
+from regard.model_folder import CANARY, SETTINGS, WEIGHTS
 from regard.serving import served_models as module
 from regard.serving.application import create_app
-from regard.serving.served_models import CANARY, Models
+from regard.serving.served_models import Models
 from regard.tokens.directions import Direction
 from tests.serving.toys import TEXTS, write_model
 

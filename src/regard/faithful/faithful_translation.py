@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from regard.decoding.hypotheses import Constraints
+from regard.decoding.prefetch import end_if_unwanted
 from regard.decoding.translation_results import Translation
 from regard.errors import InputError
 from regard.faithful.repair_translation import SourceLine, repair
@@ -99,6 +100,7 @@ class Faithful:
     def _try_model(self, rows: Sequence[_Row], options: dict[str, Any]) -> None:
         texts = [row.line.cut if row.line.cut.pieces else row.line.cut.text for row in rows]
         for row, translation in zip(rows, self._translate(texts, options), strict=True):
+            end_if_unwanted()
             if translation is not None:
                 row.take(translation.text, translation, "model")
 
@@ -194,6 +196,7 @@ class _Text:
         for match in re.finditer(r"\r\n?|\n|\Z", source.text):
             if match.start() in inside:
                 continue
+            end_if_unwanted()
             text = source.text[start : match.start()]
             core = text.strip()
             before = text[: len(text) - len(text.lstrip())] if core else text

@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.decoding.model_loading import load_as
 from regard.errors import InputError, ModelError, RegardError
-from regard.model_folder import CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
+from regard.model_folder import CANARY, CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.serving.scheduler import MAX_WAITING, Scheduler
 from regard.serving.task_queues import EncoderQueue, TranslatorQueue, WriterQueue
 from regard.settings import DataSettings, Settings
@@ -31,8 +31,6 @@ POLL = 2.0
 QUIET = 30.0
 """Seconds without a request after which a replaced model is closed: a long document sends several requests."""
 
-CANARY = "canary.json"
-"""Examples of outputs in a model folder, which its training writes last."""
 SENTENCES = ("A dog runs.", "Two cats sleep.", "1 2 3")
 """Inputs for models without examples."""
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.decoding.prefetch import is_unwanted
 from regard.errors import InputError
-from regard.faithful.faithful_translation import Faithful, MarkedText
+from regard.faithful.faithful_translation import Faithful, FaithfulResult, MarkedText
 from regard.serving import html_text, language_codes
 from regard.serving.client_limits import Deadlines
 from regard.serving.document_processes import DocumentProcesses
@@ -173,8 +174,12 @@ class TranslationService:
         """Translates texts and keeps exactly their protected pieces, in a thread that can translate several times."""
         if not jobs:
             return []
+
+        def work() -> list[FaithfulResult]:
+            is_unwanted.set(lambda: bridge.closed)
+            return list(Faithful(bridge).translate(jobs, **bridge.call.options))
+
         try:
-            work = lambda: list(Faithful(bridge).translate(jobs, **bridge.call.options))  # noqa: E731
             results = await asyncio.get_running_loop().run_in_executor(self.threads, work)
         finally:
             bridge.close()
