@@ -25,9 +25,9 @@ class LabelPreparation(Preparation):
     starts_from: ClassVar = {"classify": ("fill", "embed", "classify")}
 
     def run(self) -> None:
-        files = {"train": self.request.files, "dev": self.request.dev, "test": self.request.test}
+        files = {"train": self.request.files, **self.request.held_out}
         reports = {name: Report(unit="texts") for name in files}
-        sets = {name: self.read(name, paths, reports[name]) for name, paths in files.items() if paths}
+        sets = {name: self.read(name, paths, reports[name]) for name, paths in files.items()}
         if "dev" not in sets:
             held = split((text_of(each) for each in sets["train"]), self.data.dev_pairs, len(sets["train"]))
             sets["dev"] = [each for each in sets["train"] if held.holds(text_of(each))]

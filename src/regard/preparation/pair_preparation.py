@@ -120,11 +120,10 @@ class PairPreparation(Preparation):
     def read_held_out(self) -> dict[str, list[Pair]]:
         """Returns the given dev and test sets, which fit into memory."""
         sets = {}
-        for name, files in (("dev", self.request.dev), ("test", self.request.test)):
-            if files:
-                corpus = _Corpus(name, files, self.data, self.send, self.request.swapped)
-                sets[name] = list(corpus.read(f"reading the {name} set"))
-                corpus.require_pairs()
+        for name, files in self.request.held_out.items():
+            corpus = _Corpus(name, files, self.data, self.send, self.request.swapped)
+            sets[name] = list(corpus.read(f"reading the {name} set"))
+            corpus.require_pairs()
         return sets
 
     def check(self, held_out: dict[str, list[Pair]]) -> Report:

@@ -52,6 +52,11 @@ class TrainingRequest:
         return bool(self.texts) or self.teacher is not None
 
     @property
+    def held_out(self) -> dict[str, list[str]]:
+        """The files of the dev and test sets that were given."""
+        return {name: files for name, files in (("dev", self.dev), ("test", self.test)) if files}
+
+    @property
     def inputs(self) -> list[str]:
         """The files and models that the run reads."""
         models = filter(None, (self.start, self.reverse, self.teacher))

@@ -42,12 +42,10 @@ class TextPreparation(Preparation):
         if not self.request.dev:
             characters -= self.split_off(report, characters)
         self.choose_settings(characters)
-        learned_from = "learning the vocabulary"
-        tokenizer = self.write_vocabulary(lambda: first_texts(self.select(learned_from, held_out=False)))
+        tokenizer = self.write_vocabulary(lambda: first_texts(self.select("learning the vocabulary", held_out=False)))
         sets = {"train": self.select("encoding", held_out=False)}
-        for name, files in (("dev", self.request.dev), ("test", self.request.test)):
-            if files:
-                sets[name] = read([as_path(file) for file in files], self.data, Report())
+        for name, files in self.request.held_out.items():
+            sets[name] = read([as_path(file) for file in files], self.data, Report())
         sets.setdefault("dev", self.select("encoding", held_out=True))
         tokens = {name: self.encode(name, parts, tokenizer) for name, parts in sets.items()}
         self.note(f"train: {tokens['train']:,} tokens; dev: {tokens['dev']:,} tokens")

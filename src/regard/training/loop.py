@@ -77,7 +77,8 @@ def update(run: TrainingRun) -> Progress:
     started, step = time.perf_counter(), state.step + 1
     dropout = dropout_strength(run)
     batches = next_batches(run)
-    tokens, seen = group.sum(sum(b.tokens for b in batches), sum(b.seen for b in batches))
+    counted = [local.batch for local in batches if local.counts]
+    tokens, seen = group.sum(sum(batch.tokens for batch in counted), sum(batch.seen for batch in counted))
 
     while True:
         try:
@@ -143,14 +144,6 @@ class LocalBatch:
 
     batch: Batch
     counts: bool = True  # False if there are fewer rows than processes: all must make the same calls
-
-    @property
-    def tokens(self) -> int:
-        return self.batch.tokens if self.counts else 0
-
-    @property
-    def seen(self) -> int:
-        return self.batch.seen if self.counts else 0
 
 
 def next_batches(run: TrainingRun) -> list[LocalBatch]:

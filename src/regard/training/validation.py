@@ -12,6 +12,7 @@ from regard.training.events import Evaluation
 from regard.training.low_rank_adapters import merged_weights
 from regard.training.run import TrainingRun
 from regard.training.snapshots import prune_snapshots, snapshot_path
+from regard.training.tasks.task import Assessment
 from regard.weights import Model
 
 
@@ -44,7 +45,7 @@ def evaluate(run: TrainingRun) -> Evaluation:
     return Evaluation(state.step, scores["loss"], perplexity(scores["loss"]), shown, is_best, sample, state.seconds)
 
 
-def dev_scores(run: TrainingRun, model: Model, number: int) -> tuple[dict[str, float], list[tuple[str, str]]]:
+def dev_scores(run: TrainingRun, model: Model, number: int) -> Assessment:
     """Returns the loss on the dev set in nats per token, the task's scores, and sample number `number`."""
     model.eval()
     surprise = tokens = 0.0
@@ -53,6 +54,6 @@ def dev_scores(run: TrainingRun, model: Model, number: int) -> tuple[dict[str, f
             with run.forward_mode():
                 loss = run.task.loss(model, batch, 0.0)
             surprise, tokens = surprise + loss.surprise, tokens + loss.tokens
-    assessment = run.task.assess(run.contents(model), surprise, number)
+    scores, sample = run.task.assess(run.contents(model), surprise, number)
     model.train()
-    return {"loss": surprise / tokens, **assessment.scores}, assessment.sample
+    return {"loss": surprise / tokens, **scores}, sample

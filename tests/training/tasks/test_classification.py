@@ -164,9 +164,9 @@ def test_scores_are_those_of_the_dev_set(tmp_path: Path) -> None:
     right = [record["labels"][0] for record in task.held_out("dev")]
     hits = sum(a.label == b for a, b in zip(found, right, strict=True))
     assessment = task.assess(contents, 0.0, 3)
-    assert assessment.scores["accuracy"] == pytest.approx(100 * hits / len(right))
-    assert dict(assessment.sample)["right"] == right[3]
-    assert dict(assessment.sample)["model"] == found[3].label
+    assert assessment[0]["accuracy"] == pytest.approx(100 * hits / len(right))
+    assert dict(assessment[1])["right"] == right[3]
+    assert dict(assessment[1])["model"] == found[3].label
     assert task.report(contents, "dev")[0] == f"accuracy {100 * hits / len(right):.2f} % ({len(right)} labels)"
 
 

@@ -224,8 +224,8 @@ def test_assessment_and_report_count_the_gaps(tmp_path: Path) -> None:
     (batch,) = map(gaps, task.dev_batches())
     right = int((task.predict(contents.model, batch) == batch.labels[batch.labels != IGNORE]).sum())
     found = task.assess(contents, 0.0, 0)
-    assert found.scores == {"accuracy": pytest.approx(100 * right / batch.tokens)}
-    shown = dict(found.sample)
+    assert found[0] == {"accuracy": pytest.approx(100 * right / batch.tokens)}
+    shown = dict(found[1])
     assert shown["text"].count("[…]") == int((batch.labels[0, 1:40] != IGNORE).sum())
     assert shown["right"] == TOKENIZER.decode(restored(batch)[0, :40].tolist())
     lines = task.report(contents, "dev")

@@ -126,8 +126,8 @@ def test_assessment_and_report_tell_nats_per_character(tmp_path: Path) -> None:
     task = task_for(tmp_path, DOCUMENTS)
     contents = Contents(task.settings, VOCABULARIES, decoder(task))
     found = task.assess(contents, 30.0, 1)
-    assert found.scores == {"nats_per_character": 30.0 / task.dev.characters}
-    assert [name for name, _ in found.sample] == ["prompt", "model"]
+    assert found[0] == {"nats_per_character": 30.0 / task.dev.characters}
+    assert [name for name, _ in found[1]] == ["prompt", "model"]
     surprise, count = stream_surprise(task, contents.model, task.dev)
     lines = task.report(contents, "dev")
     assert lines[0].startswith(f"perplexity {np.exp(surprise / count):.2f} per token ({count} tokens")

@@ -86,7 +86,7 @@ class ClassificationTraining(Task):
         text = (" " if self.words else " | ").join(record["texts"])
         sample = [("text", text), ("model", " ".join(output)), ("right", " ".join(record["labels"]))]
         quality = self.compare(records, outputs)
-        return Assessment({"accuracy": quality.accuracy, "f1": quality.f1}, sample)
+        return {"accuracy": quality.accuracy, "f1": quality.f1}, sample
 
     def report(self, contents: Contents, name: str) -> list[str]:
         """Returns accuracy, F1, and the table of labels and confusions."""

@@ -143,7 +143,7 @@ class FillingTraining(Task):
         """Returns the share of hidden tokens that are predicted right, and a text with its gaps."""
         first = next(self.dev_batches())
         sample = self.show(first, self.predict(contents.model, first), number % len(first))
-        return Assessment({"accuracy": self.accuracy(contents.model, self.dev)}, sample)
+        return {"accuracy": self.accuracy(contents.model, self.dev)}, sample
 
     def accuracy(self, model: Model, stream: Stream) -> float:
         """Returns the percentage of the hidden tokens that are predicted right."""

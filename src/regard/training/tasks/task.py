@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,8 @@ EXAMPLES = 5
 """Texts of the dev set that are kept with the model's outputs."""
 
 
-@dataclass(frozen=True)
-class Assessment:
-    """The scores of a model on the dev set, beside its loss, and an output to look at."""
-
-    scores: dict[str, float]
-    sample: list[tuple[str, str]]  # lines of a label and a text
+Assessment = tuple[dict[str, float], list[tuple[str, str]]]
+"""The scores of a model on the dev set, and an output to look at: lines of a label and a text."""
 
 
 class Task(ABC):

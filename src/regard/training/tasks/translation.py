@@ -96,8 +96,8 @@ class TranslationTraining(Task):
         pair, output = choices[number // len(samples) % len(choices)]
         sample = [("source", pair["source"]), ("model", output), ("reference", pair["target"])]
         if not self.settings.data.directions:
-            return Assessment({name: scores[name] for name in self.shown_scores}, sample)
-        return Assessment(scores, [("direction", pair["direction"]), *sample])
+            return {name: scores[name] for name in self.shown_scores}, sample
+        return scores, [("direction", pair["direction"]), *sample]
 
     def report(self, contents: Contents, name: str) -> list[str]:
         """Returns BLEU, chrF and TER with the model's own decoding settings; calibrates confidence on the dev set."""

@@ -93,7 +93,7 @@ class WritingTraining(Task):
         vocabulary = self.vocabularies.target
         prompt = vocabulary.decode(int(i) for i in self.dev.tokens[start : start + PROMPT])
         text = writer_of(contents)(prompt, max_tokens=SAMPLE, temperature=0.8, seed=number)
-        return Assessment({"nats_per_character": surprise / self.dev.characters}, [("prompt", prompt), ("model", text)])
+        return {"nats_per_character": surprise / self.dev.characters}, [("prompt", prompt), ("model", text)]
 
     def examples(self, contents: Contents) -> list[tuple[str, str]]:
         """Returns beginnings of the dev text, and greedy continuations of `CONTINUED` tokens."""
