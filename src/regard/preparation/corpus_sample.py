@@ -34,45 +34,45 @@ class Sample:
 
 def sample_pairs(files: list[Path], data: DataSettings, folder: Path) -> Sample:
     """Takes every n-th pair of a corpus, which is read once; n doubles whenever there are too many."""
-    report, kept, step = Report(), list[str](), 1
+    report, rows, step = Report(), list[str](), 1
     for number, pair in enumerate(clean(read_pairs(files, data, report), data, report)):
         if number % step == 0:
-            kept.append(f"{pair.source}\t{pair.target}\n")
-            if len(kept) > MOST_PAIRS:
-                del kept[1::2]
+            rows.append(f"{pair.source}\t{pair.target}\n")
+            if len(rows) > MOST_PAIRS:
+                del rows[1::2]
                 step *= 2
     require_kept(report, files)
-    if len(kept) < 2:
+    if len(rows) < 2:
         raise DataError(f"{' and '.join(map(str, files))}: too few pairs for an estimate, which needs at least 2")
-    return _write_sample(kept, folder, "tsv", report.kept)
+    return _write_sample(rows, folder, "tsv", report.kept)
 
 
 def sample_texts(files: list[Path], data: DataSettings, folder: Path) -> Sample:
     """Takes the first part of running text, which is read to its end for its size."""
-    kept, whole, size = list[str](), 0, 0
+    rows, whole, size = list[str](), 0, 0
     for part in running.read(files, data, Report()):
         whole += len(part.text)
         if size < MOST_CHARACTERS:
-            kept += [line + "\n" for line in part.text.split("\n") if line.strip()]
+            rows += [line + "\n" for line in part.text.split("\n") if line.strip()]
             size += len(part.text)
-    if not kept:
-        raise DataError(f"{' and '.join(map(str, files))}: no text in it")
-    return _write_sample(kept, folder, "txt", whole, sum(map(len, kept)))
+    if not rows:
+        raise DataError(f"{' and '.join(map(str, files))}: contains no text")
+    return _write_sample(rows, folder, "txt", whole, sum(map(len, rows)))
 
 
 def invented_pairs(pairs: int, tokens: int, folder: Path) -> Sample:
     """Invents a corpus of a given size: random words, and the same words spelt backwards."""
     mean = tokens / pairs / 2 / TOKENS_A_WORD
-    rows = islice(_sentences(mean), min(pairs, MOST_PAIRS // 2))
-    kept = [f"{' '.join(row)}\t{' '.join(word[::-1] for word in row)}\n" for row in rows]
-    return _write_sample(kept, folder, "tsv", pairs, tokens=tokens)
+    sentences = islice(_sentences(mean), min(pairs, MOST_PAIRS // 2))
+    rows = [f"{' '.join(words)}\t{' '.join(word[::-1] for word in words)}\n" for words in sentences]
+    return _write_sample(rows, folder, "tsv", pairs, tokens=tokens)
 
 
 def invented_texts(tokens: int, folder: Path) -> Sample:
     """Invents running text of a given size."""
-    kept = [" ".join(row) + ".\n" for row in islice(_sentences(15), 30_000)]
-    size = sum(map(len, kept))
-    return _write_sample(kept, folder, "txt", size, size, tokens)
+    rows = [" ".join(row) + ".\n" for row in islice(_sentences(15), 30_000)]
+    size = sum(map(len, rows))
+    return _write_sample(rows, folder, "txt", size, size, tokens)
 
 
 def _sentences(mean: float) -> Iterable[list[str]]:
@@ -91,8 +91,8 @@ def _write_sample(
     rows: list[str], folder: Path, form: str, whole: int, size: int | None = None, tokens: int | None = None
 ) -> Sample:
     """Writes a sample into two files: training and dev set."""
-    held = min(DEV, len(rows) // 2)
+    dev_rows = min(DEV, len(rows) // 2)
     train, dev = folder / f"sample.{form}", folder / f"dev.{form}"
-    dev.write_text("".join(rows[:held]), encoding="utf-8", newline="\n")
-    train.write_text("".join(rows[held:]), encoding="utf-8", newline="\n")
+    dev.write_text("".join(rows[:dev_rows]), encoding="utf-8", newline="\n")
+    train.write_text("".join(rows[dev_rows:]), encoding="utf-8", newline="\n")
     return Sample([train], [dev], size or len(rows), whole, tokens)

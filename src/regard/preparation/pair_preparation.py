@@ -51,11 +51,11 @@ class _Corpus:
         self.report = Report()
         self.kept: Counter[str] = Counter()  # pairs of each direction, if there are several
 
-    def read(self, doing: str, total: int | None = None) -> Iterator[Pair]:
+    def read(self, stage: str, total: int | None = None) -> Iterator[Pair]:
         """Yields all pairs, and sends the stage of preparation."""
         self.report, self.kept = Report(), Counter()
         pairs = clean(read_pairs(self.files, self.data, self.report), self.data, self.report)
-        for pair in report_progress(pairs, self.send, doing, total):
+        for pair in report_progress(pairs, self.send, stage, total):
             self.kept[pair.direction] += 1
             yield Pair(pair.target, pair.source, pair.where) if self.swapped else pair
 
@@ -78,16 +78,18 @@ class PairPreparation(Preparation):
     def __init__(self, new: Path, request: TrainingRequest, send: SendEvent) -> None:
         super().__init__(new, with_tags(request), send)
         require_tags(self.settings, request)
-        made = [str(new / SYNTHETIC / PAIRS)]
+        synthetic_file = str(new / SYNTHETIC / PAIRS)
         text_only = request.teacher is not None and is_text([as_path(name) for name in request.files])
-        self.corpus = _Corpus("train", made if text_only else request.files, self.data, send, request.swapped)
+        self.corpus = _Corpus(
+            "train", [synthetic_file] if text_only else request.files, self.data, send, request.swapped
+        )
         self.is_trained_on: Callable[[Pair], bool] = lambda _: True  # for pairs of the corpus
         self.total = 0
         self.sizes: Counter[str] = Counter()  # pairs of each direction that are trained on
-        self.repeats = 1  # of the corpus in an epoch
-        self.made = _Corpus("synthetic", made, self.data, send) if request.synthetic else None
+        self.repetitions = 1  # of the corpus in an epoch
+        self.synthetic_corpus = _Corpus("synthetic", [synthetic_file], self.data, send) if request.synthetic else None
         self.is_unseen: Callable[[Pair], bool] = lambda _: True  # for synthetic pairs: in no held-out set
-        self.synthetic = 0
+        self.synthetic_count = 0
 
     def run(self) -> None:
         held_out = self.read_held_out()
@@ -95,11 +97,11 @@ class PairPreparation(Preparation):
         if "dev" not in held_out:
             held_out["dev"] = self.split_off_lines() if self.data.directions else self.split_off()
         about: dict[str, Any] = {"directions": self.sizes} if self.data.directions else {}
-        if self.made is not None:
-            about["synthetic"] = self.add_synthetic(self.made, held_out)
-        self.choose_settings(self.total * min(1, self.repeats) + self.synthetic, **first_direction(self.data))
+        if self.synthetic_corpus is not None:
+            about["synthetic"] = self.add_synthetic(self.synthetic_corpus, held_out)
+        self.choose_settings(self.total * min(1, self.repetitions) + self.synthetic_count, **first_direction(self.data))
         vocabularies = self.write_vocabularies(self.learn)
-        total = self.total * self.repeats + self.synthetic
+        total = self.total * self.repetitions + self.synthetic_count
         pairs = self.encode("train", self.training_pairs("encoding"), total, vocabularies)
         self.keep_memory()
         self.encode("dev", iter(held_out["dev"]), len(held_out["dev"]), vocabularies)
@@ -152,7 +154,7 @@ class PairPreparation(Preparation):
         dev = [pair for pair in self.corpus.read(SPLITTING, self.total) if not self.is_trained_on(pair)]
         self.total -= len(dev)
         self.note(f"dev: {len(dev):,} pairs split off; their {side}s are not in the rest")
-        if self.made and self.made.files == self.corpus.files:
+        if self.synthetic_corpus and self.synthetic_corpus.files == self.corpus.files:
             self.note("dev: its targets are the teacher's too, so scores tell how alike they are: see --dev")
         return dev
 
@@ -176,24 +178,24 @@ class PairPreparation(Preparation):
             self.note(f"train: {lost:,} pairs left out: one of their two sides is a source of the dev set")
         return dev
 
-    def add_synthetic(self, made: _Corpus, held_out: dict[str, list[Pair]]) -> list[str]:
+    def add_synthetic(self, corpus: _Corpus, held_out: dict[str, list[Pair]]) -> list[str]:
         """Counts the synthetic pairs that are in no held-out set, and chooses the shares; returns lines about it."""
         state, request = SyntheticState.load(self.new / SYNTHETIC), self.request
         assert state is not None, "the pairs are made before the corpus is prepared"
-        kept = [pair for pairs in held_out.values() for pair in pairs]
-        sources, targets = {pair.source for pair in kept}, {pair.target for pair in kept if request.texts}
+        unseen = [pair for pairs in held_out.values() for pair in pairs]
+        sources, targets = {pair.source for pair in unseen}, {pair.target for pair in unseen if request.texts}
         self.is_unseen = lambda pair: pair.source not in sources and pair.target not in targets
-        self.synthetic = sum(map(self.is_unseen, made.read("reading the synthetic pairs", state.report.kept)))
-        if not self.synthetic:
+        self.synthetic_count = sum(map(self.is_unseen, corpus.read("reading the synthetic pairs", state.report.kept)))
+        if not self.synthetic_count:
             raise DataError(f"no synthetic pair is left to learn from: {'; '.join(state.lines())}")
         lines = []
-        if left := state.report.kept - self.synthetic:
+        if left := state.report.kept - self.synthetic_count:
             lines.append(f"{left:,} pairs left out: in the dev or test set")
         if request.teacher:
-            self.repeats = 0
-        elif self.synthetic > MAX_SYNTHETIC * self.total:
-            self.repeats = math.ceil(self.synthetic / (MAX_SYNTHETIC * self.total))
-            lines.append(f"each of the {self.total:,} real pairs is repeated {self.repeats} times")
+            self.repetitions = 0
+        elif self.synthetic_count > MAX_SYNTHETIC * self.total:
+            self.repetitions = math.ceil(self.synthetic_count / (MAX_SYNTHETIC * self.total))
+            lines.append(f"each of the {self.total:,} real pairs is repeated {self.repetitions} times")
         if request.texts and not self.tags:
             lines.append(f"not tagged, since the vocabulary of {Path(request.start or '').name} has no tag for it")
         for line in lines:
@@ -202,19 +204,21 @@ class PairPreparation(Preparation):
         maker = Path(origin).name if origin else "the model in training/reverse"
         texts = ", ".join(Path(name).name for name in request.texts)
         what = f"{texts} translated back" if texts else "the sources as translated"
-        return [f"{self.synthetic:,} synthetic pairs: {what} by {maker}", *state.lines(), *lines]
+        return [f"{self.synthetic_count:,} synthetic pairs: {what} by {maker}", *state.lines(), *lines]
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The tag of synthetic sources, which distinguishes them from those that people wrote."""
         return (SYNTHETIC,) if self.request.texts and SYNTHETIC in self.settings.tokenizer.tags else ()
 
-    def training_pairs(self, doing: str) -> Iterator[Pair]:
+    def training_pairs(self, stage: str) -> Iterator[Pair]:
         """Yields the corpus, repeated if need be, and the synthetic pairs."""
-        for _ in range(self.repeats):
-            yield from filter(self.is_trained_on, self.corpus.read(doing, self.total))
-        if self.made:
-            pairs = filter(self.is_unseen, self.made.read(f"{doing}: synthetic pairs", self.synthetic))
+        for _ in range(self.repetitions):
+            yield from filter(self.is_trained_on, self.corpus.read(stage, self.total))
+        if self.synthetic_corpus:
+            pairs = filter(
+                self.is_unseen, self.synthetic_corpus.read(f"{stage}: synthetic pairs", self.synthetic_count)
+            )
             yield from (replace(pair, tags=self.tags) for pair in pairs)
 
     def keep_memory(self) -> None:

@@ -115,7 +115,7 @@ def prepare(output: Path, request: TrainingRequest, send: SendEvent) -> None:
 @contextlib.contextmanager
 def removing_traces(output: Path) -> Iterator[None]:
     """Deletes the beginnings of a run after an error, except parts that are slow to make."""
-    made = [folder for folder in (output, *output.parents) if not folder.exists()]
+    created = [folder for folder in (output, *output.parents) if not folder.exists()]
     new = output / NEW
     try:
         yield
@@ -125,7 +125,7 @@ def removing_traces(output: Path) -> Iterator[None]:
         if not any((new / name).exists() for name in SLOW_TO_MAKE):
             shutil.rmtree(new, ignore_errors=True)
             with contextlib.suppress(OSError):  # a folder that is not empty stays
-                for folder in made:
+                for folder in created:
                     folder.rmdir()
         if isinstance(error, OSError):
             raise ModelError(f"{output}: cannot be written ({explain_write_error(error)})") from None

@@ -76,10 +76,10 @@ def with_back_translation(
 
 def require_opposite(reverse: Path, settings: Settings) -> None:
     """Refuses a model that does not translate from the target language into the source language."""
-    found, wanted = load_as(Translator, reverse, "cpu").settings.data, settings.data
-    if (found.source, found.target) != (wanted.target, wanted.source):
+    data, wanted = load_as(Translator, reverse, "cpu").settings.data, settings.data
+    if (data.source, data.target) != (wanted.target, wanted.source):
         raise InputError(
-            f"{reverse}: translates {found.source} → {found.target}, and --reverse needs {wanted.target} → "
+            f"{reverse}: translates {data.source} → {data.target}, and --reverse needs {wanted.target} → "
             f"{wanted.source}: give another model, or name the languages with --source and --target"
         )
 
@@ -87,8 +87,8 @@ def require_opposite(reverse: Path, settings: Settings) -> None:
 def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event, run: TrainInFolder) -> Iterator[Event]:
     """Makes the pairs that a request needs, and continues with those of an earlier run."""
     new = folder / NEW
-    made = new / SYNTHETIC
-    state = SyntheticState.load(made)
+    pairs_folder = new / SYNTHETIC
+    state = SyntheticState.load(pairs_folder)
     if state is not None and state.complete:
         return
     with removing_traces(folder):
@@ -111,11 +111,11 @@ def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event, ru
         model, back = Path(request.teacher or request.reverse or new / REVERSE), bool(request.texts)
         work = TranslateSentences.by_model(model, settings.training.device, back, settings.data)
         by = read_settings(model).data
-        doing = f"translating {'back ' if back else ''}by {by.source} → {by.target}"
+        stage = f"translating {'back ' if back else ''}by {by.source} → {by.target}"
         state = SyntheticState(total)
-        state.save(made)
+        state.save(pairs_folder)
         sentences = read_sentences(request, settings.data, Report())
-        yield from translate_sentences(made, sentences, state, work, stop, doing=doing)
+        yield from translate_sentences(pairs_folder, sentences, state, work, stop, stage=stage)
         if state.complete:
             yield from (Note(f"synthetic: {line}") for line in state.lines())
 

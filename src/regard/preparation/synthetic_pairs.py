@@ -100,8 +100,8 @@ class TranslateSentences(Work):
             sentences = [json.loads(line) for line in shard.lines()]
             translations: dict[int, Translation] = {}
             for piece in split_by_length([text for text, *_ in sentences], translator):
-                made = translator.translate([sentences[i][0] for i in piece], alternatives=0)
-                translations.update(zip(piece, made, strict=True))
+                outputs = translator.translate([sentences[i][0] for i in piece], alternatives=0)
+                translations.update(zip(piece, outputs, strict=True))
                 yield len(translations)
             rows, faults = [], []
             for i, (text, *where) in enumerate(sentences):
@@ -126,15 +126,15 @@ def translate_sentences(
     work: TranslateSentences,
     stop: threading.Event,
     executor: Executor | None = None,
-    doing: str = "translating",
+    stage: str = "translating",
 ) -> Iterator[Event]:
     """Translates the sources of `sentences` into `folder`; a stopped run continues with the same result."""
     lines = (json.dumps([pair.source, pair.where.path, pair.where.line], ensure_ascii=False) for pair in sentences)
     run = ResumableRun(folder / SHARDS, work, "tsv")
-    yield Stage(doing, 0, state.texts)
+    yield Stage(stage, 0, state.texts)
     with closing(run.run(lines, CHUNK, executor)) as steps:
         while not stop.is_set() and (step := next(steps, None)):
-            yield Stage(doing, step.done, state.texts)
+            yield Stage(stage, step.done, state.texts)
     if stop.is_set():
         return
     report = Report(unit="translations", read=sum(shard.lines for shard in run.shards))

@@ -153,9 +153,9 @@ class Preparation(ABC):
         write_text(self.new / f"{name}.jsonl", "".join(lines))
 
 
-def report_progress(items: Iterable[Item], send: SendEvent, doing: str, total: int | None = None) -> Iterator[Item]:
+def report_progress(items: Iterable[Item], send: SendEvent, stage: str, total: int | None = None) -> Iterator[Item]:
     """Yields the items, and sends the stage of preparation now and then."""
     for number, item in enumerate(items):
         if number % 5000 == 0:
-            send(Stage(doing, number, total))
+            send(Stage(stage, number, total))
         yield item

@@ -51,18 +51,18 @@ class TextPreparation(Preparation):
         self.note(f"train: {tokens['train']:,} tokens; dev: {tokens['dev']:,} tokens")
         self.write_about(tokens["train"], report, {name: n for name, n in tokens.items() if name != "train"})
 
-    def parts(self, doing: str, report: Report | None = None) -> Iterator[DocumentPart]:
+    def parts(self, stage: str, report: Report | None = None) -> Iterator[DocumentPart]:
         """Yields the whole corpus, and sends the stage of preparation."""
-        done = 0
+        characters_read = 0
         for number, part in enumerate(read(self.files, self.data, report or Report())):
-            done += len(part.text)
+            characters_read += len(part.text)
             if number % 20 == 0:
-                self.send(Stage(doing, done))
+                self.send(Stage(stage, characters_read))
             yield part
 
-    def select(self, doing: str, *, held_out: bool) -> Iterator[DocumentPart]:
+    def select(self, stage: str, *, held_out: bool) -> Iterator[DocumentPart]:
         """Yields the parts that are held out as dev set, or the others."""
-        return (part for part, dev in self.split(self.parts(doing)) if dev == held_out)
+        return (part for part, dev in self.split(self.parts(stage)) if dev == held_out)
 
     def check(self) -> tuple[Report, int]:
         """Reads everything once; returns a report of the documents and the number of characters."""
@@ -145,11 +145,11 @@ def split_by_end(limit: int) -> Split:
     """Returns a split that holds out everything after `limit` characters, from the next line or document on."""
 
     def split(parts: Iterator[DocumentPart]) -> Iterator[tuple[DocumentPart, bool]]:
-        done, dev = 0, False
+        characters_read, dev = 0, False
         for part in parts:
-            room, done = limit - done, done + len(part.text)
+            room, characters_read = limit - characters_read, characters_read + len(part.text)
             dev = dev or (part.begins and room <= 0)
-            cut = -1 if dev or done <= limit else part.text.find("\n", max(0, room))
+            cut = -1 if dev or characters_read <= limit else part.text.find("\n", max(0, room))
             if cut < 0:
                 yield part, dev
                 continue
