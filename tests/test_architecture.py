@@ -17,10 +17,11 @@ every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.re
 
 LEVELS = [  # each may import those above it in this list, and of its own line only itself
     ["errors", "foreign_files"],
-    ["argument_checks", "atomic_files"],
+    ["argument_checks", "atomic_files", "limited_files"],
     ["settings"],
     ["tokens", "model"],
     ["model_folder"],
+    ["manifest"],
     ["weights"],
     ["evaluation", "decoding"],
     ["training"],  # the last of the ground floor
@@ -39,10 +40,12 @@ WITHOUT_TORCH = [
     "foreign_files",
     "argument_checks",
     "atomic_files",
+    "limited_files",
     "settings",
     "files",
     "faithful",
     "model_folder",
+    "manifest",
     "evaluation",
 ]
 TORCH_WHEN_NEEDED = [

@@ -12,6 +12,7 @@ log.jsonl             events of training, one on each line
 history/              weights during training, if training.history asks for them
 training/             state for --resume; safe to delete when training is over
 native/               weights in the format of the native engine; made when first used, safe to delete
+manifest.json         SHA-256 of settings, weights, tokenizer, confidence and shortlist
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 from regard.atomic_files import explain_write_error
 from regard.errors import ModelError, RegardError
 from regard.foreign_files import identify
+from regard.limited_files import require_regular
 from regard.settings import Settings
 from regard.settings.resolution import load_recorded
 
@@ -42,8 +44,10 @@ EVERYTHING = (
     "history",
     "training",
     "native",
+    "manifest.json",
 )
-SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, CANARY, SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE = EVERYTHING
+SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, CANARY, *_OTHERS = EVERYTHING
+SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE, MANIFEST = _OTHERS
 SCALE = ".scale"
 """Suffix of the name of an int8 tensor in the name of its scales, in a file of weights."""
 
@@ -78,6 +82,7 @@ def check_settings(path: Path) -> None:
 def read_settings(path: Path) -> Settings:
     """Returns the settings that a model folder records."""
     check_settings(path)
+    require_regular(path / SETTINGS, path)
     try:
         return load_recorded(path / SETTINGS)
     except RegardError as error:

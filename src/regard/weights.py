@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.atomic_files import write_atomically
 from regard.errors import InputError, ModelError
+from regard.limited_files import read_header
+from regard.manifest import SMALL, require_unchanged, write_listed
 from regard.model.recurrent import Recurrent
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.model_folder import SCALE, TOKENIZER, WEIGHTS, check_folder, read_settings
@@ -50,10 +55,48 @@ def read_folder(path: Path | str, device: torch.device | str = "cpu") -> Content
     check_folder(path)
     settings = read_settings(path)
     vocabularies = Vocabularies.load(path / TOKENIZER)
-    model = build_model(settings, vocabularies)
-    tensors, _ = read_tensors(path / WEIGHTS)
-    assign(model, tensors, path / WEIGHTS)
+    require_shapes(expected_shapes(settings, vocabularies), read_header(path / WEIGHTS, path), path / WEIGHTS)
+    with ThreadPoolExecutor(1) as pool:  # hashing runs beside reading, and does not hold Python's lock
+        hashed = (path / WEIGHTS).stat().st_size <= LARGEST_HASHED
+        check = pool.submit(require_unchanged, path, (WEIGHTS, *SMALL) if hashed else SMALL)
+        with _WithoutRandomNumbers():
+            model = build_model(settings, vocabularies)
+        tensors, _ = read_tensors(path / WEIGHTS)
+        assign(model, tensors, path / WEIGHTS)
+        check.result()
     return Contents(settings, vocabularies, model.to(device).eval())
+
+
+LARGEST_HASHED = 2**30
+"""Bytes of weights that are compared with the manifest when they are read; `regard verify` compares larger ones."""
+
+
+class _WithoutRandomNumbers(TorchFunctionMode):
+    """Leaves out the random initialization of a model whose weights are read from a file."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in ("normal_", "uniform_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+def expected_shapes(settings: Settings, vocabularies: Vocabularies) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each tensor of a model, without allocating it."""
+    with torch.device("meta"), _WithoutRandomNumbers():
+        return {name: tuple(tensor.shape) for name, tensor in parameters(build_model(settings, vocabularies)).items()}
+
+
+def require_shapes(wanted: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    """Refuses a file of weights with a missing, unexpected or misshapen tensor, which the message names."""
+    scales = {name + SCALE for name in shapes}
+    shapes = {name: shape for name, shape in shapes.items() if name not in scales}
+    for name in (*wanted, *shapes):
+        if name not in shapes:
+            raise ModelError(f"{path}: the tensor {name} is missing")
+        if name not in wanted:
+            raise ModelError(f"{path}: has the tensor {name}, which this model does not have")
+        if wanted[name] != shapes[name]:
+            raise ModelError(f"{path}: the tensor {name} has the shape {shapes[name]} instead of {wanted[name]}")
 
 
 def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
@@ -95,14 +138,8 @@ def parameters(model: nn.Module) -> dict[str, Tensor]:
 def assign(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Copies the tensors of a file into the model; refuses a missing, unexpected or misshapen one by name."""
     wanted = parameters(model)
-    for name in (*wanted, *tensors):
-        if name not in tensors:
-            raise ModelError(f"{path}: the tensor {name} is missing")
-        if name not in wanted:
-            raise ModelError(f"{path}: has the tensor {name}, which this model does not have")
-        if wanted[name].shape != tensors[name].shape:
-            shapes = f"{tuple(tensors[name].shape)} instead of {tuple(wanted[name].shape)}"
-            raise ModelError(f"{path}: the tensor {name} has the shape {shapes}")
+    shapes = [{name: tuple(tensor.shape) for name, tensor in each.items()} for each in (wanted, tensors)]
+    require_shapes(shapes[0], shapes[1], path)
     with torch.no_grad():
         for name, tensor in tensors.items():
             wanted[name].copy_(tensor)
@@ -112,10 +149,19 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Returns the tensors and the metadata of a safetensors file."""
     try:
         with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return _dequantized(tensors), file.metadata() or {}
+            tensors = _dequantized({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            metadata = file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: damaged or unreadable ({error})") from None
+    for name, tensor in tensors.items():
+        require_finite(name, tensor, path)
+    return tensors, metadata
+
+
+def require_finite(name: str, tensor: Tensor, path: Path) -> None:
+    """Refuses a tensor with values that are not finite; the sum is a quick test, which may overflow."""
+    if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
+        raise ModelError(f"{path}: the tensor {name} holds numbers that are not finite (NaN or infinity)")
 
 
 def _dequantized(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -128,3 +174,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     """Writes a safetensors file atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, lambda temporary: save_file(plain, temporary, dict(metadata or {})))
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes the weights of a model folder atomically, together with the manifest."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    for name, tensor in plain.items():
+        require_finite(name, tensor, folder / WEIGHTS)
+    write_listed(folder, WEIGHTS, lambda temporary: save_file(plain, temporary))

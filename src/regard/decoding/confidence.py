@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from regard.atomic_files import write_text
 from regard.errors import ModelError
+from regard.manifest import write_listed
 from regard.model_folder import CONFIDENCE
 
 GOOD = 60.0
@@ -39,7 +39,8 @@ class Confidence:
 
     def save(self, folder: Path) -> None:
         """Writes the curve into a model folder."""
-        write_text(folder / CONFIDENCE, json.dumps({**asdict(self), "good": f"chrF >= {GOOD:.0f}"}) + "\n")
+        text = json.dumps({**asdict(self), "good": f"chrF >= {GOOD:.0f}"}) + "\n"
+        write_listed(folder, CONFIDENCE, lambda temporary: temporary.write_bytes(text.encode()))
 
     @classmethod
     def load(cls, folder: Path) -> Confidence | None:

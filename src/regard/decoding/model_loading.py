@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.argument_checks import kind_of, require, require_path
 from regard.errors import InputError
-from regard.model_folder import TOKENIZER, check_folder, read_settings
+from regard.manifest import SMALL, require_unchanged
+from regard.model_folder import SHORTLIST, TOKENIZER, check_folder, read_settings
 from regard.settings import Settings
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _load(folder: Path, settings: Settings, task: str, options: _Options) -> Any
         raise InputError(f"{folder}: is a model to {settings.task}, which has no shortlist")
     load = _load_native if _is_native(folder, settings, options) else _load_torch
     model = load(folder, settings, task, options)
+    require_unchanged(folder, (*SMALL, SHORTLIST) if options.shortlist else SMALL)
     model.folder = folder
     return model
 
@@ -140,9 +142,9 @@ def _load_torch(folder: Path, settings: Settings, task: str, options: _Options) 
     from regard.decoding.token_shortlist import Shortlist
     from regard.weights import choose_device, read_folder
 
-    contents = read_folder(folder, choose_device(options.device))
+    device, shortlist = choose_device(options.device), Shortlist.load(folder) if options.shortlist else None
+    contents = read_folder(folder, device)
     if task == "translate":
-        shortlist = Shortlist.load(folder) if options.shortlist else None
         return pytorch_engine.translator_of(contents, Confidence.load(folder), shortlist)
     if task == "write":
         return pytorch_engine.writer_of(contents)
@@ -161,13 +163,15 @@ def _load_native(folder: Path, settings: Settings, task: str, options: _Options)
         return search
 
     vocabularies = Vocabularies.load(folder / TOKENIZER)
-    stored = read_stored(folder)
-    precision = stored.precision if options.precision == "auto" else options.precision
-    packed = open_packed(folder, settings, precision)
+    stored, shortlist = read_stored(folder), None
     if options.shortlist:
         from regard.decoding.token_shortlist import Shortlist
 
-        packed.shorten(Shortlist.load(folder))
+        shortlist = Shortlist.load(folder)
+    precision = stored.precision if options.precision == "auto" else options.precision
+    packed = open_packed(folder, settings, precision)
+    if shortlist is not None:
+        packed.shorten(shortlist)
     search = NativeSearch(
         packed,
         vocabularies.target.specials,

@@ -36,6 +36,7 @@ from regard.interop.huggingface_files import (
 )
 from regard.interop.vocabulary_files import TARGET, check_exists, check_sizes, read_vocabularies, write_vocabularies
 from regard.interop.weight_conversion import import_weights
+from regard.manifest import write_manifest
 from regard.model_folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS
 from regard.settings import Settings
 from regard.settings.option_fields import dump
@@ -120,6 +121,7 @@ def write_model(
         write_text(folder / TOKENIZER, vocabularies.to_json())
         write_text(folder / CARD, card)
         write_text(folder / SETTINGS, dump(settings))
+        write_manifest(folder)
 
 
 def _other_settings(

@@ -14,9 +14,11 @@ from regard.atomic_files import write_atomically
 from regard.decoding.native.weight_packing import quantize
 from regard.errors import ModelError
 from regard.interop.export_folder import whole_folder
+from regard.manifest import write_manifest
 from regard.model_folder import (
     CARD,
     CONFIDENCE,
+    MANIFEST,
     MEMORY,
     NATIVE,
     SCALE,
@@ -43,17 +45,16 @@ def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool =
     arrays: dict[str, NDArray[Any]] = {}
     for name, tensor in read_tensors(folder / WEIGHTS)[0].items():
         array = tensor.float().numpy()
-        if not np.isfinite(array).all():
-            raise ModelError(f"{folder / WEIGHTS}: the tensor {name} has numbers that are not finite")
         if array.ndim == 2 and not name.endswith("positions.table"):
             kind = np.int16 if translates and name.endswith(TABLES) else np.int8
             arrays[name], arrays[name + SCALE] = quantize(array, kind)
         else:
             arrays[name] = array
-    with whole_folder(output, folder, (*COPIED, WEIGHTS, CARD, NATIVE), overwrite=overwrite) as place:
+    with whole_folder(output, folder, (*COPIED, WEIGHTS, CARD, NATIVE, MANIFEST), overwrite=overwrite) as place:
         for name in COPIED:
             if (folder / name).exists():
                 shutil.copyfile(folder / name, place / name)
         card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
         (place / CARD).write_text(card + NOTE, encoding="utf-8")
         write_atomically(place / WEIGHTS, lambda path: save_file(arrays, path))
+        write_manifest(place)

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from regard.atomic_files import write_atomically
 from regard.decoding.token_shortlist import Shortlist, fingerprint
 from regard.errors import DataError, InputError
 from regard.files.corpus import read_pairs
 from regard.jobs.corpus_encoding import encode_pairs
+from regard.manifest import write_listed
 from regard.model_folder import SHORTLIST, TOKENIZER, TRAINING, check_folder, read_settings
 from regard.settings import Settings
 from regard.tokens.corpus_report import Report
@@ -78,7 +78,7 @@ def learn_shortlist(
     lists = _make_lists(train, vocabularies, common, each, progress or (lambda _done, _total: None))
     arrays = {name: np.array(getattr(lists, name)) for name in ("common", "starts", "tokens")}
     about = {"vocabulary": fingerprint(folder), "pairs": str(len(train.lengths))}
-    write_atomically(folder / SHORTLIST, lambda path: save_file(arrays, path, about))
+    write_listed(folder, SHORTLIST, lambda path: save_file(arrays, path, about))
     return _measure(lists, train, dev)
 
 

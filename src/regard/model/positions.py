@@ -24,7 +24,7 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.halves = settings.positions == "sinusoidal-halves"
-        self.register_buffer("table", sinusoids(settings.max_length, settings.width, self.halves), persistent=False)
+        self.register_buffer("table", torch.empty(0, settings.width), persistent=False)
 
     def forward(self, start: int, length: int) -> Tensor:
         """Positions start ... start + length - 1 -> [T, D]; a table that is too short grows."""

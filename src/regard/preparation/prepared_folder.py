@@ -24,6 +24,7 @@ from regard.model_folder import (
     CONFIDENCE,
     HISTORY,
     LOG,
+    MANIFEST,
     MEMORY,
     SETTINGS,
     SHORTLIST,
@@ -146,7 +147,7 @@ def choose_steps(new: Path, given: dict[str, Any]) -> None:
 def install(output: Path) -> None:
     """Replaces an old model by the prepared one; each step can be repeated after a kill."""
     new = output / NEW
-    for name in (CANARY, WEIGHTS, CARD, CONFIDENCE, SHORTLIST, LOG):
+    for name in (MANIFEST, CANARY, WEIGHTS, CARD, CONFIDENCE, SHORTLIST, LOG):
         (output / name).unlink(missing_ok=True)
     if (new / SETTINGS).exists():  # else this is a repetition, and the memory in the folder is the new one
         (output / MEMORY).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from regard.errors import SettingsError
-from regard.settings.option_fields import CHANCE, SHARE, Bounds, Section, at_least
+from regard.settings.option_fields import CHANCE, SHARE, Bounds, Section, at_least, many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class DataSettings(Section):
         "directions of a multilingual model, e.g. en-de,en-fr,de-en (Johnson et al., 2017); none: source to target only",
     ] = ()
     dev_pairs: Annotated[
-        int | None, "pairs per direction, or texts, held out without dev files; none: by corpus size", at_least(1)
+        int | None, "pairs per direction, or texts, held out without dev files; none: by corpus size", many(1)
     ] = None
     documents: Annotated[
         Literal["file", "paragraph", "line"],
@@ -36,7 +36,7 @@ class DataSettings(Section):
     memory: Annotated[
         Literal["auto", "on", "off"], "keep the pairs for --memory; auto: if from PO, MO, TMX or XLIFF"
     ] = "auto"
-    max_characters: Annotated[int, "maximum characters of a side; longer pairs are dropped", at_least(1)] = 2000
+    max_characters: Annotated[int, "maximum characters of a side; longer pairs are dropped", many(1)] = 2000
     protect: Annotated[
         Literal["auto", "on", "off"], "learn to copy placeholders and tags; auto: if the corpus has .po or .tmx files"
     ] = "auto"
@@ -60,9 +60,9 @@ class TokenizerSettings(Section):
     """The subword vocabulary and how it is learned."""
 
     kind: Annotated[Literal["bpe", "unigram"], "byte pairs (Sennrich et al., 2016) or unigrams (Kudo, 2018)"] = "bpe"
-    vocabulary: Annotated[int, "vocabulary size, including special tokens and bytes", at_least(300)] = 10_000
+    vocabulary: Annotated[int, "vocabulary size, including special tokens and bytes", many(300)] = 10_000
     joint: Annotated[bool, "share one vocabulary between both languages"] = True
-    sample: Annotated[int, "sentences per side that the vocabulary is learned from", at_least(1)] = 500_000
+    sample: Annotated[int, "sentences per side that the vocabulary is learned from", many(1)] = 500_000
     tags: Annotated[tuple[str, ...], "extra tokens put before a source to mark it; filled in when needed"] = ()
 
 
@@ -78,8 +78,8 @@ class ModelSettings(Section):
     key_width: Annotated[int | None, "width of a head's queries, keys (d_k); none: width / heads", at_least(1)] = None
     value_width: Annotated[int | None, "width of a head's values (d_v); none: width / heads", at_least(1)] = None
     hidden: Annotated[int, "width of the feed-forward layer (d_ff)", at_least(1)] = 2048
-    encoder_layers: Annotated[int, "number of encoder layers", at_least(1)] = 6
-    decoder_layers: Annotated[int, "number of decoder layers", at_least(1)] = 6
+    encoder_layers: Annotated[int, "number of encoder layers", at_least(1, 500)] = 6
+    decoder_layers: Annotated[int, "number of decoder layers", at_least(1, 500)] = 6
     norm: Annotated[Literal["post", "pre"], "normalise after each residual sum (the paper) or before sublayers"] = (
         "post"
     )
@@ -172,8 +172,8 @@ class ModelSettings(Section):
 class TrainingSettings(Section):
     """The optimization of the weights: batches, learning rate, regularization, evaluation, devices."""
 
-    steps: Annotated[int, "maximum number of weight updates", at_least(1)] = 20_000
-    batch_tokens: Annotated[int, "target tokens per batch of all processes, including padding", at_least(1)] = 4096
+    steps: Annotated[int, "maximum number of weight updates", many(1)] = 20_000
+    batch_tokens: Annotated[int, "target tokens per batch of all processes, including padding", many(1)] = 4096
     accumulate: Annotated[int, "number of batches whose gradients are summed for one update", at_least(1)] = 1
     parallel: Annotated[
         Literal["ddp", "fsdp"],
@@ -183,7 +183,7 @@ class TrainingSettings(Section):
         bool,
         "recompute activations in the backward pass instead of storing them: less memory, a third more time (Chen et al., 2016)",
     ] = False
-    timeout: Annotated[int, "seconds without a response after which a process counts as lost", at_least(1)] = 1800
+    timeout: Annotated[int, "seconds without a response after which a process counts as lost", many(1)] = 1800
     restarts: Annotated[int, "how many times --processes restarts after a process is lost", at_least(0)] = 3
     optimizer: Annotated[Literal["adam", "muon"], "Adam, or Muon for matrices (Jordan et al., 2024)"] = "adam"
     learning_rate: Annotated[float, "peak learning rate", at_least(0)] = 1e-3
@@ -192,7 +192,7 @@ class TrainingSettings(Section):
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],
         "learning rate schedule after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), which ignores learning_rate",
     ] = "inverse-sqrt"
-    warmup: Annotated[int, "number of updates during which the learning rate rises", at_least(0)] = 1000
+    warmup: Annotated[int, "number of updates during which the learning rate rises", many(0)] = 1000
     dropout_warmup: Annotated[float, "epochs in which dropout rises from 0 (Morerio et al., 2017)", at_least(0)] = 0.0
     betas: Annotated[tuple[float, ...], "Adam's decay rates of the two moments", CHANCE] = (0.9, 0.98)
     epsilon: Annotated[float, "constant added to Adam's denominator for numerical stability", at_least(0)] = 1e-9
@@ -211,8 +211,8 @@ class TrainingSettings(Section):
         "decay of the moving average of the weights (Polyak & Juditsky, 1992), which is evaluated and saved instead of them; 0: off",
         CHANCE,
     ] = 0.0
-    evaluate_every: Annotated[int, "updates between evaluations on the dev set with a checkpoint", at_least(1)] = 500
-    evaluate_pairs: Annotated[int, "number of dev pairs translated at each evaluation", at_least(1)] = 500
+    evaluate_every: Annotated[int, "updates between evaluations on the dev set with a checkpoint", many(1)] = 500
+    evaluate_pairs: Annotated[int, "number of dev pairs translated at each evaluation", many(1)] = 500
     metric: Annotated[
         Literal["chrf", "bleu", "loss", "accuracy", "f1"],
         "dev metric for early stopping: chrf or bleu of translations, accuracy or f1 of labels, or the loss",
@@ -221,7 +221,7 @@ class TrainingSettings(Section):
     average: Annotated[int, "checkpoints averaged into the final weights: the best and its neighbours", at_least(1)] = 5
     history: Annotated[int, "snapshots of the weights to keep for regard look; 0: none", at_least(0)] = 0
     adapters: Annotated[int, "rank of adapters to train (LoRA; Hu et al., 2021), with --from; 0: off", at_least(0)] = 0
-    seed: Annotated[int, "seed of the random numbers, for reproducible runs", at_least(0)] = 1
+    seed: Annotated[int, "seed of the random numbers, for reproducible runs", many(0)] = 1
     device: Annotated[str, "auto, cpu, cuda, cuda:1, mps ..."] = "auto"
     precision: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
@@ -239,7 +239,7 @@ class TrainingSettings(Section):
 class DecodingSettings(Section):
     """The search for an output, or the sampling of one."""
 
-    beam: Annotated[int, "beam size; 1: greedy search", at_least(1)] = 5
+    beam: Annotated[int, "beam size; 1: greedy search", at_least(1, 10_000)] = 5
     length_penalty: Annotated[float, "alpha of the length penalty; higher favours longer outputs", Bounds(0, 10)] = 0.6
     penalty: Annotated[
         Literal["google", "power"],
@@ -258,14 +258,14 @@ class DecodingSettings(Section):
     alternatives: Annotated[int, "number of translations to return besides the best", at_least(0)] = 0
     alignment: Annotated[bool, "return what each token attends to in the source, in the last layer"] = False
     temperature: Annotated[float, "0: search; above: sample, higher values give more random output", at_least(0)] = 0.0
-    top_k: Annotated[int, "sample among the k most probable tokens; 0: all", at_least(0)] = 0
+    top_k: Annotated[int, "sample among the k most probable tokens; 0: all", many(0)] = 0
     top_p: Annotated[float, "sample among the most probable tokens that together have this probability", SHARE] = 1.0
     min_p: Annotated[float, "sample among tokens at least this probable, relative to the most probable", SHARE] = 0.0
     repetition_penalty: Annotated[float, "penalty of repeated tokens (Keskar et al., 2019)", Bounds(0.01, 100)] = 1.0
-    seed: Annotated[int, "seed of the random numbers, for reproducible samples", at_least(0)] = 0
-    max_tokens: Annotated[int, "maximum length of a continuation in tokens (write)", at_least(1)] = 256
+    seed: Annotated[int, "seed of the random numbers, for reproducible samples", many(0)] = 0
+    max_tokens: Annotated[int, "maximum length of a continuation in tokens (write)", many(1)] = 256
     max_ratio: Annotated[float, "maximum tokens of a translation per token of the source, plus 20", at_least(0)] = 2.0
-    batch_tokens: Annotated[int, "source tokens decoded together, including padding and beams", at_least(1)] = 8192
+    batch_tokens: Annotated[int, "source tokens decoded together, including padding and beams", many(1)] = 8192
 
 
 @dataclass(frozen=True, kw_only=True)

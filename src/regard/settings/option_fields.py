@@ -21,25 +21,37 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bounds:
-    """The range of values that a number may take."""
+    """The range of values that a number may take.
 
-    low: float = -float("inf")
-    high: float = float("inf")
+    Whole numbers without an upper end have a ceiling that no user meets: absurd ones are refused before they are used.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
     high_allowed: bool = True
+    ceiling: float = 1_000_000
 
     def __str__(self) -> str:
-        if self.high == float("inf"):
+        if self.high == math.inf:
             return f"at least {self.low:g}"
         return f"from {self.low:g} to {'' if self.high_allowed else 'below '}{self.high:g}"
 
-    def admit(self, value: float) -> bool:
-        """Reports whether a value is in the range."""
-        return self.low <= value and (value <= self.high if self.high_allowed else value < self.high)
+    def fault(self, value: float) -> str:
+        """Returns the limit that a value exceeds, or an empty text."""
+        if self.high == math.inf and isinstance(value, int) and value > self.ceiling:
+            return f"at most {self.ceiling:,}"
+        admitted = self.low <= value and (value <= self.high if self.high_allowed else value < self.high)
+        return "" if admitted else str(self)
 
 
-def at_least(low: float) -> Bounds:
+def at_least(low: float, ceiling: float = Bounds.ceiling) -> Bounds:
     """Returns the range from `low` up."""
-    return Bounds(low)
+    return Bounds(low, ceiling=ceiling)
+
+
+def many(low: float) -> Bounds:
+    """Returns the range from `low` up, for numbers that may be large: steps, tokens, seeds."""
+    return Bounds(low, ceiling=2**63)
 
 
 CHANCE = Bounds(0, 1, high_allowed=False)
@@ -136,8 +148,8 @@ def convert(option: Option, value: Any, prefix: str = "") -> Any:
     for number in numbers:
         if isinstance(number, float) and not math.isfinite(number):
             raise SettingsError(f"{path} must be a finite number, not {number}")
-        if option.bounds is not None and number is not None and not option.bounds.admit(number):
-            raise SettingsError(f"{path} must be {option.bounds}, not {number}")
+        if option.bounds is not None and number is not None and (fault := option.bounds.fault(number)):
+            raise SettingsError(f"{path} must be {fault}, not {number}")
     return converted
 
 

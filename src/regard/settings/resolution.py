@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -150,12 +151,30 @@ def find_removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str
     return found
 
 
+LARGEST = 1_000_000
+"""Bytes of a settings file."""
+MOST_DOTS = 64
+"""Dots in a line outside of strings: tomllib takes quadratic time and memory for `a.a.a.a`, without an end."""
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Returns the tables of a TOML file."""
     try:
-        tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise SettingsError(f"{path}: is too large for a settings file, which has at most {LARGEST:,} bytes")
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        without_strings = text if re.search("\"{3}|'{3}", text) else _STRING.sub("", text)
+        if any(line.partition("#")[0].count(".") > MOST_DOTS for line in without_strings.split("\n")):
+            raise SettingsError(f"{path}: not a settings file: a line has more than {MOST_DOTS} dots")
+        return tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: not a settings file: its values are nested too deeply") from None
     except ValueError as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
-    return tables
+
+
+_STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")

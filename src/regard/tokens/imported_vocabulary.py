@@ -12,6 +12,7 @@ import tokenizers
 
 from regard.errors import ModelError
 from regard.tokens.tokenizer import Encoding, Specials, Tokenizer, refuse_surrogates
+from regard.tokens.tokenizer_checks import parse_tokenizer, refusing_panics
 
 HIDDEN = "\U000f0000"
 """Prefix of a piece that no text contains, such as a piece of the other language of a translator."""
@@ -31,11 +32,15 @@ class ImportedTokenizer(Tokenizer):
     @classmethod
     def restore(cls, content: dict[str, Any], path: Path) -> ImportedTokenizer:
         """Returns the tokenizer of the content of a file that `to_json` wrote."""
+        model = parse_tokenizer(content["tokenizer"], path)
         try:
-            model = tokenizers.Tokenizer.from_str(json.dumps(content["tokenizer"]))
             specials, size = Specials(**content["specials"]), int(content["size"])
-        except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
+            ids = [specials.pad, specials.begin, specials.end, specials.unknown or 0, specials.mask or 0]
+            inside = 0 <= min(ids) <= max(ids) < size
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
+        if not inside:
+            raise ModelError(f"{path}: damaged tokenizer: a special id is outside the vocabulary of {size} tokens")
         return cls(model, specials, size)
 
     def to_json(self) -> str:
@@ -47,13 +52,15 @@ class ImportedTokenizer(Tokenizer):
     def encode(self, text: str) -> Encoding:
         """Returns the subwords of a text, without begin and end."""
         refuse_surrogates([text])
-        encoding = self.model.encode(text, add_special_tokens=False)
+        with refusing_panics():
+            encoding = self.model.encode(text, add_special_tokens=False)
         return Encoding(self._known(encoding.ids), self.pieces(encoding.ids), encoding.offsets)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each text, without begin and end."""
         refuse_surrogates(texts)
-        encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
+        with refusing_panics():
+            encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
         return [self._known(encoding.ids) for encoding in encodings]
 
     def encode_continuation(self, text: str) -> list[int]:

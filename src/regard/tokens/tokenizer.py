@@ -7,7 +7,6 @@ can spell a special token. Characters without a piece are spelt as bytes.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,14 +18,18 @@ import tokenizers
 from tokenizers import Regex, normalizers
 
 from regard.errors import InputError, ModelError
+from regard.limited_files import read_json
 from regard.settings import TokenizerSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.slot_tokens import SLOTS, Slotted
 from regard.tokens.text_pairs import Pair
+from regard.tokens.tokenizer_checks import parse_tokenizer, refusing_panics
 from regard.tokens.vocabulary_learning import BOS, EOS, LETTER, MASK, PAD, RESERVED, SPECIALS, TAG, UNK, learn
 
 MOST_CHARACTERS = 60_000_000
 """Characters of the corpus that are held in memory while a vocabulary is learned."""
+LARGEST_FILE = 128_000_000
+"""Bytes of the file of a model's vocabularies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,12 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each text, without begin and end."""
-        try:
-            encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
-        except TypeError:  # how tokenizers refuses a surrogate
-            refuse_surrogates(texts)
-            raise
+        with refusing_panics():
+            try:
+                encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
+            except TypeError:  # how tokenizers refuses a surrogate
+                refuse_surrogates(texts)
+                raise
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -142,7 +146,8 @@ class Tokenizer:
         if self._inner is None:
             self._inner = tokenizers.Tokenizer.from_str(self.model.to_str())
             self._inner.normalizer = None
-        return list(self._inner.encode(text, add_special_tokens=False).ids)
+        with refusing_panics():
+            return list(self._inner.encode(text, add_special_tokens=False).ids)
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """Returns the ids of each word of a text."""
@@ -203,12 +208,7 @@ class Vocabularies:
     @classmethod
     def load(cls, path: Path) -> Vocabularies:
         """Reads a file that holds the result of `to_json`."""
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-        except (ValueError, RecursionError):
-            raise ModelError(f"{path}: damaged: not JSON; train again or restore the file") from None
+        content = read_json(path, LARGEST_FILE, path.parent)
         if isinstance(content, dict) and content.keys() == {"source", "target"}:
             return cls(_restore(content["source"], path), _restore(content["target"], path))
         shared = _restore(content, path)
@@ -243,10 +243,7 @@ def _restore(content: Any, path: Path) -> Tokenizer:
         from regard.tokens.imported_vocabulary import ImportedTokenizer
 
         return ImportedTokenizer.restore(content, path)
-    try:
-        model = tokenizers.Tokenizer.from_str(json.dumps(content))
-    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
-        raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
+    model = parse_tokenizer(content, path)
     pieces = tuple(model.id_to_token(token) for token in range(len(RESERVED)))
     size = model.get_vocab_size()
     gap = any(model.id_to_token(token) is None for token in range(size))

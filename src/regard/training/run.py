@@ -34,7 +34,7 @@ from regard.training.tasks.filling import FillingTraining
 from regard.training.tasks.task import ABOUT, START, Task, require_metric
 from regard.training.tasks.translation import TranslationTraining
 from regard.training.tasks.writing import WritingTraining
-from regard.weights import Contents, Model, assign, build_model, choose_device, parameters, write_tensors
+from regard.weights import Contents, Model, assign, build_model, choose_device, parameters, write_weights
 
 TASKS: dict[str, type[Task]] = {
     "translate": TranslationTraining,
@@ -137,7 +137,7 @@ class TrainingRun:
     def write_weights(self, model: Model) -> None:
         """Writes the weights of the model folder, and deletes the examples of those before."""
         (self.folder / CANARY).unlink(missing_ok=True)
-        write_tensors(self.folder / WEIGHTS, merged_weights(model))
+        write_weights(self.folder, merged_weights(model))
 
     def write_first_weights(self) -> None:
         """Makes the model folder usable before the first evaluation."""

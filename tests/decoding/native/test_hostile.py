@@ -135,10 +135,8 @@ def test_what_a_decoder_cannot_read_is_refused(source: list[int]) -> None:
             ask()
 
 
-@pytest.mark.parametrize(
-    "options", [{"beam": 2**32 + 1}, {"beam": 2**33}, {"top_k": 2**32 + 1, "temperature": 0.9}], ids=str
-)
-def test_numbers_that_32_bits_do_not_hold(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"beam": 10_000}, {"top_k": 2**32 + 1, "temperature": 0.9}], ids=str)
+def test_numbers_larger_than_the_vocabulary(options: dict[str, Any]) -> None:
     """As many as there are is what is meant."""
     assert_parity(toy(vocabulary=9), Work([[FIRST], [FIRST + 2]], [3, 2], DecodingSettings(**options)))
 

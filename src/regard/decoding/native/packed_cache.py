@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import threading
 import zlib
@@ -13,11 +12,9 @@ from typing import NamedTuple
 from regard.atomic_files import write_atomically
 from regard.decoding.native.compiled_library import MAGIC, PackedModel, missing
 from regard.errors import ModelError
+from regard.limited_files import read_header
 from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS
 from regard.settings import Settings
-
-LONGEST_HEADER = 100_000_000
-"""Maximum bytes of a safetensors header, as in the library itself."""
 
 _PACKING = threading.Lock()  # when two threads open a new folder, the second waits for the file of the first
 
@@ -72,13 +69,7 @@ class StoredWeights(NamedTuple):
 
 def read_stored(folder: Path) -> StoredWeights:
     """Reads the header of the weights in a folder, without safetensors, which would import NumPy."""
-    try:
-        with (folder / WEIGHTS).open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = dict(json.loads(file.read(min(size, LONGEST_HEADER))))
-            tensors = {name: math.prod(about["shape"]) for name, about in header.items() if name != "__metadata__"}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ModelError(f"{folder / WEIGHTS}: damaged or unreadable ({error})") from None
+    tensors = {name: math.prod(shape) for name, shape in read_header(folder / WEIGHTS, folder).items()}
     counts = [count for name, count in tensors.items() if not name.endswith(SCALE)]
     return StoredWeights("int8" if len(counts) < len(tensors) else "float32", sum(counts))
 

@@ -1,0 +1,62 @@
+"""Reads files that may come from a stranger: regular files of limited size, without links that leave their folder."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ModelError
+
+
+def require_regular(path: Path, folder: Path | None = None, most: int | None = None) -> None:
+    """Refuses devices and pipes, files of more than `most` bytes, and links that lead out of `folder`."""
+    try:
+        status = path.stat()
+        leaves = folder is not None and not path.resolve().is_relative_to(folder.resolve())
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelError(f"{path}: is not a regular file: copy the original file here")
+    if leaves:
+        raise ModelError(f"{path}: is a link to a file outside its folder: copy that file here")
+    if most is not None and status.st_size > most:
+        raise ModelError(f"{path}: has {status.st_size:,} bytes; Regard reads at most {most:,} of such a file")
+
+
+def read_limited(path: Path, most: int, folder: Path | None = None) -> bytes:
+    """Returns the content of a regular file of at most `most` bytes."""
+    require_regular(path, folder, most)
+    try:
+        with path.open("rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def read_header(path: Path, folder: Path | None = None) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each tensor in a safetensors file, without NumPy or PyTorch."""
+    require_regular(path, folder)
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size > LONGEST_HEADER:
+                raise ModelError(f"{path}: damaged or unreadable (a header of {size:,} bytes)")
+            header = dict(json.loads(file.read(size)))
+        return {name: tuple(map(int, about["shape"])) for name, about in header.items() if name != "__metadata__"}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ModelError(f"{path}: damaged or unreadable ({error})") from None
+
+
+LONGEST_HEADER = 100_000_000
+"""Bytes; safetensors has the same limit."""
+
+
+def read_json(path: Path, most: int, folder: Path | None = None) -> Any:
+    """Returns the content of a JSON file of at most `most` bytes."""
+    content = read_limited(path, most, folder)
+    try:
+        return json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise ModelError(f"{path}: damaged: not JSON; train again or restore the file") from None

@@ -1,0 +1,103 @@
+"""Keeps the manifest of a model folder, the SHA-256 of each file that decides the outputs, and compares files with it.
+
+`manifest.json` is `{"sha256": {"weights.safetensors": ["..."], ...}}`. While a file is replaced, it lists the old and
+the new file: whenever a process is killed, the files agree with the manifest. A folder of an earlier version has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from regard.atomic_files import write_atomically, write_text
+from regard.errors import ModelError
+from regard.limited_files import read_json, require_regular
+from regard.model_folder import CONFIDENCE, MANIFEST, SETTINGS, SHORTLIST, TOKENIZER, WEIGHTS
+
+LISTED = (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, SHORTLIST)
+SMALL = (SETTINGS, TOKENIZER, CONFIDENCE)
+"""Files that are hashed whenever a model is loaded; weights and shortlist are hashed when they are read."""
+LARGEST = 100_000
+
+Digests = dict[str, list[str]]
+
+
+def sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file as hexadecimal digits."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def read_manifest(folder: Path) -> Digests:
+    """Returns the digests in a folder's manifest; they are empty if there is no manifest."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return {}
+    content = read_json(path, LARGEST, folder)
+    digests = content.get("sha256") if isinstance(content, dict) else None
+    if not isinstance(digests, dict) or not all(
+        name in LISTED and isinstance(known, list) and known for name, known in digests.items()
+    ):
+        raise ModelError(f"{path}: damaged: copy the whole folder again")
+    return digests
+
+
+def _write(folder: Path, digests: Digests) -> None:
+    write_text(folder / MANIFEST, json.dumps({"sha256": digests}, indent=1) + "\n")
+
+
+def write_manifest(folder: Path) -> None:
+    """Writes the manifest of the files that a folder has now."""
+    _write(folder, {name: [sha256(folder / name)] for name in LISTED if (folder / name).is_file()})
+
+
+def write_listed(folder: Path, name: str, write: Callable[[Path], object]) -> None:
+    """Lets `write` fill a file of a model atomically, and brings the manifest up to date.
+
+    The first weights of a folder begin its manifest; a model of an earlier version stays without one until then.
+    """
+    digests, new = read_manifest(folder), []
+
+    def write_and_announce(temporary: Path) -> None:
+        write(temporary)
+        new.append(sha256(temporary))
+        if digests:
+            _write(folder, {**digests, name: [*digests.get(name, []), *new]})
+
+    write_atomically(folder / name, write_and_announce)
+    if digests:
+        _write(folder, {**digests, name: new})
+    elif name == WEIGHTS:
+        write_manifest(folder)
+
+
+def find_changed(folder: Path, names: Iterable[str]) -> list[str]:
+    """Returns a message for each file that is missing or differs from the manifest."""
+    for _ in range(3):
+        digests, faults = read_manifest(folder), []
+        for name in (name for name in names if name in digests):
+            path = folder / name
+            if not path.exists():
+                faults.append(f"{path}: is missing, but the manifest lists it: copy the whole folder again")
+                continue
+            require_regular(path, folder)
+            if sha256(path) not in digests[name]:
+                faults.append(
+                    f"{path}: is damaged or was changed: copy the whole folder again or, if you changed it yourself, "
+                    f"run regard verify --renew {folder}"
+                )
+        if not faults or read_manifest(folder) == digests:
+            break  # otherwise another process has just replaced the model
+    return faults
+
+
+def require_unchanged(folder: Path, names: Iterable[str]) -> None:
+    """Refuses a folder with a file that differs from the manifest; confidence and shortlist may be removed."""
+    present = [name for name in names if name not in (CONFIDENCE, SHORTLIST) or (folder / name).exists()]
+    if faults := find_changed(folder, present):
+        raise ModelError(faults[0])

@@ -1,0 +1,68 @@
+"""Refuses tokenizers whose rules would exhaust memory or time: a model folder may come from a stranger."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from regard.errors import InputError, ModelError
+
+MOST_GROWTH = 1_000
+"""The factor by which all rules of a tokenizer together may lengthen a text, and the longest padding by 100."""
+STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+NESTED = re.compile(r"[+*}][?+]?\)+(?:[+*]|\{\d*,\d*\})")
+"""Matches a repeated group in a regular expression that ends in a repetition: (a+)+ takes exponential time."""
+
+
+def parse_tokenizer(content: Any, path: Path) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of a JSON object; refuses a damaged one, and rules without limits."""
+    fault = _fault(content)
+    if fault:
+        raise ModelError(f"{path}: unsafe tokenizer: {fault}")
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(content))
+    except BaseException as error:  # tokenizers raises Exception, and a panic, which is not one
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
+
+
+def _fault(content: Any) -> str:
+    growth, parts = 1, [content.get(step) for step in STEPS] if isinstance(content, dict) else []
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts += part
+        elif isinstance(part, dict):
+            parts += part.values()
+            for text in (part.get("content"), part.get("prepend")):
+                growth *= max(1, len(text)) if isinstance(text, str) else 1
+            expression = part.get("Regex")
+            if isinstance(expression, str) and NESTED.search(expression):
+                return (
+                    f"the regular expression {expression[:40]!r} repeats a repetition, which can take exponential time"
+                )
+    if growth > MOST_GROWTH:
+        return f"its rules can lengthen a text by more than {MOST_GROWTH:,} times"
+    padding = content.get("padding") if isinstance(content, dict) else None
+    lengths = re.findall(r"\d{6,}", json.dumps(padding)) if padding else []
+    return f"it pads texts to {lengths[0]} tokens" if lengths else ""
+
+
+@contextmanager
+def refusing_panics() -> Iterator[None]:
+    """Turns a panic of tokenizers into an error: a regular expression of an imported tokenizer takes too long."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InputError(
+            "the tokenizer of this model fails on this text: shorten the text, or convert the model again"
+        ) from None
