@@ -53,7 +53,8 @@ def test_a_run_tells_its_course_and_leaves_a_whole_folder(corpus: list[Path], tm
     assert "version:" in events[-1].scores["dev"][0]
     folder = tmp_path / "run"
     assert {p.name for p in folder.iterdir()} == {
-        "model.toml", "weights.safetensors", "tokenizer.json", "card.md", "confidence.json", "log.jsonl", "manifest.json", "training",
+        "model.toml", "weights.safetensors", "tokenizer.json", "card.md", "confidence.json", "log.jsonl",
+        "manifest.json", "training",
     }  # fmt: skip
     assert "300 pairs read" in (folder / "card.md").read_text()
     logged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]

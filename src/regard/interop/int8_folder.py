@@ -12,7 +12,6 @@ from safetensors.numpy import save_file
 
 from regard.atomic_files import write_atomically
 from regard.decoding.native.weight_packing import quantize
-from regard.errors import ModelError
 from regard.interop.export_folder import whole_folder
 from regard.manifest import write_manifest
 from regard.model_folder import (
