@@ -57,7 +57,7 @@ class _Tense(Entry, frozen=True):
 
 
 class FunctionWords(Entry, frozen=True):
-    """The small words of both languages, as the file describes them."""
+    """The function words of both languages, as in the file."""
 
     aspirated: list[str]
     pronoun: list[_Pronoun]
@@ -86,7 +86,7 @@ _CONTRACTIBLE = re.compile(r"\b(?:de|à) les? ")
 
 
 def build_sentence(kind: str, *parts: Phrase) -> Sentence:
-    """Joins the parts to a sentence."""
+    """Joins the parts into a sentence."""
     english, french = (" ".join(str(part[language]) for part in parts) + "." for language in (0, 1))
     return finish_sentence(kind, english, french, parts)
 
@@ -167,7 +167,7 @@ def to_be(subject: Phrase, tense: TenseOfBe, mood: str = "") -> Phrase:
 
 
 def predicate(subject: Phrase, adjective: Adjective, tense: TenseOfBe, degree: str = "", mood: str = "") -> Phrase:
-    """Describes the subject: "was too tired", "était trop fatiguée"; who is hungry has hunger in French."""
+    """Describes the subject: "was too tired", "était trop fatiguée"; "is hungry" becomes "a faim"."""
     english, french = to_be(subject, tense, mood)[:2]
     word = adjective.french[2 * subject.plural + subject.feminine]
     if adjective.noun:

@@ -1,4 +1,4 @@
-"""Reads the files of the demonstration grammar, and names the file and the entry where one is wrong."""
+"""Reads the files of the demonstration grammar; an error names the file and the entry."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def one_of(names: Iterable[str]) -> msgspec.Meta:
 
 
 def require_known(name: Any, known: Collection[str], what: str) -> None:
-    """Refuses a name that is not among the known ones, and suggests one that is spelt alike."""
+    """Refuses a name that is not among the known ones, and suggests one with a similar spelling."""
     if name not in known:
         close = difflib.get_close_matches(str(name), known, 1)
         raise ValueError(f"unknown {what} {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))

@@ -40,7 +40,7 @@ class Spot(Entry, frozen=True):
 
 
 class PossiblePlaces(Entry, frozen=True):
-    """Nouns that can be in the same spots."""
+    """Nouns that can be in the same places."""
 
     located: Nouns
     at: list[Spot]

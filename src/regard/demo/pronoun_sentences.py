@@ -55,7 +55,7 @@ class Frame(Entry, frozen=True):
     def build(
         self, action: Action, actor: Phrase, thing: Phrase, about_actor: bool, reason: Adjective, degree: str
     ) -> build.Sentence:
-        """Builds the sentence in which the actor does the action, or not, for this reason."""
+        """Builds a sentence about an action that the actor does or does not do, for this reason."""
         pronoun = _pronoun_for(actor if about_actor else thing)
         did = build.verb_phrase(actor, action.verb, self.tense, self.negation)
         why = build.predicate(pronoun, reason, self.reason_tense, degree)
@@ -65,7 +65,7 @@ class Frame(Entry, frozen=True):
 
 
 def _pronoun_for(phrase: Phrase) -> Phrase:
-    """Returns what stands for a noun phrase: they, it, he or she; ils, elles, il or elle."""
+    """Returns the pronoun for a noun phrase: they, it, he or she; ils, elles, il or elle."""
     french = ("il", "elle")[phrase.feminine]
     if phrase.person == THEY:
         return phrase._replace(english="they", french=french + "s", pairs=())
@@ -113,7 +113,7 @@ def draw_pronoun_sentence(rng: Random) -> build.Sentence:
 
 @cache
 def _with_reasons(stance: str) -> tuple[Action, ...]:
-    """Returns the actions that have such reasons of both the actor and the object."""
+    """Returns the actions with reasons of this kind for both the actor and the object."""
     return tuple(each for each in ACTIONS["reasoned"] if getattr(each, stance).actor and getattr(each, stance).object)
 
 
@@ -123,7 +123,7 @@ def _of_gender(choices: Nouns, feminine: bool) -> tuple[Noun, ...]:
 
 
 def _draw_phrase(rng: Random, noun: Noun, plural: bool, reason: Adjective) -> Phrase:
-    """Draws a noun phrase whose adjective, if any, has no bearing on the reason."""
+    """Draws a noun phrase whose adjective, if any, is unrelated to the reason."""
     word = rng.choice(_DATA.mild)
     mild = noun.name in word.fits and reason.english not in ("beautiful", "pretty", word.english)
     adjectives = (word,) if mild and rng.random() < 0.5 else ()

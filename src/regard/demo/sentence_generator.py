@@ -39,7 +39,7 @@ def generate_splits(train: int = 40_000, dev: int = 500, test: int = 1_000, seed
     the pronoun stands for.
     """
     splits = SentenceSplits([], [], _EXAMPLES[:test])
-    seen, room, rng = set(EXAMPLES), _count_cells(test), Random(seed)
+    seen, room, rng = set(EXAMPLES), _cell_sizes(test), Random(seed)
     room.subtract(map(_cell, splits.test))
     for _ in range(100_000 + 20 * (train + dev + test)):
         if len(splits.train) >= train and len(splits.dev) >= dev and len(splits.test) >= test:
@@ -68,12 +68,12 @@ def _draw_sentence(rng: Random) -> Sentence:
 
 
 def _cell(sentence: Sentence) -> tuple[str | None, bool]:
-    """Returns what the test set is balanced over."""
+    """Returns the pronoun and whether it stands for the actor: test has as many sentences of each."""
     return sentence.pronoun, sentence.about_actor
 
 
-def _count_cells(test: int) -> Counter[tuple[str | None, bool]]:
-    """Counts the sentences of each cell that the test set takes."""
+def _cell_sizes(test: int) -> Counter[tuple[str | None, bool]]:
+    """Returns the number of test sentences for each pronoun and its noun."""
     shares = {"il": 0.0875, "elle": 0.0875, "ils": 0.0375, "elles": 0.0375}
     room: Counter[tuple[str | None, bool]]
     room = Counter({(word, about): int(share * test) for word, share in shares.items() for about in (True, False)})

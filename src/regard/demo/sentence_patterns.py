@@ -82,7 +82,7 @@ class PatternPart:
 
 
 class Pattern(Entry, frozen=True):
-    """A kind of sentence, or a variant of one: parts to draw one after the other, and the texts to put them into."""
+    """A kind of sentence, or a variant of one: parts to draw in order, and the texts to put them into."""
 
     draw: list[PatternPart]
     kind: str = ""
@@ -272,7 +272,7 @@ class DrawnParts:
         self.thing = noun_phrase(article, self.noun, plural and not mass, words)
 
     def _contradiction(self, consistent: bool) -> str:
-        """Returns the mark of adjectives that contradict the verb: what one hates is not good."""
+        """Returns the mark of adjectives that contradict the verb: people do not hate good things."""
         return ("good" if self.disliked else "bad") if consistent else ""
 
     def draw_owner(self) -> None:
@@ -296,7 +296,7 @@ class DrawnParts:
 
 
 def draw_determiner(rng: Random, noun: Noun, the: float = 0.5) -> str:
-    """Draws the, this, my, your ...; one has sisters and pets, but not queens and rivers."""
+    """Draws the, this, my, your ...; people have sisters and pets, but not queens and rivers."""
     owned: list[str] = WORDS.articles["owned"]
     if "relative" in noun.tags:
         return rng.choice(owned)
@@ -316,7 +316,7 @@ def _draw_plural(rng: Random, noun: Noun, chance: float) -> bool:
 
 
 def _draw_adjectives(rng: Random, noun: Noun, described: float, banned: str = "") -> tuple[Adjective, ...]:
-    """Draws no adjective, one, or one on each side of the French noun; none with the banned mark."""
+    """Draws no adjective, one, or one on each side of the French noun; never with the banned mark."""
     if rng.random() >= described:
         return ()
     word = rng.choice(_BESIDE[noun])

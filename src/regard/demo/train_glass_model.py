@@ -48,7 +48,7 @@ def train_glass_model(folder: Path) -> None:
 
 
 def generate_glass_splits() -> SentenceSplits:
-    """Generates all sentences of a small part of the language; test holds pairs of words that training does not.
+    """Generates all sentences of a small part of the grammar; test has word pairs that training does not have.
 
     Test opens with the first two of the EXAMPLES, the animal that is too tired and the street that is too wide.
     """
@@ -67,7 +67,7 @@ _FRAMES = ("didn't because", "can't because", "did because", "wanted but")
 
 
 def _combine() -> Iterator[Sentence]:
-    """Yields who did what to what, or did not, and why; and what is how."""
+    """Yields sentences about an action with its reason, and descriptions of nouns."""
     phrases = {name: noun_phrase("the", NOUNS[name], False) for name in _NOUNS.split()}
     for action, name, about_actor in product(ACTIONS["reasoned"], _FRAMES, (True, False)):
         for actor, thing in product(action.actors, action.objects) if action.verb.english in _VERBS else ():
