@@ -67,7 +67,7 @@ def test_a_key_is_made_and_printed_once(capsys: pytest.CaptureFixture[str], tmp_
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "which models?"),
+        ([], "name one or more model folders"),
         (["nowhere"], "nowhere: no such folder"),
         ([str(GLASS), "--port", "70000"], "65535"),
         ([str(GLASS), "--tls-cert", "a.pem"], "belong together"),

@@ -226,7 +226,7 @@ def test_a_model_without_a_memory_or_confidence_says_so(
     assert not (copy / MEMORY).exists()  # it was trained on plain text
     done = call(capsys, "translate", str(copy), str(catalogue), "--memory", "auto", "--dry-run")
     assert (done.code, done.out) == (2, "")
-    assert "keeps no memory" in done.err
+    assert "has no translation memory" in done.err
     (copy / CONFIDENCE).unlink()
     done = call(capsys, "translate", str(copy), str(catalogue), "--dry-run", "--json")
     assert "has no confidence.json, which regard train writes at the end" in done.err.splitlines()[0]

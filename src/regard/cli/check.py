@@ -88,7 +88,7 @@ def _require_fix_flags(arguments: argparse.Namespace, data: DataSettings) -> Non
     if bool(arguments.fix) != (arguments.output is not None):
         raise InputError("--fix writes the pairs that pass to a file: give both, as in --fix -o clean.tsv")
     if arguments.fix and not arguments.output.name.removesuffix(".gz").endswith(".tsv"):
-        raise InputError(f"{arguments.output}: --fix writes source, tab, target: name it .tsv or .tsv.gz")
+        raise InputError(f"{arguments.output}: --fix writes tab-separated pairs: name it .tsv or .tsv.gz")
     if arguments.fix and data.directions:
         raise InputError("--fix writes pairs of one direction: give only its files, without --directions")
 

@@ -24,7 +24,7 @@ def require_output(output: Path | str | None, inputs: Iterable[Path | str | None
         return
     path = Path(output)
     if not str(output):
-        raise InputError("-o has no name: name a file")
+        raise InputError("-o is empty: name a file")
     if path.is_dir() or str(output).endswith(("/", os.sep)):
         raise InputError(f"{output}: is a folder: name a file, as in -o {path / 'FILE'}")
     for name in inputs:

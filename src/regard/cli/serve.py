@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"its digest is in {arguments.keys}; the key itself is not stored", file=sys.stderr)
         return 0
     if not arguments.models:
-        raise InputError("which models? Name their folders, as in regard serve runs/en-de")
+        raise InputError("name one or more model folders, as in regard serve runs/en-de")
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
         raise InputError("--tls-cert and --tls-key belong together")
     limits = {name.removeprefix("limit_"): value for name, value in vars(arguments).items() if "limit_" in name}

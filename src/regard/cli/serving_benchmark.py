@@ -130,7 +130,7 @@ def invent_sentences(language: str) -> list[str]:
     from regard.demo.sentence_generator import generate_splits
 
     if language not in ("en", "fr"):
-        raise InputError(f"which texts? Name a file with sentences in {language}, with --texts")
+        raise InputError(f"no sentences in {language} come with Regard: name a file of them with --texts")
     return [pair.source if language == "en" else pair.target for pair in generate_splits(train=0, dev=0).test]
 
 

@@ -191,7 +191,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
         path = Path(arguments.model) / MEMORY
         if not path.exists():
             advice = "train it with regard train --data.memory on, or name a file"
-            raise InputError(f"{arguments.model}: keeps no memory: {advice}")
+            raise InputError(f"{arguments.model}: has no translation memory: {advice}")
         return memory.TranslationMemory(memory.read(path, direction))
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())
