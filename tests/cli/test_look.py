@@ -71,7 +71,7 @@ def test_a_run_is_saved_without_a_server(capsys: pytest.CaptureFixture[str], tmp
         (["--port", "70000"], "port"),
         (["--text", "", "-o", "page.html"], "empty"),
         (["--target", "L'ours."], "--text"),
-        (["--text", "x" * 20_001, "-o", "page.html"], "20,000"),
+        (["--text", "x" * 20_001, "-o", "page.html"], "20000"),
     ],
 )
 def test_mistakes_are_told_in_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:

@@ -33,7 +33,7 @@ def test_both_engines_write_what_is_listed_and_nothing_else(capsys: pytest.Captu
     done = call(capsys, "shortlist", str(own), "--each", "2", "--common", "3")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"{own / SHORTLIST}: learnt from ")
-    assert "of those of the dev set" in done.out
+    assert "of the tokens in the dev set" in done.out
     outputs = [
         call(capsys, "translate", str(own), "--shortlist", "--engine", engine, stdin=LINES).out
         for engine in ("native", "torch")
@@ -60,7 +60,7 @@ def test_it_is_learnt_from_files_too_and_copied_with_the_model(
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "name the files" in refused.err
     done = call(capsys, "shortlist", str(own), *write_corpus(tmp_path, pairs=300))
-    assert (done.code, "of the pairs themselves" in done.out) == (0, True)
+    assert (done.code, "of the tokens in the pairs themselves" in done.out) == (0, True)
     found = Shortlist.load(own)
     assert len(set(found.tokens) & set(trained.tokens)) > len(set(trained.tokens)) // 2
     assert call(capsys, "quantize", str(own), "-o", str(tmp_path / "int8")).code == 0

@@ -129,8 +129,14 @@ def test_a_report_and_a_translation_do_not_meet(capsys: pytest.CaptureFixture[st
         ("translate MODEL app.po -o x.mo", "x.mo: app.po is translated as .po: name the output x.po"),
         ("translate MODEL app.po -o x.xlf", "x.xlf: app.po is translated as .po: name the output x.po"),
         ("translate MODEL read.md -o x.json.gz", "x.json.gz: read.md is translated as .md: name the output x.md"),
-        ("translate MODEL a.en -o x.po", "x.po: the translations are lines of text, not a .po file: name the output x.txt"),
-        ("translate MODEL a.en -o x.TMX", "x.TMX: the translations are lines of text, not a .tmx file: name the output x.txt"),
+        (
+            "translate MODEL a.en -o x.po",
+            "x.po: the translations are lines of text, not a .po file: name the output x.txt",
+        ),
+        (
+            "translate MODEL a.en -o x.TMX",
+            "x.TMX: the translations are lines of text, not a .tmx file: name the output x.txt",
+        ),
         ("translate MODEL a.en --cluster local -o x.po", "x.po: the translations are lines of text, not a .po file"),
         ("translate MODEL a.en -o docs", "docs: is a folder: name a file"),
         ("translate MODEL a.en -o new/", "new/: is a folder: name a file"),

@@ -47,6 +47,7 @@ def test_a_run_leaves_a_whole_folder(trained: tuple[Path, str]) -> None:
         "weights.safetensors",
         "tokenizer.json",
         "card.md",
+        "canary.json",
         "confidence.json",
         "log.jsonl",
         "training",

@@ -103,7 +103,9 @@ def _require_text_output(arguments: argparse.Namespace) -> None:
     path = Path(arguments.output or "")
     if suffix(path) in NOT_LINES and not arguments.plain and not documents.are_documents(arguments):
         name = path.with_name(path.name.removesuffix(".gz").rpartition(".")[0] + ".txt")
-        raise InputError(f"{path}: the translations are lines of text, not a {suffix(path)} file: name the output {name}")
+        raise InputError(
+            f"{path}: the translations are lines of text, not a {suffix(path)} file: name the output {name}"
+        )
 
 
 def _print_stream(translator: Translator, source: BinaryIO, name: str | None, options: dict[str, Any]) -> None:
