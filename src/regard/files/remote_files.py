@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from regard.errors import DataError
+from regard.errors import DataError, RegardError
 
 SCHEME = re.compile(r"(?:[a-z][\w+.-]*::)*([a-z][\w+.-]+):/+", re.IGNORECASE)
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "hf": "hf", "http": "http", "https": "http"}
@@ -125,40 +125,36 @@ class RemotePath(_LocalPath):
 
     def _request(self, request: Callable[[Any, str], T]) -> T:
         """Calls a function with the file system and the path on it."""
-        system, path = self._file_system()
+        protocol = (SCHEME.match(self.address) or [""] * 2)[1].lower()
         with self.named_errors():
-            return request(system, path)
+            try:
+                from fsspec.core import url_to_fs
+            except ImportError:
+                raise DataError("needs fsspec: install it with pip install fsspec", self) from None
+            try:
+                system, path = url_to_fs(self.address)
+            except ImportError as error:
+                extra = EXTRAS.get(protocol)
+                package = f"{PACKAGES[extra]}: {advice(extra)}" if extra else f"a package ({_one_line(error)})"
+                raise DataError(f"{protocol}:// needs {package}", self) from None
+            except ValueError as error:
+                raise DataError(f"cannot be read: {_one_line(error)}", self) from None
+            return request(system, str(path))
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
-        """Replaces any error by one of a single line that names the file."""
+        """Replaces any error of a file system by one of a single line that names the file."""
         try:
             yield
+        except RegardError:
+            raise
         except Exception as error:  # noqa: BLE001 (each file system has errors of its own)
             raise self._fault(error) from None
-
-    def _file_system(self) -> tuple[Any, str]:
-        try:
-            from fsspec.core import url_to_fs
-        except ImportError:
-            raise DataError("needs fsspec: install it with pip install fsspec", self) from None
-        protocol = (SCHEME.match(self.address) or [""] * 2)[1].lower()
-        try:
-            system, path = url_to_fs(self.address)
-        except ImportError as error:
-            extra = EXTRAS.get(protocol)
-            package = f"{PACKAGES[extra]}: {advice(extra)}" if extra else f"a package ({' '.join(str(error).split())})"
-            raise DataError(f"{protocol}:// needs {package}", self) from None
-        except ValueError as error:
-            raise DataError(f"cannot be read: {' '.join(str(error).split())}", self) from None
-        except Exception as error:  # noqa: BLE001 (each file system has errors of its own)
-            raise self._fault(error) from None
-        return system, str(path)
 
     def _fault(self, error: Exception) -> DataError:
         if isinstance(error, FileNotFoundError):
             return DataError("does not exist", self)
-        kind, reason = type(error).__name__, " ".join(f"{error}".split())[:200]
+        kind, reason = type(error).__name__, _one_line(error)[:200]
         if isinstance(error, PermissionError) or REFUSED.search(kind) or REFUSED.search(reason):
             return DataError(f"access is refused ({kind}: {reason}): check the credentials and their permissions", self)
         return DataError(f"cannot be read ({kind}: {reason})", self)
@@ -193,6 +189,10 @@ class _RawFile(io.RawIOBase):
         if not self.closed:
             self.file.close()
         super().close()
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def advice(extra: str) -> str:
