@@ -175,7 +175,10 @@ def _has_two_texts(head: Sequence[str], delimiter: str) -> bool:
     try:
         rows = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if row]
     except csv.Error:  # for example a field that continues below
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row][:-1]
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row][:-1]
+        except csv.Error:  # for example a field that is too long
+            return False
     return bool(rows) and {len(row) for row in rows} == {2} and not any(map(_is_title, rows[0]))
 
 
@@ -197,7 +200,7 @@ def _tsv_rows(document: TextDocument, begin: int) -> Iterator[list[Field]]:
 
 def _csv_rows(document: TextDocument, delimiter: str, begin: int) -> Iterator[list[Field]]:
     text, end = document.text, begin
-    quoted = re.compile(r'"([^"]*(?:""[^"]*)*)"')
+    quoted = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')  # possessive: neither time nor memory for backtracking
     unquoted = re.compile(rf"([^{delimiter}\r\n]*)")
     line_end = re.compile(r"\r?\n|\Z")
     row: list[Field] = []

@@ -18,7 +18,7 @@ from regard.tokens.clean_text import SURROGATE
 from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location, Pair
 
-TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 LONGEST_PREFIX = 200  # characters of a context that nested values share
 
 

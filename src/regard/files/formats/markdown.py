@@ -14,7 +14,7 @@ MARK = "|".join(
     (
         r"(?<!`)(?P<ticks>`{1,9})(?!`).{1,1000}?(?<!`)(?P=ticks)(?!`)",  # code
         r"!\[[^\[\]]{0,500}\](?:\([^()\s]*(?:\s+\"[^\"]*\")?\)|\[[^\[\]]*\])",  # an image
-        r"\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)",  # the target of a link
+        r"\]\((?:[^()\s]++|\([^()\s]*\))*+(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)",  # the target of a link
         r"\]\[[^\[\]]*\]",
         r"\[\^[^\[\]\s]+\]",  # a footnote
         r"\[(?=[^\[\]]{0,500}\][(\[])",  # the beginning of a link
@@ -27,17 +27,16 @@ MARK = "|".join(
 DEEPEST = 20  # lists on one line
 SPACE = " \t\r\f\v\ufeff"
 MARKS = re.compile(MARK)
-WORDS = re.compile(rf"(?:{MARK}|\S)+")
-QUOTES = re.compile(r"(?:[ \t]*>[ \t]?)*")
+WORDS = re.compile(rf"(?:{MARK}|\S)++")
+QUOTES = re.compile(r"(?:[ \t]*>[ \t]?)*+")
 ITEM = re.compile(r"[ \t]*(?P<marker>[-*+]|[0-9]{1,9}[.)])(?:[ \t]+|$)(?:\[[ xX]\][ \t]+)?")
 FOOTNOTE = re.compile(r"[ \t]*\[\^[^\[\]]+\]:[ \t]*")
-RULE = re.compile(r"(?:-[ \t]*)+|(?:=[ \t]*)+|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}")
 FENCE = re.compile(r"`{3,}(?!`)(?!.*`)|~{3,}|\$\$(?!.*\$\$)")
 HEADING = re.compile(r"#{1,6}(?:[ \t]+|$)")
 ASIDE = re.compile(r"\[[^\[\]^][^\[\]]*\]:.*|\{%.*%\}|\{\{.*\}\}|:::.*|\[!\w+\].*|\[\[?_?TOC_?\]\]?")
 """Lines without text: targets of reference links, templates, kinds of boxes."""
 DASHES = re.compile(r"[ \t]*:?-+:?[ \t]*")
-CELL = re.compile(r"(?:\\.|[^|\\])+")
+CELL = re.compile(r"(?:\\.|[^|\\]++)++")
 BLOCKS = (
     "address article aside base blockquote body br caption center col colgroup dd details dialog dir div dl dt "
     "fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hr html iframe img "
@@ -124,7 +123,7 @@ class MarkdownScanner:
         if ends is not None:
             self._end_paragraph()
             return self._after(number, ends, is_html=content.text.startswith("<"))
-        if RULE.fullmatch(content.text) or ASIDE.fullmatch(content.text):
+        if _is_rule(content.text) or ASIDE.fullmatch(content.text):
             self._end_paragraph()
         elif heading := HEADING.match(content.text):
             self._end_paragraph()
@@ -155,7 +154,7 @@ class MarkdownScanner:
         """Returns a line without the signs of list items and footnotes."""
         content, width = line.after(0), line.indent
         for _ in range(DEEPEST):
-            if RULE.fullmatch(content.text):
+            if _is_rule(content.text):
                 break
             sign = ITEM.match(content.text)
             if sign and self.paragraph and not self.items and sign["marker"][:-1] not in ("", "1"):
@@ -230,6 +229,12 @@ class MarkdownScanner:
             return between.join(wrap(words, width, _may_begin_line)) if between else new
 
         self.document.add(text, start, end, write, marks=tuple(match[0] for match in MARKS.finditer(text)))
+
+
+def _is_rule(text: str) -> bool:
+    """Returns whether a line is a rule, or underlines a heading."""
+    signs = text.replace(" ", "").replace("\t", "")
+    return len(set(signs)) == 1 and (signs[0] in "-=" or (signs[0] in "*_" and len(signs) > 2))
 
 
 def _may_begin_line(word: str) -> bool:

@@ -14,8 +14,8 @@ from regard.errors import DataError
 from regard.files.formats.plain_text import is_surely_utf8
 
 KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)\s*(?:\[\s*([0-9]{1,3})\s*\]\s*)?")
-STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"\s*', re.DOTALL)
-ESCAPE = re.compile(r"(?P<bytes>(?:\\[0-7]{1,3}|\\x[0-9A-Fa-f]{2})+)|\\(?P<letter>.)", re.DOTALL)
+STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*', re.DOTALL)
+ESCAPE = re.compile(r"(?P<bytes>(?:\\[0-7]{1,3}|\\x[0-9A-Fa-f]{2})++)|\\(?P<letter>.)", re.DOTALL)
 BYTE = re.compile(r"\\([0-7]{1,3})|\\x(..)")
 CHARSET = re.compile(rb"charset=([\w.:+-]+)")
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\\": "\\", '"': '"'}

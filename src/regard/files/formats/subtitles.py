@@ -20,7 +20,7 @@ MARKS = {
     ".srt": re.compile(r"</?(?:[ibus]|font)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE),
     ".vtt": re.compile(r"<[^<>]*>"),
 }
-WORD = re.compile(r"(?:<[^<>]{0,200}>|\S)+")  # in which no line is broken
+WORD = re.compile(r"(?:<[^<>]{0,200}>|\S)++")  # in which no line is broken
 DASHES = "\N{EN DASH}\N{EM DASH}\N{HYPHEN}-"  # one of them begins the line of each of two speakers
 
 
@@ -82,7 +82,7 @@ def _blocks(text: str) -> Iterator[list[CueLine]]:
 
 def _add_cue(document: TextDocument, lines: Sequence[CueLine], kind: str) -> None:
     pattern = MARKS[kind]
-    dashes = [re.match(rf"(?:{pattern.pattern}|\s)*[{DASHES}]\s*", line.text, pattern.flags) for line in lines]
+    dashes = [re.match(rf"(?:{pattern.pattern}|\s)*+[{DASHES}]\s*", line.text, pattern.flags) for line in lines]
     if len(lines) > 1 and all(dashes):
         pairs = ((line, dash.end()) for line, dash in zip(lines, dashes, strict=True) if dash)
         groups: list[Sequence[CueLine]] = [[CueLine(line.start + end, line.text[end:])] for line, end in pairs]

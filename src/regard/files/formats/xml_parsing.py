@@ -33,7 +33,7 @@ BYTE_ORDER_MARKS = [  # a longer mark comes before its own prefix
 ]
 DECLARED = re.compile(rb"<\?xml\s[^>]*?encoding\s*=\s*[\"']([A-Za-z][\w.-]*)[\"']")
 NOT_TEXT = {"idna", "punycode", "raw_unicode_escape", "unicode_escape", "utf-7"}  # codecs that no file is encoded in
-TAG = re.compile(rb"<[^>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^>\"']*)*>")
+TAG = re.compile(rb"<[^>\"']*+(?:(?:\"[^\"]*+\"|'[^']*+')[^>\"']*+)*+>")
 
 
 @dataclass
