@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
@@ -28,6 +29,7 @@ from regard.tokens.corpus_report import Report
 SECONDS = 10.0  # of computing for one input
 MEMORY = 1 << 31  # bytes for all
 ROUND = 200  # draws after which hypothesis forgets what it has seen, so that its memory does not grow
+LARGE, LARGE_INPUTS = 300_000, 5  # bytes of a large input, and how many of them each round has
 SHIFTS = 8  # places at which the same damage is done to each file, since a draw takes longer than an input
 
 XML = (".tmx", ".xlf", ".xliff")
@@ -257,6 +259,14 @@ def damaged(content: bytes, changes: Sequence[Edit], shift: int = 0) -> bytes:
     return content[:20_000]
 
 
+def enlarged(content: bytes, random: Random) -> bytes:
+    """Returns a file with a token repeated many times somewhere in it, and perhaps without its end."""
+    token = random.choice([*TOKENS, *WHOLE])
+    place = random.randrange(len(content) + 1)
+    end = random.choice([content[place:], b""])
+    return content[:place] + token * (LARGE // len(token)) + end
+
+
 def examine(path: Path, content: bytes) -> str:
     """Reads a file and writes it again; tells whether it was refused. Anything but a DataError is a bug."""
     path.write_bytes(content)
@@ -324,6 +334,16 @@ class Run:
 
         test()
 
+    def large_inputs(self, number: int) -> None:
+        """Examines some large inputs, which depend on the number alone."""
+        random = Random(number)
+        for name in random.choices(self.names, k=LARGE_INPUTS):
+            content = FILES[name]
+            if name.endswith(".gz"):
+                self.one(name, gzip.compress(enlarged(gzip.decompress(content), random), 1, mtime=0))
+            else:
+                self.one(name, enlarged(content, random))
+
     def one(self, name: str, content: bytes) -> None:
         """One input under a time limit."""
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
@@ -331,7 +351,7 @@ class Run:
         try:
             outcome = examine(self.folder / name, content)
         except Exception as error:
-            raise AssertionError(f"{name}: {content!r}") from error
+            raise AssertionError(f"{name}: {content[:20_000]!r}, {len(content):,} bytes") from error
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         self.slowest = max(self.slowest, time.process_time() - began)
@@ -353,6 +373,7 @@ def fuzz(inputs: int, first: int, tell: Callable[[str], object], names: Sequence
         while run.inputs < inputs:
             left = -(-(inputs - run.inputs) // (len(names) * SHIFTS))
             run.round(first, min(ROUND, left))
+            run.large_inputs(first)
             first += 1
             speed = run.inputs / (time.monotonic() - began)
             told = ", ".join(f"{count:,} {name}" for name, count in sorted(run.outcomes.items()))

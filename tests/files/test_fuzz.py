@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from tests.fuzz import FILES, examine, fuzz
+from tests.fuzz import FILES, LARGE, enlarged, examine, fuzz
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -20,3 +21,9 @@ def test_what_is_damaged_is_refused_or_read() -> None:
     assert run.inputs >= 300
     assert set(run.outcomes) == {"read", "refused"}
     assert told
+
+
+def test_a_large_input_is_a_file_with_a_repeated_token() -> None:
+    content = enlarged(FILES["a.md"], Random(1))
+    assert LARGE * 0.9 < len(content) < LARGE * 1.1
+    assert content == enlarged(FILES["a.md"], Random(1))
