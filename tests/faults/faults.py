@@ -1,4 +1,4 @@
-"""What can happen to a run, and whether it ends as if nothing had."""
+"""Faults that disturb a run, and the comparison of its end with that of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEIGHTS = "weights.safetensors"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one fault."""
+    """The result of one fault."""
 
     fault: str
     when: str
@@ -47,7 +47,7 @@ class Bench:
         return self.root / f"run-{self.number}"
 
     def end(self, kind: str) -> Path:
-        """The folder of an undisturbed run: of one process, of one without chance, or of two."""
+        """Returns the folder of an undisturbed run of one process, of one without dropout, or of two."""
         if kind not in self.ends:
             self.ends[kind] = self.prepared(2) if kind == "two" else self.new()
             if kind == "two":
@@ -57,7 +57,7 @@ class Bench:
         return self.ends[kind]
 
     def prepared(self, _processes: int) -> Path:
-        """A run that is prepared, and has not begun."""
+        """Prepares a run without starting it."""
         from regard.preparation.train_and_resume import train
 
         if "prepared" not in self.ends:
@@ -68,7 +68,7 @@ class Bench:
         return folder
 
     def lost(self, folder: Path, kind: str) -> int:
-        """Bytes of the weights that are not the undisturbed run's; of one without chance, losses beyond rounding."""
+        """Returns the bytes of the weights that differ from those of the undisturbed run."""
         mine, right = (path / WEIGHTS for path in (folder, self.end(kind)))
         if kind == "plain":  # Adam makes steps of rounding where a gradient is nothing but that: losses are compared
             one, other = (losses(path) for path in (folder, self.end(kind)))
@@ -83,13 +83,13 @@ class Bench:
 
 
 def losses(folder: Path) -> list[float]:
-    """What a run has logged of its updates."""
+    """Returns the losses in the log of a run."""
     events = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     return [event["loss"] for event in events if event["event"] == "Progress"]
 
 
 def killed_alone(bench: Bench, count: int) -> Iterator[Outcome]:
-    """SIGKILL at random moments, again and again until a run is through; preparing is killed too."""
+    """Sends SIGKILL at random moments until a run has ended; preparation is killed too."""
     bench.end("one")
     done, longest = 0, 1.5
     while done < count:
@@ -115,7 +115,7 @@ def killed_alone(bench: Bench, count: int) -> Iterator[Outcome]:
 
 
 def stage(folder: Path) -> str:
-    """How far a run had come, by what is on disk."""
+    """Returns how far a run had come, from its files."""
     states = sorted((folder / "training").glob("state-*"))
     if states:
         return f"past step {int(states[-1].name[6:14])}"
@@ -123,7 +123,7 @@ def stage(folder: Path) -> str:
 
 
 def killed_together(bench: Bench, count: int) -> Iterator[Outcome]:
-    """SIGKILL of one of two processes at random moments: the other ends by itself, and both go on."""
+    """Kills one of two processes at random moments: the other ends by itself, and both continue."""
     bench.end("two")
     done, longest = 0, 4.0
     while done < count:
@@ -151,19 +151,19 @@ def killed_together(bench: Bench, count: int) -> Iterator[Outcome]:
 
 
 def replaced(bench: Bench, count: int) -> Iterator[Outcome]:
-    """SIGKILL of a worker of `regard train --processes 2`: a new one takes its place, without anybody's help."""
+    """Kills a worker of `regard train --processes 2`: a new one replaces it automatically."""
     yield from _with_launcher(
         bench, count, signal.SIGKILL, "SIGKILL of a worker of --processes 2", "A process was lost"
     )
 
 
 def preempted(bench: Bench, count: int) -> Iterator[Outcome]:
-    """SIGTERM to a worker of `regard train --processes 2`, as before a machine is taken away."""
-    told = "A process was told to end"
-    yield from _with_launcher(bench, count, signal.SIGTERM, "SIGTERM to a worker of --processes 2", told)
+    """Sends SIGTERM to a worker of `regard train --processes 2`, as before a machine is reclaimed."""
+    message = "A process was asked to stop"
+    yield from _with_launcher(bench, count, signal.SIGTERM, "SIGTERM to a worker of --processes 2", message)
 
 
-def _with_launcher(bench: Bench, count: int, number: int, fault: str, told: str) -> Iterator[Outcome]:
+def _with_launcher(bench: Bench, count: int, number: int, fault: str, message: str) -> Iterator[Outcome]:
     for _ in range(count):
         folder, step = bench.prepared(2), bench.dice.choice((8, 16))
         command = [sys.executable, "-m", "regard", "train", "--resume", str(folder), "--processes", "2"]
@@ -177,18 +177,18 @@ def _with_launcher(bench: Bench, count: int, number: int, fault: str, told: str)
                     os.kill(bench.dice.choice(_workers(process.pid)), number)
                     killed = time.monotonic()
         seconds = time.monotonic() - killed
-        continued = process.returncode == 0 and any(line.startswith(told) for line in lines)
+        continued = process.returncode == 0 and any(line.startswith(message) for line in lines)
         yield Outcome(fault, f"after step {step}", continued, bench.lost(folder, "two"), round(seconds, 2))
 
 
 def _workers(parent: int) -> list[int]:
-    """The processes that a launcher has started."""
+    """Returns the processes that a launcher has started."""
     found = subprocess.run(["pgrep", "-P", str(parent), "-f", "spawn_main"], capture_output=True, text=True, check=True)
     return [int(pid) for pid in found.stdout.split()]
 
 
 def told_to_end(bench: Bench, count: int) -> Iterator[Outcome]:
-    """SIGTERM: saved, and ended, within the 30 seconds that a scheduler gives."""
+    """Sends SIGTERM: the run is saved and ends within the 30 seconds of a scheduler."""
     for _ in range(count):
         folder = bench.new()
         process = start(folder, bench.corpus)
@@ -198,14 +198,14 @@ def told_to_end(bench: Bench, count: int) -> Iterator[Outcome]:
         process.terminate()
         process.join(30)
         seconds = time.monotonic() - began
-        in_time = process.exitcode in (0, 130, -signal.SIGTERM)  # the last: before it could be told anything
+        in_time = process.exitcode in (0, 130, -signal.SIGTERM)  # the last: before it could receive anything
         when = f"after {moment:.2f} s, {stage(folder)}"
         found = bench.finished(folder, "SIGTERM, 30 s of grace", when, "one", seconds)
         yield Outcome(found.fault, found.when, found.continued and in_time, found.lost, found.seconds)
 
 
 def full_disk(bench: Bench, count: int) -> Iterator[Outcome]:
-    """No file can grow further: one line, and with space again the run goes on."""
+    """Limits the size of files: the run ends with one line, and continues when there is space again."""
     for _ in range(count):
         folder, share = bench.new(), bench.dice.uniform(0.01, 1.0)
         code = run(folder, bench.corpus, "no space", share)
@@ -215,7 +215,7 @@ def full_disk(bench: Bench, count: int) -> Iterator[Outcome]:
 
 
 def read_only(bench: Bench, count: int) -> Iterator[Outcome]:
-    """The folder can only be read: one line, and with rights again the run goes on."""
+    """Makes the folder read-only: the run ends with one line, and continues when it can write again."""
     for _ in range(count):
         folder, moment = bench.new(), bench.dice.uniform(0.3, 1.0)
         process = start(folder, bench.corpus)
@@ -235,7 +235,7 @@ def read_only(bench: Bench, count: int) -> Iterator[Outcome]:
 
 
 def damaged_state(bench: Bench, count: int) -> Iterator[Outcome]:
-    """The newest state is cut off or has a bit flipped: that is told, and the one before is gone on from."""
+    """Damages the newest state: a message says so, and the run continues from the one before."""
     for number in range(count):
         folder = bench.new()
         shutil.copytree(bench.end("one"), folder)
@@ -247,14 +247,16 @@ def damaged_state(bench: Bench, count: int) -> Iterator[Outcome]:
         else:
             data[place] ^= 1 << bench.dice.randrange(8)
         newest.write_bytes(data)
+        log = folder / "log.jsonl"  # without its last line, the run has not finished and needs its state
+        log.write_text("".join(log.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
         kind = "cut off" if number % 2 else "a bit flipped"
         found = bench.finished(folder, f"newest state: {kind}", f"at byte {place:,}", "one")
-        told = "going on from step 16 instead" in said(folder)
-        yield Outcome(found.fault, found.when, found.continued and told, found.lost, 0.0)
+        reported = "continuing from step 16 instead" in said(folder)
+        yield Outcome(found.fault, found.when, found.continued and reported, found.lost, 0.0)
 
 
 def damaged_data(bench: Bench, count: int) -> Iterator[Outcome]:
-    """A bit of the tokens is flipped: refused in one line, and with the right bit again the run goes on."""
+    """Flips a bit of the tokens: the run refuses them in one line, and continues with the right bit."""
     from regard.errors import ModelError
     from regard.preparation.train_and_resume import resume, train
 
@@ -286,7 +288,7 @@ def damaged_data(bench: Bench, count: int) -> Iterator[Outcome]:
 
 
 def clock(bench: Bench, count: int) -> Iterator[Outcome]:
-    """The clocks jump, back and forth."""
+    """Makes the clocks jump back and forth."""
     for _ in range(count):
         folder, amount = bench.new(), bench.dice.uniform(0, 5)
         code = run(folder, bench.corpus, "clock", amount)
@@ -294,7 +296,7 @@ def clock(bench: Bench, count: int) -> Iterator[Outcome]:
 
 
 def second_process(bench: Bench, count: int) -> Iterator[Outcome]:
-    """Another process wants to train in the same folder: refused, and the first does not notice."""
+    """Starts a second process in the same folder: it is refused, and the first continues."""
     for _ in range(count):
         folder = bench.new()
         first = start(folder, bench.corpus)
@@ -333,7 +335,7 @@ KINDS: dict[str, Callable[[Bench, int], Iterator[Outcome]]] = {
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """What came of all faults, as Markdown."""
+    """Returns the results of all faults as Markdown."""
     lines = ["| fault | injected | runs that went on | bytes lost | longest end |", "|---|---:|---:|---:|---:|"]
     for name in dict.fromkeys(each.fault for each in outcomes):
         alike = [each for each in outcomes if each.fault == name]

@@ -75,7 +75,7 @@ def said(folder: Path) -> str:
 
 
 def no_space(amount: float) -> None:
-    """No file gets larger than this share of a state, as if the disk were full there."""
+    """Limits the size of files to this share of a state, as if the disk were full."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     size = int(amount * 500_000)
     sys.dont_write_bytecode = True  # Python would leave cut-off files that the next process cannot read
@@ -83,7 +83,7 @@ def no_space(amount: float) -> None:
 
 
 def no_rights(_: float) -> None:
-    """Nothing can be written."""
+    """Makes everything read-only."""
     import encodings.utf_8_sig  # noqa: F401 (what is imported later may be somewhere that nobody else may read)
 
     import torch._dynamo  # noqa: F401
@@ -95,8 +95,8 @@ def no_rights(_: float) -> None:
 
 
 def clock_jumps(amount: float) -> None:
-    """From some call on, the wall clock is a year off, back and forth, and the other clock hours ahead."""
-    real, monotonic, calls = time.time, time.monotonic, 0
+    """Makes the wall clock jump by a year back and forth, and the other clocks ahead by days."""
+    real, monotonic, counter, calls = time.time, time.monotonic, time.perf_counter, 0
 
     def wall() -> float:
         nonlocal calls
@@ -105,10 +105,11 @@ def clock_jumps(amount: float) -> None:
 
     time.time = wall
     time.monotonic = lambda: monotonic() + (wall() > real()) * 1e6
+    time.perf_counter = lambda: counter() + (wall() > real()) * 1e6
 
 
 def no_memory(amount: float) -> None:
-    """Memory for so many rows of a batch, and no more."""
+    """Limits memory to `amount` rows of a batch."""
     from regard.training.tasks import translation as pairs
 
     real = pairs.TranslationTraining.loss

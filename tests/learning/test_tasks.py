@@ -43,7 +43,7 @@ SHAPE: dict[str, Any] = {
 
 
 def learn(corpus: Path, folder: Path, task: str, steps: int, **changes: Any) -> Any:
-    """The model after so many steps."""
+    """Trains a model for a number of steps."""
     more = {name.replace("__", "."): value for name, value in changes.items()}
     overrides = {**SHAPE, "task": task, "training.steps": steps, "training.evaluate_every": steps, **more}
     for _ in train([corpus], folder, overrides=overrides):
@@ -64,7 +64,7 @@ def test_a_gpt_learns_a_text_that_repeats(tmp_path: Path) -> None:
 
 
 def test_a_bert_fills_a_pattern(tmp_path: Path) -> None:
-    """Every digit stands beside its successor, so that a gap can be told from either side."""
+    """Every digit is followed by its successor, so a gap can be filled from either side."""
     dice = random.Random(0)
     starts = [dice.randrange(10) for _ in range(3000)]
     corpus = tmp_path / "text.txt"

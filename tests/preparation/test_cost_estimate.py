@@ -1,4 +1,4 @@
-"""What a training will cost: counted, measured, and reckoned up."""
+"""The cost of training is counted, measured and estimated."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class Killed(BaseException):
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
-    """The next run ends when it makes sure for the nth time that something is on the disk."""
+    """Ends the next run when it writes something to the disk for the nth time."""
     count, real = 0, os.fsync
 
     def fsync(handle: Any) -> None:
@@ -234,7 +234,7 @@ def write_text(folder: Path) -> Path:
 
 @pytest.fixture
 def turning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model that translates back is trained, but a fake does its work."""
+    """Replaces the trained model that translates back by a fake."""
     monkeypatch.setattr(synthetic, "load_as", lambda *_: Turning())
 
 
@@ -243,7 +243,7 @@ def texts_of(events: list[Event]) -> list[str]:
 
 
 def sources_of(folder: Path) -> tuple[list[list[int]], Vocabularies]:
-    """The source tokens of the training pairs."""
+    """Returns the source tokens of the training pairs."""
     examples = Examples(folder / "training" / "train")
     vocabularies = Vocabularies.load(folder / "tokenizer.json")
     return [examples.pair(row)[0].tolist() for row in range(len(examples))], vocabularies

@@ -1,4 +1,4 @@
-"""Several directions in one run: what is held out, what is told, and what a model that starts from another keeps."""
+"""Several directions in one run: what is held out, reported, and kept by a model that starts from another keeps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOUR = ["en-de", "en-fr", "de-en", "fr-en"]
 
 
 def write(folder: Path, name: str, languages: str, lines: int = 120, seed: int = 0, longest: int = 4) -> list[Path]:
-    """Line-aligned files of numbers in words; short ones come often, and some have two translations."""
+    """Writes line-aligned files of numbers in words; short ones are frequent, and some have two translations."""
     dice = random.Random(seed)
     rows = [[dice.randrange(5) for _ in range(dice.randint(1, longest))] for _ in range(lines)]
     files = []
@@ -42,7 +42,7 @@ def write(folder: Path, name: str, languages: str, lines: int = 120, seed: int =
 
 
 def prepare(folder: Path, files: list[Path], notes: list[str], **given: Any) -> PairPreparation:
-    """A preparation that has run."""
+    """Runs a preparation."""
     settings: dict[str, Any] = {}
     for name, value in SMALL.items():
         table, _, key = name.partition(".")

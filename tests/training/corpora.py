@@ -28,7 +28,7 @@ SMALL: dict[str, Any] = {
 
 
 def write_reversals(folder: Path, pairs: int, seed: int = 0, longest: int = 8) -> list[Path]:
-    """Two files: rows of digits, and the same rows backwards."""
+    """Writes two files: rows of digits, and the same rows reversed."""
     dice = random.Random(seed)
     rows = [[dice.choice("0123456789") for _ in range(dice.randint(1, longest))] for _ in range(pairs)]
     source, target = folder / "train.forth", folder / "train.back"

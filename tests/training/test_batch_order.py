@@ -13,7 +13,7 @@ from regard.training.batches import Examples, write_examples
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
-    """Pairs with lengths like those of sentences, in three shards."""
+    """Writes pairs with lengths like those of sentences, in three shards."""
     folder, dice = tmp_path_factory.mktemp("shards"), np.random.default_rng(0)
     lengths = dice.normal(13, 4, (30_000, 1)).clip(3, 40) + dice.normal(0, 2, (30_000, 2))
     pairs = [([5] * max(1, int(s)), [6 + i % 60_000] * max(1, int(t))) for i, (s, t) in enumerate(lengths)]

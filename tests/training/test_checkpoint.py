@@ -61,7 +61,7 @@ def spelt(path: Path) -> tuple[dict[str, list[float]], dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def paused(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was killed when all was written but the last line of its log, with states of steps 8 and 12."""
+    """Trains a run that seems killed before the last line of its log, with states of steps 8 and 12."""
     root = tmp_path_factory.mktemp("runs")
     list(train(write_reversals(root, 60), root / "run", overrides=GIVEN))
     log = root / "run" / "log.jsonl"

@@ -30,7 +30,7 @@ def copied(prepared: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that can begin: an update sums two batches, and some have fewer rows than there are processes."""
+    """Prepares a run whose updates sum two batches, some with fewer rows than processes."""
     root = tmp_path_factory.mktemp("prepared")
     return prepare(root / "run", write_reversals(root, 40), training__accumulate=2, training__batch_tokens=24)
 

@@ -135,7 +135,7 @@ ELSEWHERE = {
 
 @functools.cache
 def trained(folder: Path, changes: tuple[tuple[str, Any], ...]) -> list[Any]:
-    """What a run comes to: its folder's files and its events, times aside."""
+    """Returns the result of a run: the files of its folder and its events, without times."""
     given = dict(changes)
     task = given.get("task", "translate")
     place = folder / str(abs(hash(changes)))
@@ -194,7 +194,7 @@ def test_every_setting_is_tried_or_names_its_test() -> None:
 
 
 def begun(folder: Path, **training: Any) -> TrainingRun:
-    """A run that is prepared and not trained."""
+    """Prepares a run without training it."""
     given = BRIEF | {f"training.{name}": value for name, value in training.items()}
     list(train(write_reversals(folder, 60, longest=4), folder / "run", overrides=given, prepare_only=True))
     return open_run(folder / "run")

@@ -1,4 +1,4 @@
-"""What training asks of the machine: the precision that suits it."""
+"""The precision that suits a machine is chosen."""
 
 from __future__ import annotations
 

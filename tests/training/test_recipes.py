@@ -23,7 +23,7 @@ QUICK = {"training.steps": 2, "training.threads": 1, "training.device": "cpu", "
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Files in three languages, a sentence a line."""
+    """Writes files in three languages, one sentence per line."""
     source, target = write_reversals(tmp_path_factory.mktemp("corpus"), 300)
     files = [source.with_name(f"train.{language}") for language in ("en", "de", "fr")]
     for path, original in zip(files, (source, target, target), strict=True):
@@ -33,7 +33,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def models(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
-    """A model of several directions, and one that has one."""
+    """Trains a model of several directions, and one of a single direction."""
     root = tmp_path_factory.mktemp("models")
     small = {**SMALL, "training.steps": 1}
     list(regard.train(corpus[:2], root / "one", overrides={**small, "data.source": "en", "data.target": "de"}))

@@ -31,7 +31,7 @@ def usual(tmp_path: Path, tokenizer: Tokenizer) -> Examples:
 
 
 def letters(tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """Every text in its smallest pieces."""
+    """Returns every text in its smallest pieces."""
     rows = [[i for character in text for i in tokenizer.encode_continuation(character)] for text in TEXTS]
     return np.concatenate([np.array(row, np.int32) for row in rows]), np.cumsum([0, *map(len, rows)])
 

@@ -32,7 +32,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of each kind."""
+    """Trains a run of each kind to its end."""
     root = tmp_path_factory.mktemp("runs")
     files: dict[str, list[Path]] = {"write": [write_text(root)], "classify": [write_labels(root)]}
     files["fill"], pairs = files["write"], write_reversals(root, 300)
@@ -44,13 +44,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def state_of(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """The content of every file below a folder, and when it and every folder was last changed."""
+    """Returns the content and the last change of everything in a folder."""
     paths = [folder, *folder.rglob("*")]
     return {str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns) for path in paths}
 
 
 def resumed(folder: Path, overrides: Mapping[str, Any] | None = None, **more: Any) -> list[Event]:
-    """The events of resuming a run that must not change."""
+    """Resumes a run that must not change; returns the events."""
     before = state_of(folder)
     events = list(regard.resume(folder, overrides=overrides, **more))
     assert state_of(folder) == before

@@ -53,7 +53,7 @@ def options(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def fine(**changes: Any) -> dict[str, Any]:
-    """Settings for a run that starts from another model: those of the training alone."""
+    """Returns settings for a run that starts from another model: only those of training."""
     kept = {name: value for name, value in TINY.items() if name.startswith("training.")}
     return {**kept, **{name.replace("__", "."): value for name, value in changes.items()}}
 

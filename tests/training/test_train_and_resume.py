@@ -90,7 +90,7 @@ def test_accumulated_batches_equal_one_large_batch(corpus: list[Path], tmp_path:
 
 
 def gradients_of(trained: TrainingRun, batches: list[Batch]) -> list[torch.Tensor]:
-    """What an update on these batches would hand to the optimizer."""
+    """Returns the gradients that an update on these batches passes to the optimizer."""
     kept: list[torch.Tensor] = []
 
     def keep(_: object) -> None:
@@ -130,7 +130,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(
 
 
 def spoil_after(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After this update a weight is not a number any more."""
+    """Makes a weight not a number after this update."""
     update = loop.update
 
     def spoilt(trained: TrainingRun) -> Progress:

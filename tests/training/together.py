@@ -47,7 +47,7 @@ def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, A
 
 
 def befall(fate: dict[str, int], step: int) -> None:
-    """What is to happen to the last process after a step."""
+    """Makes the last process die, leave or spoil its loss after a step."""
     from regard.training import loop
 
     if step == fate["die"]:
@@ -60,7 +60,7 @@ def befall(fate: dict[str, int], step: int) -> None:
 
 
 def start(folder: Path, size: int, **overrides: Any) -> list[BaseProcess]:
-    """Starts so many processes that go on with what is prepared in a folder."""
+    """Starts processes that continue the prepared run in a folder."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -74,7 +74,7 @@ def start(folder: Path, size: int, **overrides: Any) -> list[BaseProcess]:
 
 
 def finish(processes: list[BaseProcess], seconds: float = 600) -> list[int | None]:
-    """The exit codes, once all have ended; who has not ended in time is killed."""
+    """Waits for all processes, kills those that are late, and returns the exit codes."""
     for process in processes:
         process.join(seconds)
         if process.exitcode is None:
@@ -84,6 +84,6 @@ def finish(processes: list[BaseProcess], seconds: float = 600) -> list[int | Non
 
 
 def losses(folder: Path, size: int, **overrides: Any) -> list[tuple[float, float]]:
-    """Trains what is prepared, in so many processes; the loss and the norm of the gradient at each step."""
+    """Trains a prepared run in several processes; returns the loss and the norm of the gradient of each step."""
     assert finish(start(folder, size, **overrides)) == [0] * size, [p.read_text() for p in folder.glob("error-*.txt")]
     return [(loss, norm) for loss, norm in json.loads((folder / LOSSES).read_text())]

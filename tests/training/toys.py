@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
 
 
 def write_text(folder: Path, name: str = "text.txt", lines: int = 80, seed: int = 0) -> Path:
-    """A file of sentences."""
+    """Writes a file of sentences."""
     dice = random.Random(seed)
     path = folder / name
     path.write_text("".join(" ".join(dice.choices(WORDS, k=dice.randint(3, 9))) + ".\n" for _ in range(lines)))
@@ -41,7 +41,7 @@ def write_text(folder: Path, name: str = "text.txt", lines: int = 80, seed: int 
 
 
 def write_labels(folder: Path, name: str = "labels.tsv", rows: int = 80, seed: int = 0, two: bool = False) -> Path:
-    """A table of texts, or of two texts each, that are good or bad."""
+    """Writes a table of texts, or of pairs of texts, that are good or bad."""
     dice = random.Random(seed)
     lines = ["label\ttext\ttext_b" if two else "label\ttext"]
     for number in range(rows):
@@ -54,7 +54,7 @@ def write_labels(folder: Path, name: str = "labels.tsv", rows: int = 80, seed: i
 
 
 def write_words(folder: Path, name: str = "words.conll", rows: int = 60, seed: int = 0, longest: int = 6) -> Path:
-    """Sentences with a label for each word: animals are named."""
+    """Writes sentences with a label for each word: animals are marked."""
     dice = random.Random(seed)
     path = folder / name
     sentences = [dice.choices([*WORDS, "dog12", "3.5"], k=dice.randint(2, longest)) for _ in range(rows)]
@@ -83,7 +83,7 @@ def settings_for(task: str, training: dict[str, Any] | None = None, **model: Any
 
 
 def write_streams(folder: Path, train: list[list[int]], dev: list[list[int]] | None = None) -> Path:
-    """Documents of ids where a task looks for them; a token is a character."""
+    """Writes documents of ids in the format of a task; a token is a character."""
     for name, documents in (("train", train), ("dev", dev or train)):
         write_stream(folder / name, ((ids, True, len(ids)) for ids in documents), TOKENIZER.size)
     return folder

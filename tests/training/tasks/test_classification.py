@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 
 def prepare(folder: Path, file: Path, dev: Path | None = None, **data: Any) -> tuple[ClassificationTraining, list[str]]:
-    """The task of a file of labelled texts, and what was told while it was read."""
+    """Prepares a file of labelled texts; returns the task and the events."""
     told: list[Event] = []
     settings = {
         "task": "classify", "tokenizer": {"vocabulary": 320}, "model": SHAPE, "data": data,
@@ -57,7 +57,7 @@ def batches_of(task: ClassificationTraining) -> list[LabelBatch]:
 
 
 def rows_of(batch: LabelBatch) -> list[tuple[list[int], list[int], Any]]:
-    """The ids, segments and labels of each row, without padding."""
+    """Returns the ids, segments and labels of each row, without padding."""
     keep = torch.ones_like(batch.inputs, dtype=torch.bool) if batch.keep is None else batch.keep
     assert batch.seen == int(keep.sum())
     assert batch.tokens == int((batch.labels != IGNORE).sum())

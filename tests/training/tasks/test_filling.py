@@ -41,7 +41,7 @@ def gaps(batch: Any) -> GapBatch:
 
 
 def restored(batch: GapBatch) -> torch.Tensor:
-    """What stood there before it was hidden."""
+    """[B, T] tokens of a batch before some were hidden -> [B, T]."""
     return torch.where(batch.labels != IGNORE, batch.labels, batch.inputs)
 
 
