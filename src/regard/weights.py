@@ -49,8 +49,8 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def read_folder(path: Path | str, device: torch.device | str = "cpu") -> Contents:
-    """Reads the model in a folder, ready to use."""
+def read_folder(path: Path | str, device: torch.device | str = "cpu", *, compare: bool = True) -> Contents:
+    """Reads the model in a folder, ready to use; with `compare`, refuses files that differ from the manifest."""
     path = Path(path)
     check_folder(path)
     settings = read_settings(path)
@@ -58,7 +58,7 @@ def read_folder(path: Path | str, device: torch.device | str = "cpu") -> Content
     require_shapes(expected_shapes(settings, vocabularies), read_header(path / WEIGHTS, path), path / WEIGHTS)
     with ThreadPoolExecutor(1) as pool:  # hashing runs beside reading, and does not hold Python's lock
         hashed = (path / WEIGHTS).stat().st_size <= LARGEST_HASHED
-        check = pool.submit(require_unchanged, path, (WEIGHTS, *SMALL) if hashed else SMALL)
+        check = pool.submit(require_unchanged, path, [*SMALL, *[WEIGHTS] * hashed] if compare else [])
         with _WithoutRandomNumbers():
             model = build_model(settings, vocabularies)
         tensors, _ = read_tensors(path / WEIGHTS)

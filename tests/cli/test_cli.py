@@ -35,6 +35,7 @@ VERBS = [
     "shortlist",
     "bench",
     "info",
+    "verify",
     "demo",
     "completion",
 ]

@@ -222,6 +222,7 @@ VERBS = {
     "look": ["MODEL"],
     "serve": ["MODEL"],
     "info": ["MODEL"],
+    "verify": ["MODEL"],
     "bench": ["serve", "MODEL"],
     "export": ["MODEL", "--to", "huggingface", "-o", "OUT"],
     "quantize": ["MODEL", "-o", "OUT"],

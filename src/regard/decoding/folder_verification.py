@@ -1,0 +1,43 @@
+"""Checks all that a model folder needs, and reports each fault instead of stopping at the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from regard.decoding.confidence import Confidence
+from regard.decoding.token_shortlist import Shortlist
+from regard.errors import RegardError
+from regard.limited_files import require_regular
+from regard.manifest import LISTED, find_changed
+from regard.model_folder import EVERYTHING, SHORTLIST, TOKENIZER, check_folder, read_settings
+from regard.tokens.tokenizer import Vocabularies
+
+
+def find_faults(folder: Path, *, compare: bool = True) -> list[str]:
+    """Returns a message for each fault of a model folder; with `compare`, also for files that the manifest excludes."""
+    from regard.weights import read_folder
+
+    check_folder(folder)
+    checks: list[Callable[[], object]] = [
+        *(partial(require_regular, folder / name, folder) for name in EVERYTHING if (folder / name).is_file()),
+        partial(read_settings, folder),
+        partial(Vocabularies.load, folder / TOKENIZER),
+        partial(read_folder, folder, compare=False),
+        partial(Confidence.load, folder),
+    ]
+    if (folder / SHORTLIST).exists():
+        checks.append(partial(Shortlist.load, folder))
+    faults: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except RegardError as error:
+            faults.append(" ".join(str(error).split()))
+    if compare:
+        try:
+            faults += find_changed(folder, LISTED)
+        except RegardError as error:
+            faults.append(str(error))
+    return list(dict.fromkeys(faults))

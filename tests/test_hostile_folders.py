@@ -1,0 +1,268 @@
+"""Model folders that are damaged, absurd or hostile end in one line, before they cost time or memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import regard
+from regard.cli import main
+from regard.decoding.confidence import Confidence
+from regard.errors import ModelError
+from regard.manifest import find_changed, read_manifest, write_listed, write_manifest
+from regard.model_folder import CONFIDENCE, MANIFEST, SETTINGS, TOKENIZER, WEIGHTS
+from regard.tokens.imported_vocabulary import ImportedTokenizer
+from regard.tokens.tokenizer import Specials, Vocabularies
+from regard.weights import read_folder, write_weights
+from tests.interop.toys import settings_of, write_model
+
+SECONDS, MEGABYTES = 2, 200
+
+Damage = Callable[[Path], object]
+
+
+def setting(name: str, value: int) -> Damage:
+    def change(folder: Path) -> None:
+        table, key = name.split(".")
+        text = (folder / SETTINGS).read_text()
+        head, _, tail = text.partition(f"[{table}]\n")
+        lines = [line for line in tail.split("\n") if not line.startswith(f"{key} =")]
+        (folder / SETTINGS).write_text(f"{head}[{table}]\n{key} = {value}\n" + "\n".join(lines))
+
+    return change
+
+
+def content(name: str, text: str) -> Damage:
+    return lambda folder: (folder / name).write_text(text)
+
+
+def replaced_by_link(name: str, target: str) -> Damage:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(target)
+
+    return change
+
+
+def moved_out(name: str) -> Damage:
+    def change(folder: Path) -> None:
+        outside = folder.with_name(f"{folder.name}.{name}")
+        (folder / name).rename(outside)
+        (folder / name).symlink_to(outside)
+
+    return change
+
+
+def pipe(name: str) -> Damage:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return change
+
+
+def grown(name: str, size: int) -> Damage:
+    return lambda folder: os.truncate(folder / name, size)
+
+
+def tokenizer(edit: Callable[[dict[str, Any]], object]) -> Damage:
+    """A tokenizer as imported models have it, changed."""
+
+    def change(folder: Path) -> None:
+        own = Vocabularies.load(folder / TOKENIZER).source
+        whole = json.loads(ImportedTokenizer(own.model, Specials(), own.size).to_json())
+        edit(whole)
+        (folder / TOKENIZER).write_text(json.dumps(whole))
+
+    return change
+
+
+def normalizers(*rules: dict[str, Any]) -> Damage:
+    rule = {"type": "Sequence", "normalizers": list(rules)}
+    return tokenizer(lambda whole: whole["tokenizer"].update(normalizer=rule))
+
+
+def replace_rule(pattern: dict[str, str], text: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": text}
+
+
+def weights(edit: Callable[[dict[str, torch.Tensor]], object]) -> Damage:
+    def change(folder: Path) -> None:
+        tensors = load_file(folder / WEIGHTS)
+        edit(tensors)
+        save_file(tensors, folder / WEIGHTS)
+
+    return change
+
+
+def flip_bit(folder: Path) -> None:
+    write_manifest(folder)
+    data = bytearray((folder / WEIGHTS).read_bytes())
+    data[-3] ^= 1
+    (folder / WEIGHTS).write_bytes(data)
+
+
+def change_tokenizer(folder: Path) -> None:
+    write_manifest(folder)
+    (folder / TOKENIZER).write_text((folder / TOKENIZER).read_text() + "\n")
+
+
+QUERY = "encoder.layers.0.self_attention.query.weight"
+CASES: dict[str, tuple[Damage, str]] = {
+    "width": (setting("model.width", 10**9), "model.width must be at most 1,000,000"),
+    "layers": (setting("model.encoder_layers", 10**8), "model.encoder_layers must be at most 500"),
+    "beam": (setting("decoding.beam", 100_000), "decoding.beam must be at most 10,000"),
+    "possible width": (setting("model.width", 524_288), "instead of"),
+    "possible layers": (setting("model.encoder_layers", 500), "is missing"),
+    "positions": (setting("model.hidden", 10**6), "instead of"),
+    "deep TOML": (content(SETTINGS, "x = " + "[" * 100_000), "nested too deeply"),
+    "dotted TOML": (content(SETTINGS, ".".join(["a"] * 100_000) + " = 1"), "more than 64 dots"),
+    "dotted TOML in quotes": (content(SETTINGS, 'x = """\n""", ' + ".".join(["a"] * 9_000) + ' = "x"'), "64 dots"),
+    "many keys": (content(SETTINGS, "\n".join(f"k{i} = 1" for i in range(200_000))), "too large"),
+    "settings from a device": (replaced_by_link(SETTINGS, "/dev/zero"), "not a Regard model"),
+    "settings elsewhere": (moved_out(SETTINGS), "outside its folder"),
+    "tokenizer from a device": (replaced_by_link(TOKENIZER, "/dev/zero"), "not a regular file"),
+    "tokenizer from a pipe": (pipe(TOKENIZER), "not a regular file"),
+    "tokenizer elsewhere": (moved_out(TOKENIZER), "outside its folder"),
+    "large tokenizer": (grown(TOKENIZER, 2**32), "reads at most"),
+    "deep JSON": (content(TOKENIZER, "[" * 200_000), "not JSON"),
+    "growing rules": (
+        normalizers(*(replace_rule({"String": a}, b * 1000) for a, b in ("ab", "bc", "cd", "de"))),
+        "lengthen a text by more than 1,000 times",
+    ),
+    "exponential rule": (normalizers(replace_rule({"Regex": "(a+)+$"}, "")), "can take exponential time"),
+    "padding": (
+        tokenizer(lambda whole: whole["tokenizer"].update(padding={"strategy": {"Fixed": 10**9}})),
+        "pads texts to 1000000000 tokens",
+    ),
+    "special ids": (tokenizer(lambda whole: whole["specials"].update(end=10**9)), "outside the vocabulary"),
+    "weights from a device": (replaced_by_link(WEIGHTS, "/dev/zero"), "has no weights.safetensors"),
+    "weights elsewhere": (moved_out(WEIGHTS), "outside its folder"),
+    "long header": (lambda folder: (folder / WEIGHTS).write_bytes(b"\xff" * 7 + b"\0{}"), "damaged or unreadable"),
+    "cut weights": (grown(WEIGHTS, 20_000), "damaged or unreadable"),
+    "NaN": (
+        weights(lambda tensors: tensors[QUERY].view(-1)[3:4].fill_(torch.nan)),
+        f"{QUERY} holds numbers that are not",
+    ),
+    "infinity": (weights(lambda tensors: tensors[QUERY].view(-1)[3:4].fill_(-torch.inf)), "not finite"),
+    "misshapen": (weights(lambda tensors: tensors.update({QUERY: torch.zeros(3, 3)})), f"{QUERY} has the shape (3, 3)"),
+    "flipped bit": (flip_bit, "is damaged or was changed"),
+    "changed tokenizer": (change_tokenizer, "is damaged or was changed"),
+    "damaged manifest": (content(MANIFEST, "[]"), "damaged: copy the whole folder again"),
+    "large manifest": (content(MANIFEST, " " * 200_000), "reads at most"),
+}
+
+MEASURE = """
+import json, resource, sys, time
+import torch, regard, regard.weights, regard.decoding.pytorch_engine, regard.decoding.native.packed_cache
+regard.load(sys.argv[1], engine=sys.argv[2])
+for folder in sys.argv[3:]:
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    try:
+        regard.load(folder, engine=sys.argv[2])
+        message = ""
+    except regard.RegardError as error:
+        message = str(error)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(json.dumps([message, time.process_time() - started, grown / 1024]))
+"""
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "good", settings_of("translate"))
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_each_hostile_folder_is_refused_in_one_line_and_costs_little(good: Path, tmp_path: Path, engine: str) -> None:
+    for name, (damage, _) in CASES.items():
+        copytree(good, tmp_path / name)
+        damage(tmp_path / name)
+    folders = [str(tmp_path / name) for name in CASES]
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(good), engine, *folders], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    for (name, (_, expected)), (message, seconds, megabytes) in zip(CASES.items(), results, strict=True):
+        assert expected in message, name
+        assert "\n" not in message, name
+        assert seconds < SECONDS, name
+        assert megabytes < MEGABYTES, name
+
+
+def test_verify_prints_a_line_for_each_fault(good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = copytree(good, tmp_path / "model")
+    assert main(["verify", str(folder)]) == 0
+    assert "it has no manifest" in capsys.readouterr().out
+    assert main(["verify", str(folder), "--renew"]) == 0
+    assert main(["verify", str(folder)]) == 0
+    assert capsys.readouterr().out.endswith("the manifest lists model.toml, tokenizer.json, weights.safetensors\n")
+    weights(lambda tensors: tensors[QUERY].fill_(torch.nan))(folder)
+    change = (folder / TOKENIZER).read_text() + "\n"
+    (folder / TOKENIZER).write_text(change)
+    assert main(["verify", str(folder)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == [str(folder / name) for name in (WEIGHTS, WEIGHTS, TOKENIZER)]
+    assert main(["verify", str(folder), "--renew"]) == 2
+
+
+def test_every_flipped_byte_of_the_weights_is_noticed(good: Path, tmp_path: Path) -> None:
+    folder = copytree(good, tmp_path / "model")
+    write_manifest(folder)
+    data = (folder / WEIGHTS).read_bytes()
+    for place in range(0, len(data), max(1, len(data) // 100)):
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << place % 8
+        (folder / WEIGHTS).write_bytes(damaged)
+        with pytest.raises(ModelError):
+            read_folder(folder)
+
+
+def test_a_kill_between_files_leaves_a_folder_that_opens(good: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """Both the old and the new file agree with the manifest while one is replaced by the other."""
+    folder = copytree(good, tmp_path / "model")
+    write_manifest(folder)
+    tensors = load_file(folder / WEIGHTS)
+    rename = Path.replace
+
+    def killed(path: Path, target: Path) -> Path:
+        if Path(target).name == WEIGHTS:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    changed = {name: tensor + 1 for name, tensor in tensors.items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write_weights(folder, changed)
+    assert len(read_manifest(folder)[WEIGHTS]) == 2
+    regard.load(folder, engine="torch")
+    write_weights(folder, changed)
+    assert len(read_manifest(folder)[WEIGHTS]) == 1
+    assert find_changed(folder, [WEIGHTS]) == []
+    infinite = {name: tensor / 0 for name, tensor in tensors.items()}
+    with pytest.raises(ModelError, match="holds numbers that are not finite"):
+        write_weights(folder, infinite)
+
+
+def test_a_file_that_is_written_later_is_listed_too(good: Path, tmp_path: Path) -> None:
+    folder = copytree(good, tmp_path / "model")
+    Confidence(1.0, 2.0, 3).save(folder)
+    assert read_manifest(folder) == {}  # of an earlier version: it gets none
+    write_manifest(folder)
+    write_listed(folder, CONFIDENCE, lambda path: path.write_bytes((folder / CONFIDENCE).read_bytes() + b" "))
+    assert find_changed(folder, [CONFIDENCE]) == []
+    (folder / CONFIDENCE).unlink()
+    regard.load(folder, engine="torch")
+    assert "is missing" in find_changed(folder, [CONFIDENCE])[0]
