@@ -105,6 +105,7 @@ CASES = [
     *cases("a.tmx", TMX[0], [lambda i: f'<tu><tuv xml:lang="en-{i:07}"><seg>a</seg></tuv></tu>', "<a>"], TMX[1]),
     *cases("a.tmx", SEGMENT[0], ["<ph/>", "<hi>a</hi>", "&amp;", "&lt;ph/>", "a ", "\n"], SEGMENT[1]),
     *cases("a.tmx", SEGMENT[0], [lambda i: f'<ph x="{i}"/>', lambda i: f"<ph>{i}</ph>"], SEGMENT[1]),
+    Case("a.tmx", f"{SEGMENT[0]}\nb", " ", SEGMENT[1]),
     Case("a.tmx", f"{TMX[0]}<tu>", '<tuv xml:lang="en"><seg>a</seg></tuv>', f"</tu>{TMX[1]}"),
     *cases("a.xlf", XLIFF[0], [UNIT, "<group/>", lambda i: f'<group translate="{i}">{UNIT}</group>'], XLIFF[1]),
     *cases("a.xlf", SOURCE[0], ["<x/>", "<g>a</g>", "&amp;", "a ", '<mrk mtype="seg">a</mrk>'], SOURCE[1]),

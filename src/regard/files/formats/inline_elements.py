@@ -11,7 +11,6 @@ from regard.files.formats.xml_parsing import Content, Element
 
 AROUND = {"g", "hi", "mrk", "pc"}  # elements around text to translate; all others are code with everything in them
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML, even as a reference
-BREAK = re.compile(r"\s*[\r\n]\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,9 @@ def read_segment(element: Element | None, content: Content) -> Segment:
 
 def join_lines(text: str) -> str:
     """Returns a text on one line, which is what a model reads."""
-    return (BREAK.sub(" ", text) if "\n" in text or "\r" in text else text).strip()
+    if "\n" not in text and "\r" not in text:
+        return text.strip()
+    return " ".join(filter(None, map(str.strip, re.split("[\r\n]", text))))
 
 
 def _pieces(element: Element, content: Content) -> Iterator[tuple[str, bool]]:
