@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from regard.cli import build_parser
 from regard.demo import GLASS
 from regard.serving.client_limits import KeyFile
 from tests.cli.running import call
@@ -53,6 +54,12 @@ def test_a_real_model_is_served_and_ended(server: Process) -> None:
     assert [record["status"] for record in log][:2] == [200, 200]
     assert log[0]["texts"] == 2
     assert all(word not in json.dumps(log) for word in ("animal", "Traceback"))
+
+
+@pytest.mark.parametrize("line", [["serve", "model"], ["look"]])
+def test_a_server_listens_on_this_machine_only_unless_another_host_is_given(line: list[str]) -> None:
+    assert build_parser().parse_args(line).host == "127.0.0.1"
+    assert build_parser().parse_args([*line, "--host", "::1"]).host == "::1"
 
 
 def test_a_key_is_made_and_printed_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
