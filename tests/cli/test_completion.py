@@ -145,6 +145,13 @@ def test_every_verb_and_flag_is_in_the_script_of_each_shell(
         subprocess.run([shell, *check, str(tmp_path / "script")], check=True)
 
 
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_a_verb_is_shown_with_its_short_help(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = script(shell, capsys)
+    assert "find and remove faults in a corpus" in text
+    assert "Checks the pairs of FILES" not in text
+
+
 def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     done = call(capsys, "completion", "tcsh")
     assert done.code == 2

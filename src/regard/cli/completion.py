@@ -27,7 +27,9 @@ def run(arguments: argparse.Namespace, verbs: Verbs, parser: Parser) -> int:
     import shtab
 
     values = setting_values()
-    for verb in verbs.choices.values():
+    for choice in verbs._choices_actions:
+        verb = verbs.choices[choice.dest]
+        verb.description = choice.help  # which a shell shows beside the verb, in one line
         for action in verb._actions:
             action.choices = action.choices or values.get(action.dest)
             if action.nargs != 0 and not action.choices:
