@@ -39,9 +39,12 @@ class Library:
 THREADS = ["-fopenmp"] if sys.platform == "linux" else []  # those of PyTorch, which has them loaded before
 LIBRARIES = {
     "regard.decoding.native.core": Library(
-        "decoding/native/kernels.cpp", ["decoding/native/core.cpp"], ["-pthread"], {"avx512": ["-mavx512vnni"]}
+        "decoding/native/arithmetic_kernels.cpp",
+        ["decoding/native/python_interface.cpp"],
+        ["-pthread"],
+        {"avx512": ["-mavx512vnni"]},
     ),
-    "regard.model.kernels.fused_core": Library("model/kernels/fused.cpp", flags=THREADS),
+    "regard.model.kernels.fused_core": Library("model/kernels/fused_training_steps.cpp", flags=THREADS),
 }
 HEADERS = sorted(
     str(header) for place in ("model/kernels", "decoding/native") for header in Path(HERE, place).glob("*.h")

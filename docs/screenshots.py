@@ -59,7 +59,7 @@ def main() -> None:
                 page.goto(f"{address}#{urlencode({'view': view, 'text': TEXT, **selected})}")
                 page.wait_for_selector("body[data-drawn]:not([aria-busy])")
                 page.wait_for_load_state("networkidle")
-                page.screenshot(path=arguments.output / f"{view}-{theme}.jpg", type="jpeg", quality=50)
+                page.screenshot(path=arguments.output / f"explorer-{view}-{theme}.jpg", type="jpeg", quality=50)
             context.close()
         record_journey(browser, address, arguments.output / "journey.webp")
         browser.close()

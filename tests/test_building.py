@@ -80,7 +80,14 @@ def test_without_a_compiler_it_installs_all_the_same(source: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("file", [f"{NATIVE}core.cpp", f"{NATIVE}kernels.cpp", "regard/model/kernels/fused.cpp"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        f"{NATIVE}python_interface.cpp",
+        f"{NATIVE}arithmetic_kernels.cpp",
+        "regard/model/kernels/fused_training_steps.cpp",
+    ],
+)
 def test_the_sources_are_plain_cpp(compiler: str, file: str) -> None:
     """For any 64-bit machine, without a warning."""
     baseline = ["-march=x86-64"] if os.uname().machine == "x86_64" else []

@@ -11,7 +11,7 @@ INDEX = f"""<!doctype html>
 <link rel="stylesheet" href="static/style.css">
 <script type="importmap">{IMPORTS}</script>
 </head><body>
-<script type="module" src="static/main.js"></script>
+<script type="module" src="static/explorer-app.js"></script>
 </body></html>
 """
 
@@ -22,7 +22,7 @@ def page(tmp_path: Path) -> Path:
     (folder / "views").mkdir(parents=True)
     (folder / "index.html").write_text(INDEX)
     (folder / "style.css").write_text("body { color: black }")
-    (folder / "main.js").write_text('import "regard/views/one.js"; const end = "</script>";')
+    (folder / "explorer-app.js").write_text('import "regard/views/one.js"; const end = "</script>";')
     (folder / "views" / "one.js").write_text("export {};")
     (tmp_path / "secret.js").write_text("secret")
     return folder

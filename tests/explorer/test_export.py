@@ -107,12 +107,12 @@ def test_modules_are_found_by_their_names(page: Path) -> None:
     found = re.search(r'<script type="importmap">(.*?)</script>', text, re.DOTALL)
     assert found is not None
     imports = json.loads(found[1])["imports"]
-    assert set(imports) == {"regard/main.js", "regard/views/one.js"}
+    assert set(imports) == {"regard/explorer-app.js", "regard/views/one.js"}
     for name, url in imports.items():
         kind, _, content = url.partition(",")
         assert kind == "data:text/javascript;base64"
         assert base64.b64decode(content) == (page / name.removeprefix("regard/")).read_bytes()
-    assert '<script type="module">import "regard/main.js"</script>' in text
+    assert '<script type="module">import "regard/explorer-app.js"</script>' in text
 
 
 def test_no_text_can_end_the_script(page: Path) -> None:

@@ -187,7 +187,7 @@ def test_it_answers_to_its_names(explorer: Explorer, page: Path, host: str) -> N
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000", "", "::1"])
 def test_it_does_not_answer_to_other_names(client: TestClient, host: str) -> None:
-    for path in ("/", "/static/main.js", "/api/model"):
+    for path in ("/", "/static/explorer-app.js", "/api/model"):
         response = client.get(path, headers={"Host": host})
         assert response.status_code == 400
         assert "does not answer to the name" in error_of(response)
@@ -207,7 +207,11 @@ def test_the_page_is_served(client: TestClient, page: Path) -> None:
     index = client.get("/")
     assert index.text == INDEX
     assert index.headers["content-type"] == "text/html; charset=utf-8"
-    for path, kind in (("main.js", "text/javascript"), ("views/one.js", "text/javascript"), ("style.css", "text/css")):
+    for path, kind in (
+        ("explorer-app.js", "text/javascript"),
+        ("views/one.js", "text/javascript"),
+        ("style.css", "text/css"),
+    ):
         response = client.get(f"/static/{path}")
         assert response.content == (page / path).read_bytes()
         assert response.headers["content-type"] == f"{kind}; charset=utf-8"
@@ -217,7 +221,7 @@ def test_the_page_is_served(client: TestClient, page: Path) -> None:
     "path",
     [
         "../secret.js", "%2e%2e/secret.js", "views/../../secret.js", "..%2fsecret.js", "/etc/passwd", "%2fetc%2fpasswd",
-        "views", "", "nothing.js", "..\\secret.js", "main.js%00", "link.js",
+        "views", "", "nothing.js", "..\\secret.js", "explorer-app.js%00", "link.js",
     ],
 )  # fmt: skip
 def test_nothing_else_is_served(client: TestClient, page: Path, path: str) -> None:
@@ -229,7 +233,7 @@ def test_nothing_else_is_served(client: TestClient, page: Path, path: str) -> No
 
 def test_the_browser_is_told_to_load_nothing_from_elsewhere(client: TestClient) -> None:
     digest = base64.b64encode(hashlib.sha256(IMPORTS.encode()).digest()).decode()
-    for path in ("/", "/api/model", "/static/main.js", "/api/nothing"):
+    for path in ("/", "/api/model", "/static/explorer-app.js", "/api/nothing"):
         headers = client.get(path).headers
         policy = dict(rule.strip().split(" ", 1) for rule in headers["content-security-policy"].split(";"))
         assert policy["default-src"] == "'none'"
@@ -251,7 +255,7 @@ def test_it_can_be_a_part_of_a_larger_application(explorer: Explorer, page: Path
     app = Starlette(routes=[Mount("/look", routes=routes(explorer, page))])
     client = TestClient(app)
     assert client.get("/look/").text == INDEX
-    assert client.get("/look/static/main.js").status_code == 200
+    assert client.get("/look/static/explorer-app.js").status_code == 200
     assert client.get("/look/api/model").json()["name"] == "toy"
 
 

@@ -34,7 +34,7 @@ def modules(name: str, found: set[str]) -> set[str]:
     if name not in found:
         found.add(name)
         for other in re.findall(r'(?:from|import\() ?"regard/(.*?)"', source(name)):
-            if name != "main.js" or not other.startswith("views/"):
+            if name != "explorer-app.js" or not other.startswith("views/"):
                 modules(other, found)
     return found
 
@@ -71,9 +71,9 @@ def test_each_sentence_stands_once_and_is_used() -> None:
 
 def test_each_view_loads_what_it_says() -> None:
     known = {key: part for part in PARTS for key in table(part, "en")}
-    frame = modules("main.js", set())
-    for name in re.findall(r'import\("regard/(views/.*?)"\)', source("main.js")):
-        own = ".journey" if name == "views/journey.js" else ".views"
+    frame = modules("explorer-app.js", set())
+    for name in re.findall(r'import\("regard/(views/.*?)"\)', source("explorer-app.js")):
+        own = ".journey" if name == "views/sentence-journey.js" else ".views"
         for module in modules(name, set()) | frame:
             said = re.findall(r'(?<![\w.])t\((?:[^()"`]*\? )?"([\w.-]+)"(?: : "([\w.-]+)")?', source(module))
             assert {known[key] for pair in said for key in pair if key} <= {"", own}, (name, module)

@@ -87,9 +87,9 @@ def page_html(run: Run, *, page: Path | None = None) -> str:
         r"<head>": f'<head>\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         r'<link[^>]*href="static/style\.css"[^>]*>': f"<style>\n{style}\n</style>",
         r'<script type="importmap">.*?</script>': f'<script type="importmap">{modules}</script>',
-        r'<script type="module" src="static/main\.js"></script>': (
+        r'<script type="module" src="static/explorer-app\.js"></script>': (
             f'<script type="application/json" id="regard-data">{data}</script>\n'
-            '<script type="module">import "regard/main.js"</script>'
+            '<script type="module">import "regard/explorer-app.js"</script>'
         ),
     }
     for pattern, new in parts.items():

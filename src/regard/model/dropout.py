@@ -52,11 +52,11 @@ def drop(y: Tensor, rate: float, onto: Tensor | None = None) -> Tensor:
 
 
 BLOCKS, GROUP = 16, 128
-"""`BLOCKS` blocks of 128 random bits together serve `GROUP` elements (see `fused.cpp`)."""
+"""`BLOCKS` blocks of 128 random bits together serve `GROUP` elements (see `fused_training_steps.cpp`)."""
 
 
 class Mask(NamedTuple):
-    """One dropout mask, as `fused.cpp` takes it."""
+    """One dropout mask, as `fused_training_steps.cpp` takes it."""
 
     first_key: int
     second_key: int

@@ -25,7 +25,7 @@ def _fields(kind: Any, *names: str) -> list[tuple[str, Any]]:
 
 
 class SearchRequest(ctypes.Structure):
-    """The sources and options of a search; job.h describes each field."""
+    """The sources and options of a search; sentence_queues.h describes each field."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("count", c_int64),
@@ -39,7 +39,7 @@ class SearchRequest(ctypes.Structure):
 
 
 class ShortlistArrays(ctypes.Structure):
-    """A shortlist; model.h describes each field."""
+    """A shortlist; packed_model.h describes each field."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         *_fields(c_void_p, "starts", "tokens", "common"),
@@ -48,7 +48,7 @@ class ShortlistArrays(ctypes.Structure):
 
 
 class SearchResult(ctypes.Structure):
-    """The arrays of all outputs, one output after the other; core.cpp describes each field."""
+    """The arrays of all outputs, one output after the other; python_interface.cpp describes each field."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         *_fields(POINTER(c_int32), "counts", "tokens", "token_counts"),

@@ -1,6 +1,6 @@
 """Writes the weights of a model as the C++ engine reads them: one file, which is mapped into memory.
 
-The arrays have the order of model.h.
+The arrays have the order of packed_model.h.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class _Layout:
         yield np.array(most).clip(max=MOST).astype(np.float32)
 
     def _panels(self, matrix: Array, bias: Array, *, int8: bool) -> Iterator[Array]:
-        """Yields [N, K] in panels of 16 rows (see kernels.h), with scales and bias."""
+        """Yields [N, K] in panels of 16 rows (see arithmetic_kernels.h), with scales and bias."""
         padding = -len(matrix) % PANEL
         if int8:
             integers, scales = quantize(matrix)

@@ -1,4 +1,4 @@
-"""Runs the steps between the matrix products of training in one pass each, by a small C++ library (`fused.cpp`).
+"""Runs the steps between the matrix products of training in one pass each, in C++ (`fused_training_steps.cpp`).
 
 On a CPU a small model spends as much time in these steps as in its products (docs/log.md). Each function is tested
 against the readable code that calls it, which does the same in PyTorch if the library cannot be used: without a
@@ -39,7 +39,7 @@ def best_instructions() -> str:
 
 
 class Library:
-    """The functions of `fused.cpp`, compiled for a set of instructions; they run without Python's lock."""
+    """The functions of `fused_training_steps.cpp` for one set of instructions; they run without Python's lock."""
 
     def __init__(self, loaded: ctypes.CDLL, instructions: str) -> None:
         self.instructions = instructions

@@ -1,0 +1,602 @@
+// Search over a network: sentences join when others leave, so that the products stay full. The rules are those of
+// decoding/beam_search.py, which is the reference.
+#pragma once
+#include <limits>
+#include <memory>
+
+#include "sentence_queues.h"
+#include "forward_pass.h"
+
+namespace regard {
+
+constexpr float NEVER = -std::numeric_limits<float>::infinity();
+
+struct Hypothesis {
+    Output output;
+    std::vector<const float*> path;  // keys and values of what was read
+    std::vector<int32_t> unread;
+    int row = 0;
+};
+
+using Block = std::unique_ptr<float[]>;
+
+class Entries {  // room for keys and values, given out one by one and taken back all at once
+public:
+    static constexpr long BLOCK = 8;  // entries that lie side by side, layer by layer
+
+    float* next(long entry, long layers, std::vector<Block>& spare) {
+        if (used_ == long(blocks_.size()) * BLOCK) {
+            if (spare.empty()) spare.emplace_back(new float[size_t(BLOCK * entry * layers)]);
+            blocks_.push_back(std::move(spare.back()));
+            spare.pop_back();
+        }
+        const long i = used_++;
+        return blocks_[size_t(i / BLOCK)].get() + i % BLOCK * entry;
+    }
+    void clear(std::vector<Block>& spare) {
+        used_ = 0;
+        spare.insert(spare.end(), std::make_move_iterator(blocks_.begin()), std::make_move_iterator(blocks_.end()));
+        blocks_.clear();
+    }
+
+private:
+    std::vector<Block> blocks_;
+    long used_ = 0;
+};
+
+struct Memory {  // what the decoder looks at
+    TaskPointer task;  // of the sentence; none: there is none
+    std::vector<float> values;  // [layers][positions][keys, values]
+    std::vector<const float*> rows;
+};
+
+struct Sentence {  // one that is being written
+    Memory memory;
+    Entries entries;
+    std::vector<Hypothesis> alive;
+    std::vector<Output> found;
+    std::vector<int32_t> tokens;  // that may be written, where there is a shortlist
+    int first_row = 0;  // of its states in this step
+    bool free() const { return !memory.task; }
+};
+
+struct Seen {  // of the logits of one hypothesis
+    float highest;
+    double sum;   // of exp(logit - highest)
+    float least;  // of as many as are wanted, the highest ones
+};
+
+struct Scores {  // of one hypothesis, over the part of the vocabulary that a lane has seen
+    float highest;
+    double sum;
+    std::vector<std::pair<float, int32_t>> best;  // logits, highest first
+    std::vector<float> near;            // where they are screened: logits that may be among the best, or count in the sum,
+    std::vector<int32_t> near_tokens;   // and whose they are
+    Seen screened;                      // for all lanes, until the next token
+
+    void clear() { highest = NEVER, sum = 0.0, best.clear(), near.clear(), near_tokens.clear(); }
+    void add(float logit, int32_t token, size_t most) {
+        if (best.size() == most) best.pop_back();
+        auto place = best.end();
+        while (place != best.begin() && (place - 1)->first < logit) --place;
+        best.insert(place, {logit, token});
+    }
+};
+
+struct Columns {  // tokens that are scored together: some that follow each other, or those of a list
+    int first, count;
+    const int32_t* listed;
+
+    int32_t token(int i) const { return listed ? listed[i] : first + i; }
+    int find(int32_t token) const {  // or -1
+        if (!listed) return token >= first && token < first + count ? token - first : -1;
+        const int32_t* place = std::lower_bound(listed, listed + count, token);
+        return place < listed + count && *place == token ? int(place - listed) : -1;
+    }
+};
+
+class Worker {  // a team with sentences of its own
+public:
+    static constexpr double WRONG = 1e-5, WRONG_INT8 = 1e-3;  // of a probability, as screened: so much is typically wrong at most
+    static constexpr int PATIENCE = 4;  // steps until a live search lets few sentences join, too
+
+    Worker(const Model& model, const Kernels& kernels, Job& job)
+        : team_(job.request.lanes), network_(model, kernels, team_), model_(model), kernels_(kernels), job_(job), request_(job.request),
+          buffers_(size_t(team_.lanes)) {
+        const int rows = request_.beam ? request_.beam : request_.rows;
+        sentences_.resize(size_t(std::max(1, request_.rows_at_once / rows)));
+        most_ = request_.beam ? 2 * size_t(request_.beam) : 1;
+        screening_ = model.screened && !model.shortlist.starts && request_.temperature <= 0 && request_.repetition_penalty == 1.0;
+    }
+
+    void run(int lane) {
+        for (;;) {
+            by_one(lane, [&] { plan(); });
+            if (over_) return;
+            if (!pending_.empty()) {
+                network_.encode(lane, pending_tokens_.data(), starts_, encoded_.data(), stride_);
+                by_one(lane, [&] { keep_encoded(); });
+                continue;
+            }
+            if (read_.empty() && job_.live) continue;
+            if (read_.empty()) return;
+            const float* states = network_.decode(lane, read_, request_.alignment ? looks_.data() : nullptr, looks_stride_);
+            by_one(lane, [&] { gather(states); });
+            guard([&] { score(lane); });
+            if (screening_) {
+                team_.wait();
+                guard([&] { weigh_all(lane); });
+            }
+            team_.wait();
+            const Range mine = team_.share(lane, long(sentences_.size()));
+            guard([&] {
+                for (long i = mine.begin; i < mine.end; ++i)
+                    if (!sentences_[size_t(i)].free()) advance(sentences_[size_t(i)]);
+            });
+            team_.wait();
+        }
+    }
+
+private:
+    bool over_ = false;  // as all lanes see it: one that left alone would let the others wait
+    Team team_;
+    Network network_;
+    const Model& model_;
+    const Kernels& kernels_;
+    Job& job_;
+    const Request& request_;
+    std::vector<Sentence> sentences_;
+    std::vector<Memory> ready_;
+    std::vector<std::vector<float>> spare_;  // room of memories that are not needed any more
+    std::vector<Block> spare_blocks_;        // and of entries
+    int steps_ = 0;  // since sources were last read
+    size_t most_;  // continuations of a hypothesis that are looked at
+    bool screening_;
+    std::vector<TaskPointer> pending_;
+    std::vector<int32_t> pending_tokens_;
+    std::vector<int> starts_;
+    Buffer<float> encoded_;
+    long stride_ = 0;
+    std::vector<Position> read_;
+    std::vector<int> wanted_;  // rows of `read_` after which a token is due
+    std::vector<std::vector<int32_t>> said_;  // tokens that are there before each of these, if that makes a difference
+    Buffer<float> states_, looks_;
+    long looks_stride_ = 0;
+    std::vector<std::vector<float>> buffers_;     // logits of a lane
+    std::vector<std::vector<Scores>> scores_;     // of a lane, a hypothesis
+    std::vector<float> all_;                      // logits of all tokens, where they are drawn
+
+    template <class Work> void guard(Work work) {
+        try {
+            work();
+        } catch (...) {  // no memory: there is nothing else to throw
+            job_.close(true);
+        }
+    }
+    template <class Work> void by_one(int lane, Work work) {
+        if (lane == 0) {
+            if (!(over_ = job_.stopped())) guard(work);
+            over_ = over_ || job_.failed();
+        }
+        team_.wait();
+    }
+
+    // What to do next: read sources if there is room for them, else one more token of each sentence
+    void plan() {
+        pending_.clear(), read_.clear();
+        std::vector<Sentence*> room;
+        for (Sentence& s : sentences_) {
+            if (!s.free() && s.memory.task->unwanted) s.memory.task = nullptr;
+            if (!s.free()) continue;
+            if (ready_.empty()) {
+                room.push_back(&s);
+            } else {
+                begin(s, std::move(ready_.back()));
+                ready_.pop_back();
+            }
+        }
+        const bool idle = room.size() == sentences_.size();
+        if (idle) job_.rest();
+        if (model_.shape.decoder_only) {
+            const std::vector<TaskPointer> taken = job_.take(room.size(), SIZE_MAX, idle);
+            for (size_t i = 0; i < taken.size(); ++i) begin(*room[i], Memory{taken[i], {}, {}});
+        } else {
+            const size_t some = std::min<size_t>(16, (sentences_.size() + 3) / 4);  // a product of few rows costs as much as one of many
+            const bool patient = job_.live && ++steps_ >= PATIENCE;  // but who has just come is not kept waiting
+            if (room.size() >= some || idle || (patient && !room.empty())) take_sources(std::min<size_t>(room.size(), 32), idle);
+        }
+        if (pending_.empty()) list_unread();
+    }
+
+    void take_sources(size_t most, bool idle) {
+        pending_ = job_.take(most, 512, idle);
+        if (pending_.empty()) return;
+        steps_ = 0;
+        pending_tokens_.clear();
+        starts_.assign(1, 0);
+        size_t longest = 0;
+        for (const TaskPointer& task : pending_) {
+            pending_tokens_.insert(pending_tokens_.end(), task->source.begin(), task->source.end());
+            starts_.push_back(int(pending_tokens_.size()));
+            longest = std::max(longest, task->source.size());
+        }
+        stride_ = long(model_.memory.panels()) * PANEL;
+        encoded_.get(pending_tokens_.size() * size_t(stride_));
+        network_.reserve(int(pending_tokens_.size()), int(longest));
+    }
+
+    void keep_encoded() {
+        for (size_t i = pending_.size(); i-- > 0;) {
+            Memory m{pending_[i], {}, {}};
+            if (!spare_.empty()) m.values.swap(spare_.back()), spare_.pop_back();
+            m.values.clear();
+            m.values.reserve(size_t((starts_[i + 1] - starts_[i]) * model_.shape.decoder_layers * model_.entry()));
+            for (long layer = 0; layer < model_.shape.decoder_layers; ++layer)
+                for (int row = starts_[i]; row < starts_[i + 1]; ++row) {
+                    const float* first = encoded_.data() + row * stride_ + layer * model_.entry();
+                    m.values.insert(m.values.end(), first, first + model_.entry());
+                }
+            ready_.push_back(std::move(m));
+        }
+    }
+
+    void begin(Sentence& s, Memory memory) {
+        if (s.memory.values.capacity()) spare_.push_back(std::move(s.memory.values));
+        s.memory = std::move(memory);
+        s.memory.rows.clear();
+        const size_t positions = s.memory.values.size() / size_t(model_.shape.decoder_layers * model_.entry());
+        for (size_t i = 0; i < positions; ++i) s.memory.rows.push_back(s.memory.values.data() + i * size_t(model_.entry()));
+        s.entries.clear(spare_blocks_);
+        s.found.clear();
+        if (model_.shortlist.starts) model_.shortlist.list(s.memory.task->source, model_.logits.columns, s.tokens);
+        s.alive.assign(1, {});
+        if (model_.shape.decoder_only)
+            s.alive[0].unread = s.memory.task->source;
+        else
+            s.alive[0].unread.assign(1, request_.begin);
+    }
+
+    void list_unread() {
+        int longest = 1;
+        wanted_.clear();
+        for (Sentence& s : sentences_) {
+            if (s.free()) continue;
+            s.first_row = int(wanted_.size());
+            forget(s);
+            for (Hypothesis& h : s.alive) {
+                const size_t before = h.path.size();
+                for (size_t i = 0; i < h.unread.size(); ++i) h.path.push_back(s.entries.next(model_.entry(), model_.shape.decoder_layers, spare_blocks_));
+                for (size_t i = 0; i < h.unread.size(); ++i) {
+                    const int place = int(before + i);
+                    float* entry = const_cast<float*>(h.path[size_t(place)]);
+                    read_.push_back({h.unread[i], place, entry, h.path.data(), s.memory.rows.data(), int(s.memory.rows.size()),
+                                     Entries::BLOCK * model_.entry(), long(s.memory.rows.size()) * model_.entry()});
+                }
+                longest = std::max({longest, int(h.path.size()), int(s.memory.rows.size())});
+                if (request_.repetition_penalty != 1.0) {
+                    said_.resize(std::max(said_.size(), wanted_.size() + 1));
+                    list_said(s, h, said_[wanted_.size()]);
+                }
+                wanted_.push_back(int(read_.size()) - 1);
+            }
+        }
+        network_.reserve(int(read_.size()), longest);
+        states_.get(wanted_.size() * size_t(network_.width()));
+        looks_stride_ = longest;
+        if (request_.alignment) looks_.get(read_.size() * size_t(model_.shape.heads * longest));
+        scores_.resize(size_t(team_.lanes));
+        for (auto& rows : scores_) rows.resize(std::max(rows.size(), wanted_.size()));
+        if (request_.temperature > 0) all_.assign(wanted_.size() * size_t(model_.logits.columns), NEVER);
+    }
+
+    void list_said(const Sentence& s, const Hypothesis& h, std::vector<int32_t>& said) const {
+        if (model_.shape.decoder_only) said = s.memory.task->source;
+        else said.assign(1, request_.begin);
+        said.insert(said.end(), h.output.tokens.begin(), h.output.tokens.end());
+        std::sort(said.begin(), said.end());
+        said.erase(std::unique(said.begin(), said.end()), said.end());
+    }
+
+    // A decoder that has used up its positions forgets the older half of the text and reads what is left again
+    void forget(Sentence& s) {
+        const size_t longest = size_t(model_.shape.max_length);
+        if (!model_.shape.decoder_only || s.alive[0].path.size() + s.alive[0].unread.size() <= longest) return;
+        s.entries.clear(spare_blocks_);
+        for (Hypothesis& h : s.alive) {
+            std::vector<int32_t> text = s.memory.task->source;
+            text.insert(text.end(), h.output.tokens.begin(), h.output.tokens.end());
+            h.unread.assign(text.end() - long(std::min(text.size(), std::max<size_t>(1, longest / 2))), text.end());
+            h.path.clear();
+        }
+    }
+
+    void gather(const float* states) {
+        const long width = network_.width();
+        for (size_t i = 0; i < wanted_.size(); ++i) std::copy_n(states + wanted_[i] * width, width, states_.data() + long(i) * width);
+    }
+
+    void score(int lane) {
+        const int rows = int(wanted_.size());
+        std::vector<Scores>& scores = scores_[size_t(lane)];
+        for (int row = 0; row < rows; ++row) scores[size_t(row)].clear();
+        std::vector<float>& buffer = buffers_[size_t(lane)];
+        if (screening_) {
+            network_.screen(lane, states_.data(), rows, buffer, [&](int first, int count, float* logits, long stride) {
+                for (int row = 0; row < rows; ++row) sift(scores[size_t(row)], row, first, count, logits + row * stride);
+            });
+            for (Scores& s : scores) s.screened = seen(s);
+            return;
+        }
+        if (!model_.shortlist.starts)
+            return network_.logits(lane, network_.scorable(lane, states_.data(), rows), buffer, [&](int first, int count, float* logits, long stride) {
+                for (int row = 0; row < rows; ++row) look_at(scores[size_t(row)], row, {first, count, nullptr}, logits + row * stride);
+            });
+        for (const Sentence& s : sentences_)
+            if (!s.free())
+                network_.logits_of(lane, states_.data() + s.first_row * network_.width(), int(s.alive.size()), s.tokens, buffer, [&](int first, int count, float* logits, long stride) {
+                    for (int i = 0; i < int(s.alive.size()); ++i)
+                        look_at(scores[size_t(s.first_row + i)], s.first_row + i, {0, count, s.tokens.data() + first}, logits + i * stride);
+                });
+    }
+
+    // The logits of some columns of one hypothesis
+    void look_at(Scores& s, int row, const Columns& columns, float* logits) {
+        if (request_.repetition_penalty != 1.0) discourage(logits, columns, said_[size_t(row)]);
+        const float peak = kernels_.sum_exp(logits, columns.count, &s.highest, &s.sum);
+        for (int i = 0; i < request_.unspeakable_count; ++i)
+            if (const int column = columns.find(request_.unspeakable[i]); column >= 0) logits[column] = NEVER;
+        if (request_.temperature > 0) {
+            for (int i = 0; i < columns.count; ++i) all_[size_t(row) * size_t(model_.logits.columns) + size_t(columns.token(i))] = logits[i];
+            return;
+        }
+        if (peak > least(s)) keep_best(s, columns, logits);
+    }
+
+    float least(const Scores& s) const { return s.best.size() == most_ ? s.best.back().first : NEVER; }  // of the best so far
+
+    Seen seen(const Scores& s) const { return {s.highest, s.sum, least(s)}; }
+
+    void keep_best(Scores& s, const Columns& columns, const float* logits) const {
+        for (int i = -1; (i = kernels_.above(logits, i + 1, columns.count, least(s))) < columns.count;) s.add(logits[i], columns.token(i), most_);
+    }
+
+    // The logit from which on, seen within a margin of the truth, one may be among the best, or would make the sum wrong.
+    // A state of int8 is not exact to begin with: twice what is typical has to do for each of two logits that are compared.
+    float near_from(const Seen& s, int row) {
+        const double worst = network_.margin(row), typical = worst / std::sqrt(double(model_.logits.depth));
+        const double margin = model_.int8() ? 2 * typical : worst, wrong = model_.int8() ? WRONG_INT8 : WRONG;
+        return std::nextafter(float(std::min(s.least - 2 * margin, s.highest + std::log(s.sum * wrong / typical))), NEVER);
+    }
+
+    // The screened logits of some columns of one hypothesis: keeps those for which the truth is wanted
+    void sift(Scores& s, int row, int first, int count, float* logits) {
+        const Columns columns{first, count, nullptr};
+        const float peak = kernels_.sum_exp(logits, count, &s.highest, &s.sum);
+        const auto keep = [&](int i) { s.near.push_back(logits[i]), s.near_tokens.push_back(columns.token(i)); };
+        for (int i = 0; i < request_.unspeakable_count; ++i)
+            if (const int column = columns.find(request_.unspeakable[i]); column >= 0) keep(column), logits[column] = NEVER;
+        if (peak > least(s)) keep_best(s, columns, logits);
+        const float from = near_from(seen(s), row);
+        if (peak > from)
+            for (int i = -1; (i = kernels_.above(logits, i + 1, count, from)) < count;) keep(i);
+    }
+
+    // What all lanes have seen, as screened; `least` is that of one lane, so that it is not too high
+    Seen together(int row) const {
+        Seen all{NEVER, 0.0, NEVER};
+        const auto each = [&](auto add) {
+            for (const std::vector<Scores>& lane : scores_) add(lane[size_t(row)].screened);
+        };
+        each([&](const Seen& s) { all.highest = std::max(all.highest, s.highest), all.least = std::max(all.least, s.least); });
+        each([&](const Seen& s) { all.sum += s.sum * std::exp(double(s.highest) - all.highest); });
+        return all;
+    }
+
+    void weigh_all(int lane) {
+        for (size_t row = 0; row < wanted_.size(); ++row) weigh(scores_[size_t(lane)][row], int(row), buffers_[size_t(lane)]);
+    }
+
+    // Then the truth about them: they take the place of what was seen of them in the sum, and the best are chosen anew
+    void weigh(Scores& s, int row, std::vector<float>& buffer) {
+        const float from = near_from(together(row), row);
+        size_t count = 0;
+        for (size_t i = 0; i < s.near.size(); ++i)
+            if (s.near[i] > from) s.near[count] = s.near[i], s.near_tokens[count++] = s.near_tokens[i];
+        buffer.resize(std::max(buffer.size(), count));
+        kernels_.pick({states_.data() + row * network_.width(), network_.width(), 1}, model_.logits, s.near_tokens.data(), int(count), buffer.data(), 0);
+        float highest = s.highest;
+        double seen = 0.0;
+        kernels_.sum_exp(s.near.data(), int(count), &highest, &seen);
+        s.sum = std::max(s.sum - seen, 0.0);
+        kernels_.sum_exp(buffer.data(), int(count), &s.highest, &s.sum);
+        s.best.clear();
+        const int32_t* silent = request_.unspeakable + request_.unspeakable_count;
+        for (size_t i = 0; i < count; ++i)
+            if (buffer[i] > least(s) && std::find(request_.unspeakable, silent, s.near_tokens[i]) == silent) s.add(buffer[i], s.near_tokens[i], most_);
+    }
+
+    // Makes what was said before less likely (Keskar et al., 2019)
+    void discourage(float* logits, const Columns& columns, const std::vector<int32_t>& said) const {
+        const float penalty = float(request_.repetition_penalty);
+        for (int32_t token : said)
+            if (const int column = columns.find(token); column >= 0) logits[column] = logits[column] < 0 ? logits[column] * penalty : logits[column] / penalty;
+    }
+
+    // log of the sum over the vocabulary of exp(logit)
+    double normalizer(int row) const {
+        float high = NEVER;
+        for (int lane = 0; lane < team_.lanes; ++lane) high = std::max(high, scores_[size_t(lane)][size_t(row)].highest);
+        double sum = 0.0;
+        for (int lane = 0; lane < team_.lanes; ++lane) {
+            const Scores& s = scores_[size_t(lane)][size_t(row)];
+            if (s.sum > 0) sum += s.sum * std::exp(double(s.highest) - high);
+        }
+        return high + std::log(sum);
+    }
+
+    void advance(Sentence& s) {
+        if (request_.alignment) look(s);
+        if (request_.beam) widen(s);
+        else follow(s);
+        if (!s.alive.empty()) return;
+        std::stable_sort(s.found.begin(), s.found.end(), [](const Output& a, const Output& b) { return a.score > b.score; });
+        if (s.found.size() > size_t(request_.best)) s.found.resize(size_t(request_.best));
+        job_.finish(*s.memory.task, std::move(s.found));
+        s.memory.task = nullptr;
+    }
+
+    // Adds where the last position of each hypothesis has looked, the mean of its heads
+    void look(Sentence& s) {
+        const size_t heads = size_t(model_.shape.heads), length = s.memory.rows.size();
+        for (size_t i = 0; i < s.alive.size(); ++i) {
+            const float* from = looks_.data() + size_t(wanted_[size_t(s.first_row) + i]) * heads * size_t(looks_stride_);
+            for (size_t place = 0; place < length; ++place) {
+                float sum = 0.0f;
+                for (size_t head = 0; head < heads; ++head) sum += from[head * size_t(looks_stride_) + place];
+                s.alive[i].output.looks.push_back(sum / float(heads));
+            }
+        }
+    }
+
+    static Hypothesis extended(Hypothesis next, int32_t token, float gain) {
+        next.output.tokens.push_back(token);
+        next.output.gains.push_back(gain);
+        next.output.total += gain;
+        next.unread.assign(1, token);
+        return next;
+    }
+
+    void find(Sentence& s, Output output, bool finished) const {
+        output.finished = finished;
+        output.score = output.total / job_.penalty(output.gains.size());
+        s.found.push_back(std::move(output));
+    }
+
+    // Beam search: those of the first `beam` continuations that end are found, the first `beam` that do not end live on
+    void widen(Sentence& s) {
+        struct Candidate {
+            double total;
+            size_t parent;
+            int32_t token;
+            float gain;
+        };
+        std::vector<Candidate> candidates;
+        for (size_t parent = 0; parent < s.alive.size(); ++parent) {
+            const int row = s.first_row + int(parent);
+            const double all = normalizer(row);
+            for (int lane = 0; lane < team_.lanes; ++lane)
+                for (const auto& [logit, token] : scores_[size_t(lane)][size_t(row)].best) {
+                    const float gain = float(logit - all);
+                    if (gain > NEVER) candidates.push_back({s.alive[parent].output.total + gain, parent, token, gain});
+                }
+        }
+        std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.total > b.total; });
+        if (candidates.size() > most_) candidates.resize(most_);
+        const size_t beam = size_t(request_.beam);
+        std::vector<Hypothesis> before = std::move(s.alive);
+        s.alive.clear();
+        for (size_t rank = 0; rank < candidates.size(); ++rank) {
+            const Candidate& c = candidates[rank];
+            if (c.token != request_.end) {
+                if (s.alive.size() < beam) s.alive.push_back(extended(before[c.parent], c.token, c.gain));
+            } else if (rank < beam) {
+                Output output = before[c.parent].output;
+                output.gains.push_back(c.gain);
+                output.total += c.gain;
+                find(s, std::move(output), true);
+            }
+        }
+        const size_t limit = size_t(s.memory.task->limit);
+        const bool full = !s.alive.empty() && s.alive[0].output.gains.size() >= limit;
+        if (full)
+            for (const Hypothesis& h : s.alive) find(s, h.output, false);
+        if (full || settled(s, limit)) s.alive.clear();
+    }
+
+    // Whether enough is found, or none alive can still score higher than the worst of the `beam` best found
+    bool settled(const Sentence& s, size_t limit) const {
+        const size_t beam = size_t(request_.beam);
+        const double enough = std::max(double(request_.best), std::nearbyint(request_.patience * double(beam)));
+        if (request_.patience > 0 && double(s.found.size()) >= enough) return true;
+        if (s.found.size() < beam) return false;
+        double most = -std::numeric_limits<double>::infinity();
+        for (const Hypothesis& h : s.alive) most = std::max(most, h.output.total);
+        std::vector<double> scores;
+        for (const Output& f : s.found) scores.push_back(f.score);
+        std::nth_element(scores.begin(), scores.begin() + long(beam) - 1, scores.end(), std::greater<double>());
+        return scores[beam - 1] >= most / job_.penalty(limit);
+    }
+
+    // Each token is chosen as soon as it is scored: the most probable, or drawn
+    void follow(Sentence& s) {
+        if (s.alive[0].output.gains.empty()) {  // the first token of every output has the same scores
+            for (int row = 1; row < request_.rows; ++row) s.alive.push_back(s.alive[0]);
+            for (int row = 0; row < request_.rows; ++row) s.alive[size_t(row)].row = row;
+        }
+        const bool shared = s.alive[0].output.gains.empty();
+        const Task& task = *s.memory.task;
+        const size_t limit = size_t(task.limit);
+        std::vector<Hypothesis> going_on;
+        for (size_t i = 0; i < s.alive.size(); ++i) {
+            Hypothesis& h = s.alive[i];
+            const int row = s.first_row + (shared ? 0 : int(i));
+            const auto [token, logit] = request_.temperature > 0 ? draw(h, task, row) : most_probable(row);
+            const float gain = float(logit - normalizer(row));
+            if (token < 0 || token == request_.end) {
+                h.output.gains.push_back(gain), h.output.total += gain;
+                find(s, std::move(h.output), token >= 0);
+                continue;
+            }
+            Hypothesis next = extended(std::move(h), token, gain);
+            const bool enough = request_.told && request_.told(int32_t(task.number), next.row, token);
+            if (enough || next.output.gains.size() >= limit) find(s, std::move(next.output), false);
+            else going_on.push_back(std::move(next));
+        }
+        s.alive = std::move(going_on);
+    }
+
+    std::pair<int32_t, float> most_probable(int row) const {
+        std::pair<int32_t, float> found{-1, NEVER};
+        for (int lane = 0; lane < team_.lanes; ++lane)
+            for (const auto& [logit, token] : scores_[size_t(lane)][size_t(row)].best)
+                if (found.first < 0 || logit > found.second) found = {token, logit};
+        return found;
+    }
+
+    // The tokens lie side by side, the most probable first, each as wide as its probability; luck is a point on that line
+    std::pair<int32_t, float> draw(const Hypothesis& h, const Task& task, int row) const {
+        const int vocabulary = model_.logits.columns;
+        const float* logits = all_.data() + long(row) * vocabulary;
+        const float highest = *std::max_element(logits, logits + vocabulary);
+        if (!(highest > NEVER)) return {-1, NEVER};
+        std::vector<std::pair<double, int32_t>> heap;  // of equals, the first token comes first
+        double sum = 0.0;
+        for (int i = 0; i < vocabulary; ++i) {
+            const double p = std::exp((double(logits[i]) - highest) / request_.temperature);
+            if (p > 0) heap.push_back({p, -i}), sum += p;
+        }
+        std::make_heap(heap.begin(), heap.end());
+        std::vector<std::pair<double, int32_t>> kept;
+        double start = 0.0;
+        const double luck = task.luck[size_t(h.row) * size_t(task.limit) + h.output.gains.size()];
+        const bool whole = request_.top_k == 0 && request_.top_p >= 1.0 && request_.min_p <= 0.0;
+        while (!heap.empty()) {
+            const auto [p, token] = heap.front();
+            const bool out = !kept.empty() && (start >= request_.top_p * sum || p < request_.min_p * kept.front().first);
+            if (out || (request_.top_k && int(kept.size()) == request_.top_k)) break;
+            kept.push_back({p, -token});
+            start += p;
+            if (whole && start > luck * sum) break;  // nobody asks for what comes after
+            std::pop_heap(heap.begin(), heap.end());
+            heap.pop_back();
+        }
+        if (kept.empty()) return {-1, NEVER};  // of logits that are no numbers
+        const double place = luck * (whole ? sum : start);
+        double end = 0.0;
+        for (const auto& [p, token] : kept)
+            if ((end += p) > place) return {token, logits[token]};
+        return {kept.back().second, logits[kept.back().second]};
+    }
+};
+
+}  // namespace regard

@@ -1,0 +1,245 @@
+// What Python calls: load a packed model, search, at once or live, let go. No exception leaves it, and no lock of Python is held.
+#include "hypothesis_search.h"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace regard {
+namespace {
+
+struct Loaded {
+    Model model;
+    const Kernels* kernels;
+    Loaded(const char* path, const Kernels* chosen) : model(path), kernels(chosen) {}
+};
+
+const Kernels* choose(const std::string& name) {  // "" is the best that this machine has
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (avx512 && (name.empty() || name == "avx512")) return avx512_kernels();
+    if (avx2 && (name.empty() || name == "avx2")) return avx2_kernels();
+#endif
+    return name.empty() || name == "portable" ? portable_kernels() : nullptr;
+}
+
+constexpr int MOST_THREADS = 4096;
+
+// Keeps a new thread off the processor on which the thread that made it waits for it: Linux may take longer to see that than
+// a sentence lasts
+class Apart {
+#if defined(__linux__)
+    cpu_set_t others_;
+    bool known_;
+
+public:
+    Apart() : known_(!sched_getaffinity(0, sizeof others_, &others_) && CPU_COUNT(&others_) > 1) {
+        const int here = sched_getcpu();
+        if (known_ && here >= 0) CPU_CLR(here, &others_);
+    }
+    void go() const {
+        if (known_) sched_setaffinity(0, sizeof others_, &others_);
+    }
+#else
+public:
+    void go() const {}
+#endif
+};
+
+// Runs every lane of every worker, the first of them here
+void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
+    std::atomic<int> gate{0};  // 1: all threads are there; -1: they are not, and none may wait for the others
+    std::vector<std::thread> threads;
+    const Apart apart;
+    const auto finish = [&](int way) {
+        gate = way;
+        for (std::thread& thread : threads) thread.join();
+    };
+    try {
+        for (int i = 1; i < int(workers.size()) * lanes; ++i)
+            threads.emplace_back([&, i] {
+                if (lanes > 1) apart.go();
+                while (!gate) std::this_thread::yield();
+                if (gate > 0) workers[size_t(i / lanes)]->run(i % lanes);
+            });
+    } catch (...) {
+        finish(-1);
+        throw std::runtime_error("so many threads cannot be started");
+    }
+    gate = 1;
+    workers[0]->run(0);
+    finish(1);
+}
+
+void tell(char* error, int64_t size, const char* text) {
+    std::strncpy(error, text, size_t(size - 1));
+    error[size - 1] = 0;
+}
+
+const char* wrong(const Model& model, const Request& r) {
+    const Shape& s = model.shape;
+    const int vocabulary = s.decoder_only ? s.target_vocabulary : s.source_vocabulary;
+    if (r.count < 0 || r.beam < 0 || r.rows < 1 || r.best < 1 || r.lanes < 1 || r.workers < 1) return "a number is negative or zero";
+    if (r.lanes > MOST_THREADS || r.workers > MOST_THREADS / r.lanes) return "there are too many threads";
+    if (r.begin < 0 || r.begin >= s.target_vocabulary) return "the begin is not in the vocabulary";
+    if (r.alignment && s.decoder_only) return "a decoder has no source to look at";
+    for (int64_t i = 0; i < r.count; ++i) {
+        const int64_t length = r.offsets[i + 1] - r.offsets[i];
+        if (length < 1 || length > s.max_length) return "a source is empty or longer than the model's positions";
+        if (r.limits[i] < 1 || (!s.decoder_only && r.limits[i] > s.max_length)) return "a limit is longer than the model's positions";
+        for (int64_t j = r.offsets[i]; j < r.offsets[i + 1]; ++j)
+            if (r.sources[j] < 0 || r.sources[j] >= vocabulary) return "a token is not in the vocabulary";
+    }
+    return nullptr;
+}
+
+// Does some work; what goes wrong is told, and the answer is then none
+template <class Work> auto tried(char* error, int64_t size, Work work) -> decltype(work()) {
+    try {
+        return work();
+    } catch (const std::bad_alloc&) {
+        tell(error, size, "there is not enough memory");
+    } catch (const std::exception& problem) {
+        tell(error, size, problem.what());
+    }
+    return {};
+}
+
+}  // namespace
+}  // namespace regard
+
+struct Live {  // a search that sentences join while it runs; every worker is one thread, which sleeps when there is nothing to do
+    regard::Loaded& loaded;
+    regard::Job job;
+    std::vector<std::unique_ptr<regard::Worker>> workers;
+    std::vector<std::thread> threads;
+
+    Live(regard::Loaded& with, const regard::Request& request) : loaded(with), job(request, true) {
+        for (int i = 0; i < request.workers; ++i) workers.push_back(std::make_unique<regard::Worker>(with.model, *with.kernels, job));
+    }
+    void start() {
+        for (auto& worker : workers) threads.emplace_back([&worker] { worker->run(0); });
+    }
+    ~Live() {
+        job.close();
+        for (std::thread& thread : threads) thread.join();
+    }
+};
+
+struct Result {  // library.py has the same list; the arrays are those of all outputs, one after the other
+    const int32_t* counts;  // outputs of each sentence
+    const int32_t* tokens;
+    const int32_t* token_counts;  // of each output
+    const float* gains;
+    const int32_t* gain_counts;
+    const double* scores;
+    const int32_t* finished;
+    const float* looks;
+    int64_t sentences;
+    const int64_t* numbers;  // of the sentences
+    std::vector<int64_t> numbers_;
+    std::vector<int32_t> counts_, tokens_, token_counts_, gain_counts_, finished_;
+    std::vector<float> gains_, looks_;
+    std::vector<double> scores_;
+
+    explicit Result(const std::vector<regard::Found>& all) : sentences(int64_t(all.size())) {
+        for (const auto& [number, outputs] : all) {
+            numbers_.push_back(number);
+            counts_.push_back(int32_t(outputs.size()));
+            for (const regard::Output& o : outputs) {
+                tokens_.insert(tokens_.end(), o.tokens.begin(), o.tokens.end());
+                gains_.insert(gains_.end(), o.gains.begin(), o.gains.end());
+                looks_.insert(looks_.end(), o.looks.begin(), o.looks.end());
+                token_counts_.push_back(int32_t(o.tokens.size()));
+                gain_counts_.push_back(int32_t(o.gains.size()));
+                scores_.push_back(o.score);
+                finished_.push_back(o.finished);
+            }
+        }
+        numbers = numbers_.data(), counts = counts_.data(), tokens = tokens_.data(), token_counts = token_counts_.data(), gains = gains_.data();
+        gain_counts = gain_counts_.data(), scores = scores_.data(), finished = finished_.data(), looks = looks_.data();
+    }
+};
+
+extern "C" {
+
+const char* regard_kernels(const char* name) {
+    const regard::Kernels* found = regard::choose(name);
+    return found ? found->name : "";
+}
+
+void* regard_load(const char* path, const char* kernels, char* error, int64_t size) {
+    return regard::tried(error, size, [&] {
+        const regard::Kernels* chosen = regard::choose(kernels);
+        if (!chosen) throw std::runtime_error("needs instructions that this machine does not have");
+        auto loaded = std::make_unique<regard::Loaded>(path, chosen);
+        loaded->model.choose(*chosen);
+        return loaded.release();
+    });
+}
+
+// From now on the tokens of a shortlist are the only ones that are written; 0: it does not fit the model, which is told
+int32_t regard_shorten(void* loaded, const regard::Shortlist* list, char* error, int64_t size) {
+    return regard::tried(error, size, [&] { return static_cast<regard::Loaded*>(loaded)->model.shorten(*list), 1; });
+}
+
+void regard_unload(void* loaded) { delete static_cast<regard::Loaded*>(loaded); }
+
+Result* regard_search(void* loaded, const regard::Request* request, char* error, int64_t size) {
+    const auto& [model, kernels] = *static_cast<regard::Loaded*>(loaded);
+    return regard::tried(error, size, [&, &model = model, &kernels = kernels] {
+        if (const char* problem = regard::wrong(model, *request)) throw std::runtime_error(problem);
+        regard::Job job(*request, false);
+        job.add(*request);
+        std::vector<std::unique_ptr<regard::Worker>> workers;
+        for (int i = 0; i < request->workers; ++i) workers.push_back(std::make_unique<regard::Worker>(model, *kernels, job));
+        regard::run_all(workers, request->lanes);
+        if (job.failed()) throw std::bad_alloc();
+        std::vector<regard::Found> all(size_t(request->count));  // a sentence that was stopped has none
+        for (regard::Found& found : job.wait()) all[size_t(found.number)] = std::move(found);
+        return new Result(all);
+    });
+}
+
+void regard_release(Result* result) { delete result; }
+
+// A live search with the options of a request, of which it needs no sentences yet
+Live* regard_open(void* loaded, const regard::Request* request, char* error, int64_t size) {
+    return regard::tried(error, size, [&] {
+        auto& with = *static_cast<regard::Loaded*>(loaded);
+        if (const char* problem = regard::wrong(with.model, *request)) throw std::runtime_error(problem);
+        if (request->lanes != 1) throw std::runtime_error("a live search has one thread a worker");
+        auto made = std::make_unique<Live>(with, *request);
+        made->start();
+        return made.release();
+    });
+}
+
+// Lets the sentences of a request join, with the options of the live search: the number of the first, or -1
+int64_t regard_submit(Live* live, const regard::Request* request, char* error, int64_t size) {
+    return regard::tried(error, size, [&]() -> int64_t {
+        if (const char* problem = regard::wrong(live->loaded.model, *request)) throw std::runtime_error(problem);
+        return live->job.add(*request) + 1;
+    }) - 1;
+}
+
+// Sleeps until some sentences are found; none: the search was closed, or has failed, which is told
+Result* regard_wait(Live* live, char* error, int64_t size) {
+    return regard::tried(error, size, [&]() -> Result* {
+        const std::vector<regard::Found> found = live->job.wait();
+        if (live->job.failed()) throw std::bad_alloc();
+        return found.empty() ? nullptr : new Result(found);
+    });
+}
+
+// The sentence of this number leaves, wherever it is; 0: it was found already
+int32_t regard_cancel(Live* live, int64_t number) { return live->job.cancel(number); }
+
+// Ends a live search, who waits for it too; afterwards it is to be freed
+void regard_close(Live* live) { live->job.close(); }
+
+void regard_free(Live* live) { delete live; }
+}
