@@ -40,6 +40,7 @@ from regard.cli.train import stop_on_interrupt
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.errors import InputError, RegardError
+from regard.manifest import write_manifest
 from regard.model_folder import SETTINGS, TRAINING, WEIGHTS, read_settings
 from regard.preparation.prepared_folder import NEW, REQUEST
 from regard.preparation.train_and_resume import resume, train as start_training
@@ -316,6 +317,7 @@ def measure(run: Run) -> None:
                 model = Path(place) / "model"
                 shutil.copytree(run.model, model, ignore=shutil.ignore_patterns("training", "native"))
                 shutil.copyfile(path, model / WEIGHTS)
+                write_manifest(model)
                 found = score(corpus.tests[0], f"the weights of update {step}", model)[1]
             record["curve"][step] = found["BLEU"]["value"]
             write_text(kept, json.dumps(record, ensure_ascii=False))
