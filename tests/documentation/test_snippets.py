@@ -56,6 +56,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toys.write_model(runs / "three", "en-de", "de-en", "en-fr", "fr-en")
     for name, task in {"gpt": "write", "bert": "fill", "reviews": "classify", "minilm": "embed"}.items():
         write_model(runs / name, settings_of(task, max_length=200))
+    write_model(runs / "names", settings_of("classify", carrier="word", max_length=200))
     learn_shortlist(runs / "en-de", corpus)
     huggingface.export_model(runs / "en-de", folder / "en-de-hf")
     return folder
@@ -87,7 +88,7 @@ def test_the_python_of_a_page_runs(page: str, stage: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     with contextlib.ExitStack() as stack:
         if "127.0.0.1:5000" in text:
-            models = Models.load([f"runs/{name}" for name in ("gpt", "bert", "en-de")])
+            models = Models.load([f"runs/{name}" for name in ("gpt", "bert", "reviews", "names", "en-de")])
             text = text.replace("http://127.0.0.1:5000/", stack.enter_context(running(create_app(models))))
         (stage / "page.md").write_text(text, encoding="utf-8")
         assert Runner(stage, quick=True).page(stage / "page.md", ["python"]) == len(FENCE.findall(text))

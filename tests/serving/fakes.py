@@ -16,7 +16,7 @@ from regard.tokens.directions import Direction
 from regard.tokens.slot_tokens import CutText
 
 if TYPE_CHECKING:
-    from regard.decoding.fill_classify_embed import Embedder
+    from regard.decoding.fill_classify_embed import Reader
     from regard.decoding.writer import Writer
 
 
@@ -97,12 +97,12 @@ class FakeModels(Models):
         *names: str,
         clumsy: bool = False,
         writers: Mapping[str, Writer] | None = None,
-        embedders: Mapping[str, Embedder] | None = None,
+        encoders: Mapping[str, Reader] | None = None,
     ) -> None:
         super().__init__([])
         self.fakes = {Direction(*name.split("-")): FakeQueue(clumsy=clumsy) for name in names}
         self.writing = {name: WriterQueue(writer) for name, writer in (writers or {}).items()}
-        self.embedding = {name: EncoderQueue(embedder) for name, embedder in (embedders or {}).items()}
+        self.embedding = {name: EncoderQueue(encoder) for name, encoder in (encoders or {}).items()}
         self.closed = False
 
     @property
@@ -114,7 +114,7 @@ class FakeModels(Models):
         return self.writing
 
     @property
-    def embedders(self) -> dict[str, EncoderQueue]:
+    def encoders(self) -> dict[str, EncoderQueue]:
         return self.embedding
 
     @property
@@ -133,4 +133,4 @@ class FakeModels(Models):
     def reopen(self) -> None:
         """An application may be started again, in another event loop."""
         self.writing = {name: WriterQueue(queue.writer) for name, queue in self.writing.items()}
-        self.embedding = {name: EncoderQueue(queue.embedder) for name, queue in self.embedding.items()}
+        self.embedding = {name: EncoderQueue(queue.reader) for name, queue in self.embedding.items()}

@@ -27,7 +27,7 @@ PROMPT = "A dog reads"
 
 
 def create(keys: KeyFile | None = None) -> Any:
-    return create_app(FakeModels(writers={"gpt": WRITER}, embedders={"bert": EMBEDDER}), keys=keys)
+    return create_app(FakeModels(writers={"gpt": WRITER}, encoders={"bert": EMBEDDER}), keys=keys)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.testclient import TestClient
 
-from regard.decoding.fill_classify_embed import Embedder
+from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
 from regard.decoding.pytorch_engine import writer_of
 from regard.serving.application import create_app
 from regard.serving.openapi import document
@@ -28,7 +28,12 @@ from tests.serving.fakes import FakeModels
 MODELS = FakeModels(
     *("en-de", "de-en"),
     writers={"gpt": writer_of(toy("write", max_length=64))},
-    embedders={"bert": Embedder(toy("embed", tie="none"))},
+    encoders={
+        "bert": Embedder(toy("embed", tie="none")),
+        "gaps": Filler(toy("fill")),
+        "texts": Classifier(toy("classify", data={"labels": ["good", "bad"]})),
+        "words": Classifier(toy("classify", data={"labels": ["O", "B-x"], "carrier": "word"})),
+    },
 )
 APP = create_app(MODELS)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -51,18 +56,25 @@ def beyond(field: dict[str, Any]) -> Iterator[Any]:
     yield {"an": ["object"]}
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/translate", "/detect"])
+ENCODERS = {
+    "/v1/embeddings": "bert",
+    "/fill-mask": "gaps",
+    "/text-classification": "texts",
+    "/token-classification": "words",
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/translate", "/detect", *ENCODERS])
 def test_what_the_document_forbids_is_refused(path: str) -> None:
     """Each field of the types in the document, a step beyond each of its bounds."""
     found = document()
     content = found["paths"][path]["post"]["requestBody"]["content"]["application/json"]
     fields = found["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]["properties"]
-    right: dict[str, Any] = {"model": "gpt", "prompt": "a", "input": "a", "q": "a", "source": "en", "target": "de"}
+    right: dict[str, Any] = {"prompt": "a", "input": "a", "inputs": "[MASK]", "q": "a", "source": "en", "target": "de"}
+    right["model"] = ENCODERS.get(path, "gpt")
     right = {name: value for name, value in right.items() if name in fields}
     if "messages" in fields:
         right["messages"] = [{"role": "user", "content": "a"}]
-    if path == "/v1/embeddings":
-        right["model"] = "bert"
     with TestClient(APP, base_url="http://localhost") as client:
         assert client.post(path, json=right).status_code == 200
         for name, field in fields.items():

@@ -65,8 +65,8 @@ def test_models_by_task_and_direction(folders: dict[str, Path]) -> None:
     assert models.queue(Direction("en", "fr")) is models.queue(Direction("de", "en")) is models.served[1].queue
     assert list(models.writers) == ["gpt"]
     assert isinstance(models.writers["gpt"].writer("A dog", max_tokens=3), str)
-    assert list(models.embedders) == ["bert"]
-    assert "gpt" not in models.embedders
+    assert list(models.encoders) == ["bert"]
+    assert "gpt" not in models.encoders
     with pytest.raises(InputError, match="fr to de"):
         models.queue(Direction("fr", "de"))
     asyncio.run(models.close())

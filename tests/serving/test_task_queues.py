@@ -266,7 +266,7 @@ def test_texts_of_all_clients_are_embedded_together(embedder: Embedder, monkeypa
 
 
 def test_a_full_queue_refuses_embeddings_and_completions(writers: dict[str, Writer], embedder: Embedder) -> None:
-    models = FakeModels(writers={"gpt": writers[ENGINES[0]]}, embedders={"bert": embedder})
+    models = FakeModels(writers={"gpt": writers[ENGINES[0]]}, encoders={"bert": embedder})
     with TestClient(create_app(models), base_url="http://localhost") as client:
         for queue in models.queues.values():
 

@@ -1,4 +1,4 @@
-"""regard serve: serves models over HTTP, with the interfaces of LibreTranslate and OpenAI."""
+"""regard serve: serves models over HTTP, with the interfaces of LibreTranslate, OpenAI and Hugging Face."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from regard.serving.served_models import Models
 
 DESCRIPTION = """Serves model folders over HTTP, on this machine only unless --host is given: a page for people,
-LibreTranslate's interface for models that translate, OpenAI's for those that write or embed. Each request is logged as
-a line of JSON on standard error, without its text or key."""
+LibreTranslate's interface for models that translate, OpenAI's for those that write or embed, Hugging Face's for those
+that fill gaps or classify. Each request is logged as a line of JSON on standard error, without its text or key."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def add(verbs: Verbs) -> None:
-    about = "serve models with the interfaces of LibreTranslate and OpenAI"
+    about = "serve models with the interfaces of LibreTranslate, OpenAI and Hugging Face"
     parser = verbs.add_parser("serve", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders")
     add_address(parser, 5000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -75,6 +75,22 @@ class Reader:
             results.update(zip(batch, use(states, keep).cpu(), strict=True))
         return [results[i] for i in range(len(rows))]
 
+    def embed_rows(
+        self, rows: Sequence[EncoderInput], pooling: str | None = None, normalize: bool | None = None
+    ) -> NDArray[np.float32]:
+        """[N] rows -> [N, D] vectors, of any encoder."""
+        own = self.settings.embedding
+        pooling, normalize = pooling or own.pooling, own.normalize if normalize is None else normalize
+        if pooling not in ("mean", "first"):
+            raise InputError(f"pooling must be mean or first, not {pooling}")
+
+        def use(states: Tensor, keep: Tensor) -> Tensor:
+            vectors = mean_state(states, keep) if pooling == "mean" else states[:, 0]
+            return torch.nn.functional.normalize(vectors.float(), dim=-1) if normalize else vectors.float()
+
+        vectors = self.read(rows, use)
+        return torch.stack(vectors).numpy() if vectors else np.empty((0, self.settings.model.width), np.float32)
+
 
 def pair_of(texts: tuple[str, str], name: str, number: int) -> tuple[str, str]:
     """Returns a pair of texts; refuses any other tuple."""
@@ -90,6 +106,7 @@ class EncoderInput:
     ids: list[int]
     segments: list[int]
     shortened: bool = False
+    places: Sequence[int] = ()  # of the gaps, or of the first token of each word
 
 
 def shorten(first: Sequence[int], second: Sequence[int], vocabulary: Tokenizer, longest: int) -> EncoderInput:
@@ -107,6 +124,7 @@ class GapFilling:
     token: str
     probability: float
     text: str  # the whole text with this token in the gap
+    id: int  # of the token in the vocabulary
 
 
 class Filler(Reader):
@@ -119,31 +137,48 @@ class Filler(Reader):
 
     def __call__(self, text: str) -> str:
         """Returns the text with the most probable token in each gap."""
-        ids, gaps = self.gaps(text)
-        for gap, fillings in zip(gaps, self._guess(ids, gaps, 1), strict=True):
-            ids[gap] = fillings[0][0]
+        (row,) = self.gap_rows([text])
+        ids = list(row.ids)
+        for place, ((token, _),) in zip(row.places, self._guess([row], 1)[0], strict=True):
+            ids[place] = token
         return self.vocabulary.decode(ids)
 
     def fill(self, text: str, count: int = 5) -> list[list[GapFilling]]:
         """Returns the most probable tokens for each gap of the text, best first; each gap is filled independently."""
         require(count, int, "count", "a number of tokens")
-        ids, gaps = self.gaps(text)
-        return [
-            [
-                GapFilling(self.vocabulary.decode([token]).strip(), p, self._with(ids, gaps, i, token))
-                for token, p in each
-            ]
-            for i, each in enumerate(self._guess(ids, gaps, count))
-        ]
+        return self.fill_rows(self.gap_rows([text]), count)[0]
 
-    def _with(self, ids: Sequence[int], gaps: Sequence[int], number: int, token: int) -> str:
-        """Returns the text with this token in gap `number` and the other gaps unfilled."""
-        filled = [token if place in gaps else each for place, each in enumerate(ids)]
-        text = self.vocabulary.decode(filled)
-        for gap in reversed([*gaps[:number], *gaps[number + 1 :]]):
-            start, end = (len(self.vocabulary.decode(filled[:place])) for place in (gap, gap + 1))
-            text = f"{text[:start]}{' ' * (start > 0)}[MASK]{text[end:]}"
-        return text
+    def fill_rows(self, rows: Sequence[EncoderInput], count: int) -> list[list[list[GapFilling]]]:
+        """Returns what `fill` returns for each of these texts."""
+        return [self._fillings(*each) for each in zip(rows, self._guess(rows, count), strict=True)]
+
+    def _fillings(self, row: EncoderInput, guesses: list[list[tuple[int, float]]]) -> list[list[GapFilling]]:
+        """Returns the tokens with the whole text; gaps that are not filled are written [MASK]."""
+        ends = [0, *(place + 1 for place in row.places)]
+        parts = [row.ids[start:end] for start, end in zip(ends, [*row.places, len(row.ids)], strict=True)]
+        texts = list(map(self._decode, parts))
+        fillings = []
+        for number, guess in enumerate(guesses):
+            before = "".join(f"{text} [MASK]" for text in texts[:number])
+            after = "".join(f" [MASK]{text}" for text in texts[number + 2 :])
+            around = [(token, p, self._decode([*parts[number], token, *parts[number + 1]])) for token, p in guess]
+            fillings.append(
+                [
+                    GapFilling(
+                        self.vocabulary.decode([token]).strip(), p, f"{before}{text}{after}".removeprefix(" "), token
+                    )
+                    for token, p, text in around
+                ]
+            )
+        return fillings
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of ids in the middle of a text, with the space before it."""
+        return self.vocabulary.decode([*self.vocabulary.encode_continuation("x"), *ids])[1:]
+
+    def gap_rows(self, texts: Iterable[str]) -> list[EncoderInput]:
+        """Returns the tokens of texts with gaps."""
+        return [EncoderInput(ids, [0] * len(ids), places=gaps) for ids, gaps in map(self.gaps, texts)]
 
     def gaps(self, text: str) -> tuple[list[int], list[int]]:
         """Returns the tokens of a text with gaps, written [MASK], and the positions of the gaps."""
@@ -166,16 +201,19 @@ class Filler(Reader):
             )
         return ids, gaps
 
-    def _guess(self, ids: list[int], gaps: Sequence[int], count: int) -> list[list[tuple[int, float]]]:
-        head = self.model.fill
+    @torch.inference_mode()
+    def _guess(self, rows: Sequence[EncoderInput], count: int) -> list[list[list[tuple[int, float]]]]:
+        """Returns the most probable tokens for each gap of each row, with their probabilities."""
+        head, device = self.model.fill, next(self.model.parameters()).device
         assert head is not None
-        (logits,) = self.read(
-            [EncoderInput(ids, [0] * len(ids))], lambda states, _: head(states[:, list(gaps)]).float()
-        )
         never = torch.tensor([*self.vocabulary.specials.never_generated, self.vocabulary.specials.end])
-        logits = logits.index_fill(1, never, -torch.inf)
-        values, tokens = logits.softmax(-1).topk(min(count, logits.shape[-1]))
-        return [list(zip(t, v, strict=True)) for t, v in zip(tokens.tolist(), values.tolist(), strict=True)]
+        guesses = []
+        for row, states in zip(rows, self.read(rows, lambda states, _: states), strict=True):
+            logits = head(states[list(row.places)].to(device)).float().cpu().index_fill(1, never, -torch.inf)
+            values, tokens = logits.softmax(-1).topk(min(count, logits.shape[-1]))
+            pairs = zip(tokens.tolist(), values.tolist(), strict=True)
+            guesses.append([list(zip(*each, strict=True)) for each in pairs])
+        return guesses
 
 
 @dataclass(frozen=True)
@@ -212,29 +250,40 @@ class Classifier(Reader):
         """Returns the label of each text, or of each pair of texts."""
         if self.settings.data.carrier == "word":
             raise InputError("this model labels words, not texts: use label_words")
+        return self.label_rows(self.rows(texts, "classify"))
+
+    def label_rows(self, rows: Sequence[EncoderInput]) -> list[Label]:
+        """Returns the label of each text, or of each pair of texts."""
         head = self.model.label
         assert head is not None
-        rows = self.rows(texts, "classify")
         return [self._label(each) for each in self.read(rows, lambda *states: head(self.model.judge(*states)))]
 
     def label_words(self, texts: Iterable[Sequence[str]]) -> list[list[Label]]:
         """Returns the label of each word of each text, predicted at its first token."""
+        return self.label_word_rows(self.word_rows(texts))
+
+    def word_rows(self, texts: Iterable[Sequence[str]]) -> list[EncoderInput]:
+        """Returns the tokens of texts that are given as lists of words."""
         if self.settings.data.carrier == "text":
             raise InputError("this model labels texts, not words: use classify")
-        head = self.model.label
-        assert head is not None
-        rows, places = list[EncoderInput](), list[list[int]]()
+        rows = []
         for number, words in enumerate(require_texts(texts, "label_words", "give [text.split()]", (object,)), 1):
             require(words, (list, tuple), f"text {number}: label_words", "the words of each text, a list of str")
             list(require_texts(words, "label_words"))
             tokens = [tokens or [self.vocabulary.specials.pad] for tokens in self.vocabulary.encode_words(words)]
             starts = np.cumsum([1, *map(len, tokens)])[:-1].tolist()
-            rows.append(shorten([i for word in tokens for i in word], [], self.vocabulary, self.longest))
-            places.append(starts)
-            if starts and starts[-1] >= len(rows[-1].ids) - 1:
+            row = shorten([i for word in tokens for i in word], [], self.vocabulary, self.longest)
+            if starts and starts[-1] >= len(row.ids) - 1:
                 raise InputError(f"a text of {len(words):,} words is longer than {self.longest:,} tokens: split it")
+            rows.append(replace(row, places=starts))
+        return rows
+
+    def label_word_rows(self, rows: Sequence[EncoderInput]) -> list[list[Label]]:
+        """Returns what `label_words` returns for each of these texts."""
+        head = self.model.label
+        assert head is not None
         results = self.read(rows, lambda states, _: head(states))  # [T, C] for each row
-        return [[self._label(logits[i]) for i in starts] for logits, starts in zip(results, places, strict=True)]
+        return [[self._label(each[place]) for place in row.places] for row, each in zip(rows, results, strict=True)]
 
     def _label(self, logits: Tensor) -> Label:
         probabilities = logits.float().softmax(-1).tolist()
@@ -257,22 +306,6 @@ class Embedder(Reader):
         return self.embed_rows(self.rows(texts, "embed"), pooling, normalize)
 
     embed = __call__
-
-    def embed_rows(
-        self, rows: Sequence[EncoderInput], pooling: str | None = None, normalize: bool | None = None
-    ) -> NDArray[np.float32]:
-        """[N] rows -> [N, D] vectors."""
-        own = self.settings.embedding
-        pooling, normalize = pooling or own.pooling, own.normalize if normalize is None else normalize
-        if pooling not in ("mean", "first"):
-            raise InputError(f"pooling must be mean or first, not {pooling}")
-
-        def use(states: Tensor, keep: Tensor) -> Tensor:
-            vectors = mean_state(states, keep) if pooling == "mean" else states[:, 0]
-            return torch.nn.functional.normalize(vectors.float(), dim=-1) if normalize else vectors.float()
-
-        vectors = self.read(rows, use)
-        return torch.stack(vectors).numpy() if vectors else np.empty((0, self.settings.model.width), np.float32)
 
     def nearest(
         self, query: str, vectors: NDArray[np.float32], count: int = 5, *, pooling: str | None = None

@@ -23,6 +23,7 @@ from regard.errors import RegardError
 from regard.serving import translation_page
 from regard.serving.chat import Chat
 from regard.serving.client_limits import Admission, Deadlines, KeyFile, ServingLimits
+from regard.serving.encoder_endpoints import HuggingFace
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.metrics import Metrics
 from regard.serving.middleware import CLIENT_CLOSED, GuardMiddleware, LogRequest
@@ -60,7 +61,8 @@ def create_app(
     translating = TranslationService(models, pivot, deadlines)
     libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files)
     openai = OpenAI(models, limits, admission)
-    routes: list[BaseRoute] = [*libre.routes(), *openai.routes(), *Chat(openai, translating, limits).routes()]
+    interfaces = (libre, openai, Chat(openai, translating, limits), HuggingFace(openai, limits))
+    routes: list[BaseRoute] = [route for each in interfaces for route in each.routes()]
     counted = Metrics(route.path for route in routes if isinstance(route, Route))
 
     @asynccontextmanager

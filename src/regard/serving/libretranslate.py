@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -24,7 +23,7 @@ from regard.serving.client_limits import Admission, ServingLimits
 from regard.serving.file_shelf import FileShelf
 from regard.serving.language_detection import detect
 from regard.serving.refusals import RefusedError
-from regard.serving.request_bodies import RequestType, Upload, bearer, convert_values, read_values
+from regard.serving.request_bodies import RequestType, Upload, bearer, convert_values, read_values, respond
 from regard.serving.translation_service import Answer, TranslationCall, TranslationService
 from regard.tokens.directions import Direction
 
@@ -227,10 +226,6 @@ async def detect_languages(text: str, among: Sequence[str]) -> list[schema.Detec
         default = among[0] if among else "en"
         found = [(language_codes.find("en", among) or default, 0.0)]
     return [schema.Detected(confidence, language_codes.public(code)) for code, confidence in found]
-
-
-def respond(answer: Any) -> Response:
-    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 def answer_of(

@@ -82,14 +82,14 @@ class OpenAI:
     async def embeddings(self, request: Request) -> Response:
         client = self.admit(request)
         asked = await read_object(request, EmbeddingRequest)
-        queue = self.served.embedders.get(asked.model)
+        queue = self.served.encoders.get(asked.model)
         if queue is None:
             raise unknown_model(asked.model)
-        decode = queue.embedder.vocabulary.decode
+        decode = queue.reader.vocabulary.decode
         texts = [each if isinstance(each, str) else decode(each) for each in inputs(asked.input, "input")]
         if len(texts) > self.limits.batch >= 0 or sum(map(len, texts)) > self.limits.characters >= 0:
             raise RefusedError(400, f"input: at most {self.limits.batch} texts and {self.limits.characters} characters")
-        width = queue.embedder.settings.model.width
+        width = queue.reader.settings.model.width
         if asked.dimensions not in (None, width):
             raise RefusedError(400, f"dimensions: this model's vectors have {width}, and cannot be shortened")
         vectors, tokens = await queue.embed(texts, **client)
@@ -104,7 +104,7 @@ class OpenAI:
     def names(self) -> list[str]:
         """The names of all models; one that translates has a name for each direction."""
         served = self.served
-        return list(dict.fromkeys([*served.writers, *served.embedders, *map(str, served.directions)]))
+        return list(dict.fromkeys([*served.writers, *served.encoders, *map(str, served.directions)]))
 
     def description(self, name: str) -> JsonObject:
         return {"id": name, "object": "model", "created": self.created, "owned_by": "local"}

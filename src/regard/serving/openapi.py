@@ -55,6 +55,9 @@ ENDPOINTS = (
     Endpoint("/v1/completions", "Continues a text", schema.CompletionRequest, kinds=JSON),
     Endpoint("/v1/chat/completions", "Continues a conversation, or translates", schema.ChatRequest, kinds=JSON),
     Endpoint("/v1/embeddings", "Turns texts into vectors", schema.EmbeddingRequest, kinds=JSON),
+    Endpoint("/fill-mask", "Fills gaps", schema.FillMaskRequest, schema.FillMaskAnswer, JSON),
+    Endpoint("/text-classification", "Labels texts", schema.TextLabelRequest, list[list[schema.ScoredLabel]], JSON),
+    Endpoint("/token-classification", "Labels words", schema.WordLabelRequest, schema.WordLabelAnswer, JSON),
     Endpoint("/spec", "Returns this document"),
 )
 
@@ -71,7 +74,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Regard",
             "version": regard.__version__,
-            "description": "Translation in LibreTranslate's interface; writing and embedding in OpenAI's.",
+            "description": "Translation in LibreTranslate's interface; writing and embedding in OpenAI's; "
+            "filling gaps and labelling in Hugging Face's.",
         },
         "paths": {each.path: _operation(each, schemas) for each in ENDPOINTS},
         "components": {"schemas": components},

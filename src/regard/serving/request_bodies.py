@@ -14,6 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from regard.serving.client_limits import ServingLimits
 from regard.serving.refusals import RefusedError
@@ -95,7 +96,7 @@ def convert_values(values: dict[str, Any], kind: type[RequestType]) -> RequestTy
     raise RefusedError(400, message)
 
 
-# OpenAI's interface
+# The interfaces of OpenAI and Hugging Face
 
 
 async def read_object(request: Request, kind: type[RequestType], unsupported: Sequence[str] = ()) -> RequestType:
@@ -114,7 +115,12 @@ async def read_object(request: Request, kind: type[RequestType], unsupported: Se
     return asked
 
 
-# Both interfaces
+# All interfaces
+
+
+def respond(answer: Any) -> Response:
+    """Returns an answer of the types in the schema as JSON."""
+    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 def parse_object(body: bytes) -> dict[str, Any] | None:

@@ -182,3 +182,85 @@ class EmbeddingRequest(Struct):
     input: TextInputs
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
+
+
+# Hugging Face's interface
+
+ModelChoice = Annotated[str, Meta(description="the name of a model's folder, if several models do this")]
+
+
+class FillParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of filling gaps."""
+
+    top_k: Annotated[int, Meta(ge=1, le=100, description="tokens for each gap")] = 5
+
+
+class FillMaskRequest(Struct):
+    """Texts with gaps to fill."""
+
+    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="with [MASK] in each text")]
+    parameters: FillParameters = FillParameters()
+    model: ModelChoice = ""
+
+
+class LabelParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of classifying texts."""
+
+    top_k: Annotated[int, Meta(ge=1, description="labels of each text; all if it is missing")] | None = None
+
+
+class TextPair(Struct):
+    """Two texts that are classified as one."""
+
+    text: str
+    text_pair: str
+
+
+class TextLabelRequest(Struct):
+    """Texts to classify."""
+
+    inputs: str | TextPair | Annotated[list[str | TextPair], Meta(min_length=1)]
+    parameters: LabelParameters = LabelParameters()
+    model: ModelChoice = ""
+
+
+class NoParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """No options."""
+
+
+class WordLabelRequest(Struct):
+    """Texts whose words are classified."""
+
+    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="words with spaces between")]
+    parameters: NoParameters = NoParameters()
+    model: ModelChoice = ""
+
+
+class Filling(Struct):
+    """A token that fills a gap."""
+
+    score: float
+    token: int
+    token_str: str
+    sequence: str
+
+
+class ScoredLabel(Struct):
+    """A label of a text and its probability."""
+
+    label: str
+    score: float
+
+
+class LabelledWord(Struct):
+    """A word with its likeliest label, and its place in the text."""
+
+    entity: str
+    score: float
+    word: str
+    start: int
+    end: int
+
+
+FillMaskAnswer = list[Filling | list[Filling | list[Filling]]]
+WordLabelAnswer = list[LabelledWord | list[LabelledWord]]

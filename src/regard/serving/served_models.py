@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.decoding.model_loading import load_as
+from regard.decoding.model_loading import load, load_as
 from regard.errors import InputError, ModelError, RegardError
 from regard.model_folder import CANARY, CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.serving.scheduler import MAX_WAITING, Scheduler
@@ -95,7 +95,7 @@ class Models:
     @property
     def names(self) -> list[str]:
         """The directions and names of all models, for people to read."""
-        return [*(f"{each.source} → {each.target}" for each in self.directions), *self.writers, *self.embedders]
+        return [*(f"{each.source} → {each.target}" for each in self.directions), *self.writers, *self.encoders]
 
     @property
     def queues(self) -> dict[str, Scheduler]:
@@ -108,7 +108,7 @@ class Models:
         return {name: each.queue for name, each in self._served.items() if isinstance(each.queue, WriterQueue)}
 
     @property
-    def embedders(self) -> dict[str, EncoderQueue]:
+    def encoders(self) -> dict[str, EncoderQueue]:
         """The queues of models that read as they are now, by name."""
         return {name: each.queue for name, each in self._served.items() if isinstance(each.queue, EncoderQueue)}
 
@@ -178,10 +178,8 @@ class Models:
 
             writer = load_as(Writer, folder, **self.options)
             return ServedModel(name, folder, stamp, settings, WriterQueue(writer, max_waiting=size))
-        from regard.decoding.fill_classify_embed import Embedder
-
-        embedder = load_as(Embedder, folder, self.options.get("device", "auto"))
-        return ServedModel(name, folder, stamp, settings, EncoderQueue(embedder, max_waiting=size))
+        reader: Any = load(folder, self.options.get("device", "auto"))
+        return ServedModel(name, folder, stamp, settings, EncoderQueue(reader, max_waiting=size))
 
 
 def check_outputs(folder: Path, queue: TaskQueue, directions: Sequence[Direction]) -> None:
@@ -192,7 +190,7 @@ def check_outputs(folder: Path, queue: TaskQueue, directions: Sequence[Direction
     examples = read_examples(folder)
     sources = [source for source, _ in examples] or list(SENTENCES)
     if isinstance(queue, EncoderQueue):
-        if not np.isfinite(queue.embedder.embed_rows(queue.embedder.rows(sources))).all():
+        if not np.isfinite(queue.reader.embed_rows(queue.reader.rows(sources))).all():
             raise ModelError("its vectors are not finite")
         return
     outputs: Sequence[Translation | WriterOutput]

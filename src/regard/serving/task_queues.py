@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.native.continuous_search import Follow
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from regard.decoding.fill_classify_embed import Embedder, EncoderInput
+    from regard.decoding.fill_classify_embed import (
+        Classifier,
+        EncoderInput,
+        Filler,
+        GapFilling,
+        Label,
+        Reader,
+        Text,
+    )
     from regard.decoding.writer import Writer
 
 SLICE = 64
@@ -32,9 +40,9 @@ SMALL = 2_000
 """Characters that are tokenized faster than a thread wakes up."""
 PARALLEL = 4
 """Small batches of a writer that run side by side: a long text keeps nobody waiting for its end."""
-EMBEDDED_TOGETHER = 64
+READ_TOGETHER = 64
 """Texts in a batch of an encoder."""
-EMBEDDED_TOKENS = 4_096
+READ_TOKENS = 4_096
 """Tokens that an encoder reads before it looks whether anybody still waits."""
 
 T = TypeVar("T")
@@ -218,31 +226,58 @@ class WriterQueue(Scheduler):
 
 
 class EncoderQueue(Scheduler):
-    """Reads texts with one model for any number of clients."""
+    """Embeds texts, fills their gaps or labels them with one model for any number of clients."""
 
-    def __init__(self, embedder: Embedder, *, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(self, reader: Reader, *, max_waiting: int = MAX_WAITING) -> None:
         super().__init__(max_waiting=max_waiting)
-        self.embedder = embedder
+        self.reader = reader
 
-        def embed(items: list[Item]) -> list[NDArray[np.float32]]:
-            vectors: list[NDArray[np.float32]] = []
-            together = max(1, EMBEDDED_TOKENS // max(item.tokens_read for item in items))
+    async def embed(self, texts: Sequence[str], **client: Any) -> tuple[list[NDArray[np.float32]], int]:
+        """Returns a vector for each text, and the number of tokens read."""
+        return await self._read("embed", texts, self.reader.rows, self.reader.embed_rows, **client)
+
+    async def fill(self, texts: Sequence[str], count: int, **client: Any) -> list[list[list[GapFilling]]]:
+        """Returns for each gap of each text the most probable tokens; the model must be one that fills gaps."""
+        filler = cast("Filler", self.reader)
+        fill_rows = partial(filler.fill_rows, count=count)
+        return (await self._read(("fill", count), texts, filler.gap_rows, fill_rows, **client))[0]
+
+    async def label(self, texts: Sequence[Text], **client: Any) -> list[Label]:
+        """Returns the label of each text or pair of texts; the model must be one that classifies them."""
+        classifier = cast("Classifier", self.reader)
+        return (await self._read("label", texts, classifier.rows, classifier.label_rows, **client))[0]
+
+    async def label_words(self, texts: Sequence[Sequence[str]], **client: Any) -> list[list[Label]]:
+        """Returns the label of each word of each text; the model must be one that classifies words."""
+        classifier = cast("Classifier", self.reader)
+        return (await self._read("words", texts, classifier.word_rows, classifier.label_word_rows, **client))[0]
+
+    async def _read(
+        self,
+        key: Hashable,
+        texts: Sequence[Any],
+        tokenize: Callable[[Sequence[Any]], list[EncoderInput]],
+        use: Callable[[Sequence[EncoderInput]], Iterable[Any]],
+        *,
+        client: str = "",
+        deadline: float | None = None,
+    ) -> tuple[list[Any], int]:
+        """Returns what `use` computes for each text, and the number of tokens read."""
+
+        def run(items: list[Item]) -> list[Any]:
+            results: list[Any] = []
+            together = max(1, READ_TOKENS // max(item.tokens_read for item in items))
             for start in range(0, len(items), together):
                 end_if_unwanted()
-                vectors += list(embedder.embed_rows([item.source for item in items[start : start + together]]))
-            return vectors
+                results.extend(use([item.source for item in items[start : start + together]]))
+            return results
 
-        self._kind = Kind("embed", lambda report: SmallBatcher(embed, report, self.slots, size=EMBEDDED_TOGETHER))
-
-    async def embed(
-        self, texts: Sequence[str], *, client: str = "", deadline: float | None = None
-    ) -> tuple[list[NDArray[np.float32]], int]:
-        """Returns a vector for each text, and the number of tokens read."""
+        kind = Kind(key, lambda report: SmallBatcher(run, report, self.slots, size=READ_TOGETHER))
         async with self.admit(len(texts), client, deadline) as request:
             rows: list[EncoderInput] = []
             for start in range(0, len(texts), SLICE):
-                some = await self.in_thread(self.embedder.rows, texts[start : start + SLICE])
-                request.add([Item(self._kind, row, len(row.ids)) for row in some], len(some))
+                some = await self.in_thread(tokenize, texts[start : start + SLICE])
+                request.add([Item(kind, row, len(row.ids)) for row in some], len(some))
                 rows += some
             return await request.results(), sum(len(row.ids) for row in rows)
 
