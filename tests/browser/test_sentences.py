@@ -13,6 +13,7 @@ import torch
 from playwright.sync_api import Page
 from safetensors.torch import save_file
 
+from regard.explorer import embedding_space as space
 from regard.explorer.ablation import ablate
 from regard.explorer.model_explorer import Explorer, Run
 from regard.weights import parameters
@@ -271,7 +272,10 @@ def test_stories_tell_how_this_model_works(watched: Watched, serve: Callable[[Ex
 
 def test_the_map_of_embeddings_says_which_pieces_it_shows(watched: Watched, address: str, glass: Explorer) -> None:
     page = watched.open(address + where("view=space", text=TIRED))
-    assert f"Embeddings of all {glass.map('source', 400, [])['usual']} pieces" in words(page)
+    assert (
+        f"Embeddings of all {space.embedding_map(glass.anatomy, 'source', 400, [], glass.usage)['usual']} pieces"
+        in words(page)
+    )
     page.route("**/api/embeddings/map*", lambda route: route.fulfill(json=fewer(glass)))
     page.reload()
     watched.settle()
@@ -280,7 +284,7 @@ def test_the_map_of_embeddings_says_which_pieces_it_shows(watched: Watched, addr
 
 
 def fewer(explorer: Explorer) -> dict[str, object]:
-    return explorer.map("source", 9, [0])
+    return space.embedding_map(explorer.anatomy, "source", 9, [0], explorer.usage)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.explorer.toys import TEXT, close, contents, explorer
 def test_neighbours_are_those_of_the_table() -> None:
     made = explorer("translate")
     table = space.table(made.anatomy, "target")
-    found = made.near("target", 300, 5)
+    found = space.near(made.anatomy, "target", 300, 5, made.usage)
     cosines = torch.nn.functional.cosine_similarity(table, table[300:301])
     cosines[[0, 1, 2, 3, 4, 300]] = -2
     best = cosines.topk(5)
@@ -35,8 +35,8 @@ def test_neighbours_are_those_of_the_table() -> None:
 def test_pieces_of_the_other_language_are_known_from_the_training_data(tmp_path: Path) -> None:
     write_examples(tmp_path / "training" / "train", [([300, 301, 302], [310, 311, 311, 302, 302])], 400)
     made = Explorer(contents("translate"), "toy", tmp_path)
-    assert {each["id"] for each in made.near("source", 300, 12)["other"]} == {310, 311, 302}
-    assert {each["id"] for each in made.near("target", 311, 12)["other"]} == {300, 301}
+    assert {each["id"] for each in space.near(made.anatomy, "source", 300, 12, made.usage)["other"]} == {310, 311, 302}
+    assert {each["id"] for each in space.near(made.anatomy, "target", 311, 12, made.usage)["other"]} == {300, 301}
 
 
 def test_the_map_is_the_first_two_principal_axes() -> None:
@@ -57,15 +57,15 @@ def test_the_map_takes_the_pieces_that_are_most_frequent_in_the_training_data(tm
     pairs = [([300, 301, 301, 301, 2], [310]), ([300, 300, 300, 302], [311, 311])]
     write_examples(tmp_path / "training" / "train", pairs, 400)
     made = Explorer(contents("translate"), "toy", tmp_path)
-    found = made.map("source", 2, [391])
+    found = space.embedding_map(made.anatomy, "source", 2, [391], made.usage)
     assert (found["ids"], found["order"], found["usual"], found["texts"]) == ([300, 301, 391], "frequent", 2, 2)
-    assert made.map("target", 9, [])["ids"] == [310, 311]
+    assert space.embedding_map(made.anatomy, "target", 9, [], made.usage)["ids"] == [310, 311]
 
 
 def test_the_map_of_a_writer_counts_its_documents(tmp_path: Path) -> None:
     write_stream(tmp_path / "training" / "train", iter([([300, 301, 301], True, 9), ([302], True, 3)]), 400)
     made = Explorer(contents("write"), "toy", tmp_path)
-    assert made.map("text", 1, [])["ids"] == [301]
+    assert space.embedding_map(made.anatomy, "text", 1, [], made.usage)["ids"] == [301]
     one = space.count_usage(made.anatomy, tmp_path, most=1)
     assert one is not None
     assert (one.counts["text"][[300, 301, 302]].tolist(), one.texts) == ([1, 2, 0], 1)
@@ -73,11 +73,11 @@ def test_the_map_of_a_writer_counts_its_documents(tmp_path: Path) -> None:
 
 def test_the_map_says_what_it_takes_where_nothing_is_known_of_frequencies() -> None:
     made = explorer("embed")
-    found = made.map("text", 400, [])
+    found = space.embedding_map(made.anatomy, "text", 400, [], made.usage)
     assert (found["order"], found["usual"], found["texts"]) == ("all", len(found["ids"]), None)
-    found = made.map("text", 30, [])
+    found = space.embedding_map(made.anatomy, "text", 30, [], made.usage)
     assert (found["order"], found["usual"], found["ids"]) == ("first", 30, list(range(261, 291)))
-    assert found["pieces"] == made.map("text", 400, [])["usual"]
+    assert found["pieces"] == space.embedding_map(made.anatomy, "text", 400, [], made.usage)["usual"]
 
 
 def test_places_that_nothing_uses_are_no_pieces() -> None:
@@ -90,9 +90,9 @@ def test_places_that_nothing_uses_are_no_pieces() -> None:
 def test_wrong_places_in_the_vocabulary_are_refused() -> None:
     made = explorer("embed")
     with pytest.raises(InputError, match="side: must be text, not 'source'"):
-        made.near("source", 300, 5)
+        space.near(made.anatomy, "source", 300, 5, made.usage)
     with pytest.raises(MissingError, match="no token has the id 400"):
-        made.near("text", 400, 5)
+        space.near(made.anatomy, "text", 400, 5, made.usage)
     with pytest.raises(MissingError, match="no token has the id 999"):
         space.embedding_map(made.anatomy, "text", 5, [999])
 

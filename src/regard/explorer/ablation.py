@@ -28,13 +28,6 @@ class Lesion(NamedTuple):
     head: int | None
 
 
-class Effect(NamedTuple):
-    """The effect of a lesion at each step: the change in log-probability, and the most probable token if it changed."""
-
-    delta: list[float]
-    top: list[str | None]
-
-
 class GoneError(Exception):
     """Raised when the client has left and no longer needs the answer."""
 
@@ -53,52 +46,44 @@ def ablate(
         raise InputError(f"op: must be zero or mean, not {op[:40]!r}")
     if what not in ("heads", "sublayers"):
         raise InputError(f"what: must be heads or sublayers, not {what[:40]!r}")
-    groups = lesions_of_heads(run.anatomy) if what == "heads" else lesions_of_sublayers(run.anatomy)
+    groups = find_lesions(run.anatomy, what)
     names = list(groups) if targets is None else [name for name in groups if name in targets]
     if targets is not None and (not targets or len(names) < len(set(targets))):
         raise InputError(f"targets: must be null or some of {', '.join(groups)}")
-    measured = iter(measure(run, [lesion for name in names for lesion in groups[name]], op, gone))
-    effects = {name: [next(measured) for _ in groups[name]] for name in names}
+    measured = measure(run, [lesion for name in names for lesion in groups[name]], op, gone)
+    effects = {name: [{"site": lesion.site, **next(measured)} for lesion in groups[name]] for name in names}
     if what == "sublayers":
-        return {"sublayers": {name: describe_sublayers(groups[name], effects[name]) for name in names}}
-    count = run.anatomy.shape.heads
-    return {
-        "kinds": names,
-        "heads": {name: in_rows([effect.delta for effect in effects[name]], count) for name in names},
-        "top": {name: in_rows([effect.top for effect in effects[name]], count) for name in names},
-    }
+        return {"sublayers": effects}
+
+    def by_layer(field: str) -> dict[str, list[list[Any]]]:
+        count = run.anatomy.shape.heads
+        values = {name: [effect[field] for effect in effects[name]] for name in names}
+        return {name: [each[at : at + count] for at in range(0, len(each), count)] for name, each in values.items()}
+
+    return {"kinds": names, "heads": by_layer("delta"), "top": by_layer("top")}
 
 
-def lesions_of_heads(anatomy: Anatomy) -> dict[str, list[Lesion]]:
-    """Returns the heads of every kind of attention, layer by layer."""
+def find_lesions(anatomy: Anatomy, what: str) -> dict[str, list[Lesion]]:
+    """Returns the heads of each kind of attention, layer by layer, or the sublayers of each stack."""
+    stacks = anatomy.stacks.values()
+    if what == "sublayers":
+        return {stack.name: [Lesion(site, None) for site in stack.sublayers()] for stack in stacks}
     return {
         f"{stack.name}.{kind}": [
             Lesion(f"{stack.name}.layers.{layer}.{kind}", head)
             for layer in range(stack.layers)
             for head in range(anatomy.shape.heads)
         ]
-        for stack in anatomy.stacks.values()
+        for stack in stacks
         for kind in stack.kinds
     }
 
 
-def lesions_of_sublayers(anatomy: Anatomy) -> dict[str, list[Lesion]]:
-    """Returns the sublayers of every stack."""
-    return {name: [Lesion(site, None) for site in stack.sublayers()] for name, stack in anatomy.stacks.items()}
+def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """Yields the effect of each lesion at each step; each copy in a batch has another lesion.
 
-
-def describe_sublayers(lesions: Sequence[Lesion], effects: Sequence[Effect]) -> list[dict[str, Any]]:
-    """Returns the site and the effect of each ablated sublayer."""
-    return [{"site": lesion.site, **effect._asdict()} for lesion, effect in zip(lesions, effects, strict=True)]
-
-
-def in_rows(values: list[Any], width: int) -> list[list[Any]]:
-    """Returns the values in rows of this width, such as those of all heads in rows of one layer."""
-    return [values[start : start + width] for start in range(0, len(values), width)]
-
-
-def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bool]) -> Iterator[Effect]:
-    """Yields the effect of each lesion; each copy in a batch has another lesion."""
+    An effect is the change in log-probability (`delta`), and the most probable token if it changed (`top`).
+    """
     chosen, before = torch.tensor(run.chosen), run.log_probabilities  # [R], [R, V]
     first, intact = before.argmax(-1), before.gather(1, chosen[:, None]).squeeze(1)
     output = run.anatomy.output_layer()
@@ -111,10 +96,11 @@ def measure(run: Pass, lesions: Sequence[Lesion], op: str, gone: Callable[[], bo
         after = run.scores(run_with_lesions(run, batch, op)).cpu()  # [B, R, V]
         deltas = after.gather(2, chosen.expand(len(batch), -1)[..., None]).squeeze(2) - intact
         for delta, now in zip(deltas, after.argmax(-1), strict=True):
-            yield Effect(
-                [0.0 if math.isnan(value) else value for value in delta.tolist()],  # -inf before and after: no change
-                [None if a == b else display_answer(run, b) for a, b in zip(first.tolist(), now.tolist(), strict=True)],
-            )
+            tops = zip(first.tolist(), now.tolist(), strict=True)
+            yield {
+                "delta": [0.0 if math.isnan(value) else value for value in delta.tolist()],  # -inf before and after
+                "top": [None if old == new else display_answer(run, new) for old, new in tops],
+            }
 
 
 def display_answer(run: Pass, answer: int) -> str:

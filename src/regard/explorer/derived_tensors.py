@@ -1,4 +1,4 @@
-"""Derives further tensors from a run: entropies, value-weighted attention, the logit lens, the residual stream."""
+"""Derives further tensors from a run: entropies, value-weighted attention, the logit lens, attributions of logits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.explorer.anatomy import StackShape
-from regard.explorer.attribution import attribute
 from regard.explorer.recorded_pass import BEST, Pass
 from regard.model.transformer import Encoder, EncoderDecoder
 
@@ -31,21 +30,15 @@ def derive(run: Pass) -> dict[str, Derived]:
     """Returns everything that can be derived from a run, by name."""
     derived: dict[str, Derived] = {}
     for stack in run.anatomy.stacks.values():
-        derived |= derive_attention(run, stack) | derive_stream(run, stack)
+        for site in stack.attentions():
+            weights, axes = run.seen[f"{site}.weights"]
+            shape = tuple(weights.shape)
+            derived[f"{site}.entropy"] = Derived(axes[:2], shape[:2], partial(entropy, weights), entropy)
+            weighted = partial(value_weighted, run, site)
+            derived[f"{site}.value_weighted"] = Derived(axes, shape, weighted, value_weighted)
+        derived |= derive_stream(run, stack)
     if "decoder" in run.anatomy.stacks:
         derived |= derive_attribution(run, run.anatomy.stacks["decoder"])
-    return derived
-
-
-def derive_attention(run: Pass, stack: StackShape) -> dict[str, Derived]:
-    """Derives the entropies and the value-weighted attention of each head."""
-    derived = {}
-    for site in stack.attentions():
-        weights, axes = run.seen[f"{site}.weights"]
-        shape = tuple(weights.shape)
-        derived[f"{site}.entropy"] = Derived(axes[:2], shape[:2], partial(entropy, weights), entropy)
-        weighted = partial(value_weighted, run, site)
-        derived[f"{site}.value_weighted"] = Derived(axes, shape, weighted, value_weighted)
     return derived
 
 
@@ -70,22 +63,23 @@ def derive_stream(run: Pass, stack: StackShape) -> dict[str, Derived]:
 
 
 def derive_attribution(run: Pass, stack: StackShape) -> dict[str, Derived]:
-    """Derives the contribution of each head and feed-forward layer to the chosen token's logit."""
+    """Derives the contribution of each head and feed-forward layer to the logit of the chosen token."""
     parts = cache(partial(attribute, run, stack))
     position, length = f"position:{stack.text}", len(run.inputs.tokens[stack.text])
-    heads = (len(stack.kinds), stack.layers, run.anatomy.shape.heads)
-    axes: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
-        "heads": (("kind", "layer", "head"), heads),
-        "feed_forward": (("layer",), (stack.layers,)),
-        "rest": (("part",), (2,)),
-        "logit": ((), ()),
+    sizes: dict[str, dict[str, int]] = {
+        "heads": {"kind": len(stack.kinds), "layer": stack.layers, "head": run.anatomy.shape.heads},
+        "feed_forward": {"layer": stack.layers},
+        "rest": {"part": 2},
+        "logit": {},
     }
 
-    def part(name: str) -> Derived:
-        names, sizes = axes[name]
-        return Derived((*names, position), (*sizes, length), lambda: getattr(parts(), name), attribute)
+    def part(name: str) -> Tensor:
+        return parts()[name]
 
-    return {f"attribution.{name}": part(name) for name in axes}
+    return {
+        f"attribution.{name}": Derived((*axes, position), (*axes.values(), length), partial(part, name), attribute)
+        for name, axes in sizes.items()
+    }
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -159,3 +153,67 @@ def chosen_tokens(run: Pass, stack: StackShape) -> list[int]:
         for row, chosen in zip(run.inputs.rows, run.chosen, strict=True):
             tokens[row] = chosen
     return tokens
+
+
+def attribute(run: Pass, stack: StackShape) -> dict[str, Tensor]:
+    """Returns the contributions of the parts of a decoder to the logit of the chosen token at each of T positions.
+
+    The residual stream is a sum, and the logit is linear in it except for the norms. With the mean and deviation of
+    each norm fixed at their values in this run, norms are linear too, and the logit is exactly the sum of its parts.
+    """
+    anatomy, pre = run.anatomy, run.anatomy.shape.norm == "pre"
+    points = list(anatomy.points(stack.name).values())
+    embedding = run.seen[points[0]].tensor.double()  # [T, D]
+    parts = torch.stack([embedding, torch.zeros_like(embedding)])  # [P, T, D]; the second collects the biases
+    for layer in range(stack.layers):
+        for name in (*stack.kinds, "feed_forward"):
+            site = f"{stack.name}.layers.{layer}.{name}"
+            own, bias = sublayer_parts(run, site)
+            parts[1] += bias
+            parts = torch.cat([parts, own])
+            residual = f"{site.removesuffix('_attention')}_residual"
+            if not pre:
+                norm = anatomy.model.get_submodule(f"{residual}.norm")
+                parts = through_norm(norm, run.seen[f"{residual}.sum"].tensor.double(), parts)
+    if pre:
+        parts = through_norm(anatomy.stack(stack.name).norm, run.seen[points[-1]].tensor.double(), parts)
+    output = anatomy.output_layer()
+    assert output is not None
+    assert run.answers is not None
+    chosen = torch.tensor(run.chosen)
+    shares = (parts * output.weight.detach().cpu()[chosen].double()).sum(-1)  # [P, T]
+    if output.bias is not None:
+        shares[1] += output.bias.detach().cpu()[chosen].double()
+    count = anatomy.shape.heads
+    layers = shares[2:].float().view(stack.layers, len(stack.kinds) * count + 1, -1)
+    heads = layers[:, :-1].reshape(stack.layers, len(stack.kinds), count, -1).transpose(0, 1)
+    logit = run.answers[torch.arange(len(chosen)), chosen].float()
+    return {
+        "heads": heads.contiguous(),  # [kind, layer, head, T]
+        "feed_forward": layers[:, -1].contiguous(),  # [layer, T]
+        "rest": shares[:2].float(),  # [2, T]: the embedding; all biases, including those of norms and the output layer
+        "logit": logit,  # [T]
+    }
+
+
+def sublayer_parts(run: Pass, site: str) -> tuple[Tensor, Tensor]:
+    """Returns what a sublayer adds [P, T, D]: each head's part and the bias, or the whole output and no bias."""
+    output = run.seen[f"{site}.output"].tensor.double()
+    if site.endswith("feed_forward"):
+        return output[None], torch.zeros_like(output)
+    heads = run.seen[f"{site}.contributions"].tensor.double()
+    if f"{site}.output" in run.edits:  # dropped: nothing of the heads is added
+        heads = torch.zeros_like(heads)
+    return heads, output - heads.sum(0)
+
+
+def through_norm(norm: nn.Module, x: Tensor, parts: Tensor) -> Tensor:
+    """Returns the parts [P, T, D] of x after a norm with the statistics of x; its bias is added to the second."""
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    if isinstance(norm, nn.LayerNorm):
+        x, parts = (each - each.mean(-1, keepdim=True) for each in (x, parts))
+    scale = (x.square().mean(-1, keepdim=True) + (norm.eps or 0.0)).rsqrt()
+    parts = parts * scale * norm.weight.detach().double().cpu()
+    if isinstance(norm, nn.LayerNorm) and norm.bias is not None:
+        parts[1] += norm.bias.detach().double().cpu()
+    return parts

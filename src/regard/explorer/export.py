@@ -140,8 +140,7 @@ def to_base64(content: bytes) -> str:
 
 def responses(run: Run, small: bool) -> dict[str, Any]:
     """Returns the answers to the page's requests, by address."""
-    explorer, anatomy = run.explorer, run.anatomy
-    answers: dict[str, Any] = {}
+    anatomy, usage, answers = run.anatomy, run.explorer.usage, dict[str, Any]()
     for side in anatomy.lexicons:
         about, rows = space.positions(anatomy, side, 64)
         answers[f"api/positions?side={side}&n=64"] = about
@@ -150,12 +149,12 @@ def responses(run: Run, small: bool) -> dict[str, Any]:
             answers[f"api/positions/tensor?side={side}&n=64"] = to_base64(content)
         ids = list(dict.fromkeys(token["id"] for token in run.answer["tokens"].get(side, [])))
         for token in ids:
-            answers[f"api/embeddings/near?side={side}&id={token}&k=12"] = explorer.near(side, token, 12, anatomy)
+            answers[f"api/embeddings/near?side={side}&id={token}&k=12"] = space.near(anatomy, side, token, 12, usage)
         address = f"api/embeddings/map?side={side}&n=400"
-        answers[address] = explorer.map(side, 400, [], anatomy)
-        answers[f"{address}&ids={','.join(map(str, ids))}"] = explorer.map(side, 400, ids, anatomy)
+        answers[address] = space.embedding_map(anatomy, side, 400, [], usage)
+        answers[f"{address}&ids={','.join(map(str, ids))}"] = space.embedding_map(anatomy, side, 400, ids, usage)
     answers |= lens_responses(run)
-    answers |= {f"api/source?name={name}": explorer.find_source(name) for name in run.names()}
+    answers |= {f"api/source?name={name}": run.explorer.find_source(name) for name in run.names()}
     names = parameters(anatomy.model) if small else ()
     return answers | {f"api/weights/summary?name={name}": weights.summarize(anatomy, name) for name in names}
 
@@ -171,5 +170,5 @@ def lens_responses(run: Run) -> dict[str, Any]:
             missing = sorted(set(best[:, start : start + WINDOW].flatten().tolist()) - known)
             address = f"api/embeddings/map?side={side}&n=1&ids={','.join(map(str, missing))}"
             if missing and address not in answers:
-                answers[address] = run.explorer.map(side, 1, missing, run.anatomy)
+                answers[address] = space.embedding_map(run.anatomy, side, 1, missing, run.explorer.usage)
     return answers

@@ -70,8 +70,8 @@ def routes(explorer: Explorer, page: Path | None = None) -> list[BaseRoute]:
     return [
         Route("/", web.file),
         Route("/static/{path:path}", web.file),
-        Route("/api/health", web.get(web.health)),
-        Route("/api/model", web.get(web.model)),
+        Route("/api/health", web.get(lambda: {"ok": True})),
+        Route("/api/model", web.get(explorer.describe)),
         Route("/api/run", web.run, methods=["POST"]),
         Route("/api/run/{run}", web.get(web.again)),
         Route("/api/run/{run}/tensors", web.get(web.tensors)),
@@ -120,12 +120,6 @@ class ExplorerEndpoints:
 
         return endpoint
 
-    def health(self) -> QueryAnswer:
-        return {"ok": True}
-
-    def model(self) -> QueryAnswer:
-        return self.explorer.describe()
-
     def again(self, run: str) -> QueryAnswer:
         return self.explorer.find(run).answer
 
@@ -141,10 +135,11 @@ class ExplorerEndpoints:
         return weights.summarize(self.explorer.anatomy, name)
 
     def near(self, side: RequiredText, id: WholeNumber, k: NeighbourCount = 12) -> QueryAnswer:  # noqa: A002
-        return self.explorer.near(side, id, k)
+        return space.near(self.explorer.anatomy, side, id, k, self.explorer.usage)
 
     def map(self, side: RequiredText, n: Annotated[int, Meta(ge=0, le=5000)] = 400, ids: IdList = "") -> QueryAnswer:
-        return self.explorer.map(side, n, [int(each) for each in ids.split(",") if each])
+        extra = [int(each) for each in ids.split(",") if each]
+        return space.embedding_map(self.explorer.anatomy, side, n, extra, self.explorer.usage)
 
     def positions(self, side: RequiredText, n: PositionCount = 64) -> QueryAnswer:
         return space.positions(self.explorer.anatomy, side, n)[0]

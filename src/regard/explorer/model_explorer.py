@@ -7,14 +7,17 @@ run.save("dog.html")                              # the whole run as one page
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import html
+import inspect
 import json
+import textwrap
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +39,13 @@ from regard.explorer.derived_tensors import Derived, derive
 from regard.explorer.recorded_pass import Pass
 from regard.explorer.recorded_tasks import run_task
 from regard.explorer.request_types import LIMITS, MissingError, read_request
-from regard.explorer.source_links import SourcePlace, describe_line, place_of
 from regard.explorer.training_history import TrainingHistory
 from regard.model.observe import Seen
 from regard.tokens.directions import Direction, choose_direction, directions_of
 from regard.tokens.tokenizer import Vocabularies
 from regard.weights import Contents, choose_device, read_folder
 
+SOURCE = Path(__file__).parents[2]
 Engine = Translator | Writer | Reader
 
 
@@ -62,7 +65,7 @@ class Explorer:
         self.anatomy = Anatomy(contents)
         self.checkpoints = TrainingHistory(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
-        self.places: dict[str, SourcePlace] = {}  # of the line of code that made each tensor
+        self.places: dict[str, tuple[str, int]] = {}  # file and line of the code that made each tensor
 
     @classmethod
     def open(
@@ -112,7 +115,9 @@ class Explorer:
             started = time.perf_counter()
             passed, answer = run_task(anatomy, request, settings)
             run = Run(name, self, passed, answer | {"ms": 1000 * (time.perf_counter() - started)})
-            self.places |= passed.lines | {each: place_of(tensor.source) for each, tensor in run.derived.items()}
+            self.places |= passed.lines  # `observe` records where each value was seen, so this is the code that ran
+            for each, tensor in run.derived.items():
+                self.places[each] = inspect.getfile(tensor.source), inspect.getsourcelines(tensor.source)[1]
             self.runs[name] = run
         self.runs.move_to_end(name)
         while len(self.runs) > LIMITS.runs:
@@ -137,13 +142,22 @@ class Explorer:
         """The number of times that each token occurs in the training data, if the folder still has it."""
         return space.count_usage(self.anatomy, self.folder)
 
-    def near(self, side: str, token: int, count: int, anatomy: Anatomy | None = None) -> dict[str, Any]:
-        """Returns the nearest neighbours of a token, in this model or in a checkpoint of it."""
-        return space.near(anatomy or self.anatomy, side, token, count, self.usage)
 
-    def map(self, side: str, count: int, ids: Sequence[int], anatomy: Anatomy | None = None) -> dict[str, Any]:
-        """Returns a two-dimensional map of the vocabulary; see `space.embedding_map`."""
-        return space.embedding_map(anatomy or self.anatomy, side, count, ids, self.usage)
+@cache
+def describe_line(file: str, line: int) -> dict[str, Any]:
+    """Returns a line of code, its place, and the innermost function or class around it."""
+    text = Path(file).read_text(encoding="utf-8")
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    around = [node for node in nodes if node.lineno <= line <= (node.end_lineno or 0)]
+    inner = max(around, key=lambda node: node.lineno)
+    lines = text.splitlines()
+    return {
+        "file": Path(file).relative_to(SOURCE).as_posix(),
+        "line": line,
+        "code": lines[line - 1].strip(),
+        "snippet": textwrap.dedent("\n".join(lines[inner.lineno - 1 : inner.end_lineno])),
+        "start": inner.lineno,
+    }
 
 
 class Run:

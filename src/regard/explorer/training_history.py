@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class TrainingHistory:
 
     def __init__(self, contents: Contents, folder: Path | None) -> None:
         self.contents, self.folder = contents, folder
-        self.models: OrderedDict[str, Anatomy] = OrderedDict()
+        self.model = lru_cache(MODELS)(self.load_model)
 
     def files(self) -> dict[str, Path]:
         """Returns the files of saved steps by name, oldest first."""
@@ -70,11 +70,8 @@ class TrainingHistory:
         short = [text for text in dict.fromkeys(texts) if 0 < len(text) <= 200]
         return short[-most:] or [EXAMPLES[self.contents.settings.task]]
 
-    def model(self, name: str) -> Anatomy:
+    def load_model(self, name: str) -> Anatomy:
         """Returns the model as it was at this step."""
-        if name in self.models:
-            self.models.move_to_end(name)
-            return self.models[name]
         path = self.files().get(name)
         if path is None:
             raise MissingError(f"checkpoint: unknown checkpoint {name[:40]!r}; /api/model lists all checkpoints")
@@ -85,10 +82,7 @@ class TrainingHistory:
         tensors, _ = read_tensors(path)
         assign(model, tensors, path)
         device = next(self.contents.model.parameters()).device
-        self.models[name] = Anatomy(Contents(settings, vocabularies, model.to(device).eval()))
-        while len(self.models) > MODELS:
-            self.models.popitem(last=False)
-        return self.models[name]
+        return Anatomy(Contents(settings, vocabularies, model.to(device).eval()))
 
 
 def step_of(name: str) -> int:
