@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.jobs.resumable_shards import MakeShard, ShardInput, ShardOutput, Work, digest_files
+from regard.jobs.resumable_shards import MakeShard, ShardInput, ShardOutput, Work
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Prefix(Work):
     """Writes the text of a file before each line; some lines are faults."""
-
-    @classmethod
-    def in_folder(cls, folder: Path) -> Prefix:
-        return cls(str(folder), digest_files({"prefix": folder / "prefix"}))
 
     def files(self) -> dict[str, Path]:
         return {"prefix": Path(self.path) / "prefix"}

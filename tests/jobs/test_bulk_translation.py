@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, ModelError
-from regard.jobs.bulk_translation import BulkTranslation, TranslateLines, model_digest, name_line
+from regard.jobs.bulk_translation import TranslateLines, name_line, translate_lines
 from regard.jobs.resumable_shards import Executor, LinesDone, ShardInput, ShardOutput, Work
 from regard.jobs.worker_processes import WorkerProcesses
 
@@ -24,7 +24,7 @@ OPTIONS = {"source": None, "target": None, "zero_shot": False, "beam": "1"}
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> TranslateLines:
     model = Path(shutil.copytree(MODEL, tmp_path_factory.mktemp("model") / "glass", ignore=PACKED))
-    return TranslateLines(str(model), model_digest(model), ENGINE, OPTIONS, source="in.txt")
+    return TranslateLines(path=str(model), engine=ENGINE, options=OPTIONS, source="in.txt")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ class Backwards:
 def translate(
     output: Path, work: TranslateLines, executor: Executor | None = None, lines: list[str] = LINES
 ) -> LinesDone:
-    return list(BulkTranslation(output, work, 5).run(lines, executor or Backwards()))[-1]
+    return list(translate_lines(output, work, lines, 5, executor or Backwards()))[-1]
 
 
 def test_every_line_gives_one_line_in_order(work: TranslateLines, wanted: str, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_another_model_or_other_options_are_refused(work: TranslateLines, tmp_pa
     with pytest.raises(InputError, match=r"out.txt.shards: holds shards of another model, of other options"):
         translate(output, other)
     with pytest.raises(InputError, match="holds shards of another model"):
-        list(BulkTranslation(output, work, 4).run(LINES, Backwards()))
+        list(translate_lines(output, work, LINES, 4, Backwards()))
     elsewhere = replace(work, path="/elsewhere", threads=2, source="copy.txt")
     assert elsewhere.key == work.key  # the same model with the same options
     turned = replace(work, engine=dict(reversed(ENGINE.items())), options=dict(reversed(OPTIONS.items())))
@@ -109,7 +109,7 @@ def test_another_model_or_other_options_are_refused(work: TranslateLines, tmp_pa
 
 
 def test_two_commands_do_not_share_an_output(work: TranslateLines, tmp_path: Path) -> None:
-    first = BulkTranslation(tmp_path / "out.txt", work, 5).run(LINES, Backwards())
+    first = translate_lines(tmp_path / "out.txt", work, LINES, 5, Backwards())
     next(first)
     with pytest.raises(InputError, match="another command is translating into it"):
         translate(tmp_path / "out.txt", work)
@@ -119,7 +119,7 @@ def test_two_commands_do_not_share_an_output(work: TranslateLines, tmp_path: Pat
 def test_processes_do_it_and_one_that_is_killed_is_replaced(work: TranslateLines, wanted: str, tmp_path: Path) -> None:
     workers = WorkerProcesses(2)
     killed = 0
-    for progress in BulkTranslation(tmp_path / "out.txt", work, 5).run(LINES, workers):
+    for progress in translate_lines(tmp_path / "out.txt", work, LINES, 5, workers):
         if progress.done < 15 and not killed:
             next(iter(workers.processes.values())).kill()
             killed += 1
@@ -160,4 +160,4 @@ def test_forms_are_those_of_the_command(work: TranslateLines) -> None:
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not a Regard model"):
-        model_digest(tmp_path)
+        TranslateLines(path=str(tmp_path), engine=ENGINE, options=OPTIONS)

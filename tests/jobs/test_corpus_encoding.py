@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from regard.jobs import corpus_encoding as encoding
-from regard.jobs.corpus_encoding import EncodedCorpus, EncodePairs, encode_corpus, pack_pair, unpack_pair
-from regard.jobs.resumable_shards import ShardInput
+from regard.jobs.corpus_encoding import EncodePairs, encode_corpus, pack_pair, unpack_pair
+from regard.jobs.resumable_shards import ResumableRun, ShardInput
 from regard.settings import TokenizerSettings
 from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
@@ -31,8 +31,8 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def encode(
     folder: Path, vocabulary: Path, processes: int = 1, seed: int = 1, pairs: list[Pair] = PAIRS
-) -> EncodedCorpus:
-    work, vocabularies = EncodePairs.with_vocabulary(vocabulary.parent, 30, seed), Vocabularies.load(vocabulary)
+) -> ResumableRun:
+    work, vocabularies = EncodePairs(path=str(vocabulary.parent), longest=30, seed=seed), Vocabularies.load(vocabulary)
     return encode_corpus(folder, pairs, len(pairs), work, vocabularies, processes, size=40)
 
 
@@ -43,7 +43,7 @@ def stop(pairs: list[Pair], after: int) -> Iterator[Pair]:
 
 def interrupted(folder: Path, vocabulary: Path, after: int) -> None:
     """Encodes the corpus into `folder`, and is interrupted after the first `after` pairs."""
-    work, vocabularies = EncodePairs.with_vocabulary(vocabulary.parent, 30, 1), Vocabularies.load(vocabulary)
+    work, vocabularies = EncodePairs(path=str(vocabulary.parent), longest=30, seed=1), Vocabularies.load(vocabulary)
     with pytest.raises(InterruptedError):
         encode_corpus(folder, stop(PAIRS, after), 250, work, vocabularies, 1, size=40)
 
@@ -66,7 +66,7 @@ def test_what_is_packed_is_unpacked() -> None:
 def test_processes_write_the_same_bytes_as_one(vocabulary: Path, tmp_path: Path) -> None:
     alone, together = encode(tmp_path / "1", vocabulary), encode(tmp_path / "2", vocabulary, 2)
     assert files(tmp_path / "1") == files(tmp_path / "2")
-    assert (alone.pairs, len(alone.shards), together.reused) == (250, 7, 0)
+    assert (alone.total("pairs"), len(alone.shards), together.reused) == (250, 7, set())
     examples, tokenizer = Examples(tmp_path / "2"), Vocabularies.load(vocabulary).source
     found = [tuple(tokenizer.decode(side.tolist()) for side in examples.pair(row)) for row in range(250)]
     assert found == TEXTS
@@ -84,7 +84,7 @@ def test_what_is_whole_is_not_made_again(vocabulary: Path, tmp_path: Path, monke
         return encode_shard(shard, *more)
 
     monkeypatch.setattr(encoding, "encode_shard", watched)
-    assert encode(tmp_path / "train", vocabulary).reused == 3
+    assert encode(tmp_path / "train", vocabulary).reused == {0, 1, 2}
     assert numbers == [3, 4, 5, 6]
     assert files(tmp_path / "train") == files(tmp_path / "undisturbed")
 
@@ -97,23 +97,23 @@ def test_a_damaged_shard_is_made_anew_and_named(vocabulary: Path, tmp_path: Path
         path.write_bytes(spoil(path.read_bytes()))
     (tmp_path / "train" / "00004.json").write_text("{")
     made = encode(tmp_path / "train", vocabulary)
-    assert (made.reused, made.damaged) == (3, ["00001.bin", "00002.bin"])
+    assert (len(made.reused), made.damaged) == (3, ["00001.bin", "00002.bin"])
     assert files(tmp_path / "train") == files(tmp_path / "undisturbed")
 
 
 def test_shards_of_another_text_or_vocabulary_are_not_taken(vocabulary: Path, tmp_path: Path) -> None:
     interrupted(tmp_path / "train", vocabulary, 200)
     others = [*PAIRS[:50], Pair("another", "andere", Location("x", 1)), *PAIRS[51:]]
-    assert encode(tmp_path / "train", vocabulary, seed=2).reused == 0
+    assert encode(tmp_path / "train", vocabulary, seed=2).reused == set()
     interrupted(tmp_path / "train", vocabulary, 200)
-    assert encode(tmp_path / "train", vocabulary, pairs=others).reused == 4
+    assert encode(tmp_path / "train", vocabulary, pairs=others).reused == {0, 2, 3, 4}
     assert Examples(tmp_path / "train").pair(50)[0].tolist() != Examples(tmp_path / "train").pair(51)[0].tolist()
 
 
 def test_pairs_that_are_too_long_are_counted(vocabulary: Path, tmp_path: Path) -> None:
     long = Pair("zero " * 40, "null", Location("x", 1))
     made = encode(tmp_path, vocabulary, pairs=[*PAIRS[:60], long, *PAIRS[60:70], long])
-    assert (made.pairs, made.left_out) == (70, 2)
+    assert (made.total("pairs"), made.total("left_out")) == (70, 2)
 
 
 def test_a_killed_preparation_goes_on_with_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ EXECUTORS = [ThisProcess, lambda: WorkerProcesses(2), pytest.param(on_ray, marks
 @pytest.fixture
 def work(tmp_path: Path) -> Prefix:
     (tmp_path / "prefix").write_text("- ")
-    return Prefix.in_folder(tmp_path)
+    return Prefix(path=str(tmp_path))
 
 
 def make(folder: Path, work: Prefix, executor: Executor | None = None, lines: list[str] = LINES) -> ResumableRun:
@@ -81,7 +81,7 @@ def test_only_shards_with_the_same_lines_settings_and_number_are_reused(work: Pr
     assert make(folder, work, lines=[*LINES[:6], "other", *LINES[7:]]).reused == {0, 2, 3, 4}
     assert make(folder, work, lines=[*LINES[5:10], *LINES[:5]]).reused == set()
     (tmp_path / "prefix").write_text("+ ")
-    run = make(folder, Prefix.in_folder(tmp_path))
+    run = make(folder, Prefix(path=str(tmp_path)))
     assert (run.reused, run.damaged) == (set(), [])
 
 
@@ -171,7 +171,7 @@ def test_a_machine_of_a_cluster_without_the_files_gets_copies(
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(get=lambda reference: reference))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     shard = ShardInput(0, 1, b"a\n")
-    assert ShardActor(work, []).local_work() == work
+    assert ShardActor(work, []).work == work
     (tmp_path / "prefix").write_text("changed")
     about, data = ShardActor(work, [{"prefix": b"- "}]).make(shard)
     assert (data, set(about)) == (b"- a\n", {"about"})

@@ -64,7 +64,9 @@ def translating(
     translator: Turning | None = None,
 ) -> Iterator[Event]:
     sentences = (Pair(text, text, Location("mono", number)) for number, text in enumerate(texts, 1))
-    work = TranslateSentences("", "", "cpu", back, DataSettings().max_characters)
+    work = TranslateSentences(
+        path="", digest="none", device="cpu", back=back, max_characters=DataSettings().max_characters
+    )
     executor = ThisProcess(work.start_with(translator or Turning()))  # type: ignore[arg-type]
     return translate_sentences(folder, sentences, state, work, stop or threading.Event(), executor)
 

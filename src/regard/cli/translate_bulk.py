@@ -40,17 +40,21 @@ def refuse_flags(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     _require_lines(arguments)
-    from regard.jobs.bulk_translation import LINES_PER_SHARD, BulkTranslation
+    from regard.jobs.bulk_translation import LINES_PER_SHARD, shards_folder, translate_lines
 
     name = next(iter(arguments.files), None)
     work = _work_of(arguments, name or "standard input")
-    bulk = BulkTranslation(Path(arguments.output), work, arguments.shard_lines or LINES_PER_SHARD)
+    output, size = Path(arguments.output), arguments.shard_lines or LINES_PER_SHARD
     require_utf8(name)
     try:
         with open_source(name) as source:
-            last = _show_progress(bulk.run(read_lines(source, work.source), _choose_executor(arguments, work)))
+            lines, executor = read_lines(source, work.source), _choose_executor(arguments, work)
+            last = _show_progress(translate_lines(output, work, lines, size, executor))
     except KeyboardInterrupt:
-        print(f"\nStopped. Finished shards are in {bulk.folder}: repeat the command to continue.", file=sys.stderr)
+        print(
+            f"\nStopped. Finished shards are in {shards_folder(output)}: repeat the command to continue.",
+            file=sys.stderr,
+        )
         return 130
     reused = f", {last.reused:,} of them translated before" if last.reused else ""
     print(f"{arguments.output}: {last.done:,} lines{reused}", file=sys.stderr)
@@ -75,7 +79,7 @@ def _require_lines(arguments: argparse.Namespace) -> None:
 def _work_of(arguments: argparse.Namespace, source: str) -> TranslateLines:
     """Returns the work that the flags describe; refuses a wrong model or option before reading any text."""
     from regard.decoding.translator import with_options
-    from regard.jobs.bulk_translation import TranslateLines, model_digest
+    from regard.jobs.bulk_translation import TranslateLines
     from regard.model_folder import check_folder, read_settings
     from regard.tokens.directions import choose_direction
 
@@ -89,8 +93,7 @@ def _work_of(arguments: argparse.Namespace, source: str) -> TranslateLines:
     engine = flags.engine_options(arguments)
     engine.pop("threads")
     return TranslateLines(
-        str(model),
-        model_digest(model),
+        path=str(model),
         engine=engine,
         options=flags.translating_options(arguments),
         protect=arguments.protect,

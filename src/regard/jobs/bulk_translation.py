@@ -29,14 +29,13 @@ from regard.jobs.resumable_shards import (
     ShardInput,
     ShardOutput,
     Work,
-    digest_files,
 )
 from regard.model_folder import CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder
 
 LINES_PER_SHARD = 5 * WINDOW
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TranslateLines(Work):
     """Translates each line into one line of output."""
 
@@ -73,36 +72,42 @@ class TranslateLines(Work):
         return make
 
 
-class BulkTranslation:
-    """The translation of one file of lines, which a later run with the same arguments continues."""
+def translate_lines(
+    output: Path,
+    work: TranslateLines,
+    lines: Iterable[str],
+    size: int = LINES_PER_SHARD,
+    executor: Executor | None = None,
+) -> Iterator[LinesDone]:
+    """Translates what is missing, yields how far it is, and then writes the output and removes the shards."""
+    folder = shards_folder(output)
+    require_same_run(folder, {"key": work.key, "lines": size})
+    with locked(folder):
+        run = ResumableRun(folder, work, "txt")
+        yield from run.run(lines, size, executor)
+        run.join(output)
+        shutil.rmtree(folder)
 
-    def __init__(self, output: Path, work: TranslateLines, size: int = LINES_PER_SHARD) -> None:
-        self.output, self.work, self.size = output, work, size
-        self.folder = output.with_name(f"{output.name}.shards")
 
-    def run(self, lines: Iterable[str], executor: Executor | None = None) -> Iterator[LinesDone]:
-        """Translates what is missing, yields how far it is, and then writes the output and removes the shards."""
-        self.check_shards()
-        with locked(self.folder):
-            run = ResumableRun(self.folder, self.work, "txt")
-            yield from run.run(lines, self.size, executor)
-            run.join(self.output)
-            shutil.rmtree(self.folder)
+def shards_folder(output: Path) -> Path:
+    """Returns the folder beside an output in which its shards are kept until it is complete."""
+    return output.with_name(f"{output.name}.shards")
 
-    def check_shards(self) -> None:
-        """Refuses a folder of shards that were made by another model or with other options."""
-        about, path = {"key": self.work.key, "lines": self.size}, self.folder / "about.json"
-        if path.exists():
-            with contextlib.suppress(ValueError):
-                if json.loads(path.read_text(encoding="utf-8")) == about:
-                    return
-            raise InputError(
-                f"{self.folder}: holds shards of another model, of other options or of another length: repeat the "
-                "command that made them, or remove the folder"
-            )
-        if self.folder.is_dir() and any(self.folder.iterdir()):
-            raise InputError(f"{self.folder}: holds other files than shards: move it, or name another output with -o")
-        write_text(path, json.dumps(about))
+
+def require_same_run(folder: Path, about: dict[str, Any]) -> None:
+    """Refuses a folder of shards that were made by another model or with other options."""
+    path = folder / "about.json"
+    if path.exists():
+        with contextlib.suppress(ValueError):
+            if json.loads(path.read_text(encoding="utf-8")) == about:
+                return
+        raise InputError(
+            f"{folder}: holds shards of another model, of other options or of another length: repeat the command that "
+            "made them, or remove the folder"
+        )
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"{folder}: holds other files than shards: move it, or name another output with -o")
+    write_text(path, json.dumps(about))
 
 
 @contextlib.contextmanager
@@ -129,8 +134,3 @@ def model_files(folder: Path) -> dict[str, Path]:
     check_folder(folder)
     names = (SETTINGS, TOKENIZER, WEIGHTS, CONFIDENCE)
     return {name: folder / name for name in names if (folder / name).is_file()}
-
-
-def model_digest(folder: Path) -> str:
-    """Returns a digest of all that decides a model's translations."""
-    return digest_files(model_files(folder))

@@ -17,7 +17,6 @@ from regard.jobs.resumable_shards import (
     ShardOutput,
     ThisProcess,
     Work,
-    digest_files,
 )
 from regard.jobs.worker_processes import WorkerProcesses
 from regard.model_folder import TOKENIZER
@@ -36,18 +35,13 @@ CHUNK = 5000
 NOWHERE = Location("", 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EncodePairs(Work):
     """Encodes pairs with a vocabulary."""
 
     longest: int  # tokens of a side; longer pairs are left out
     seed: int | None  # of the order of slots; none: in the order of the text
     version: int = 2  # of the shards
-
-    @classmethod
-    def with_vocabulary(cls, folder: Path, longest: int, seed: int | None) -> EncodePairs:
-        """Returns the work of encoding with the vocabulary in a folder."""
-        return cls(str(folder), digest_files({TOKENIZER: folder / TOKENIZER}), longest, seed)
 
     def files(self) -> dict[str, Path]:
         return {TOKENIZER: Path(self.path) / TOKENIZER}
@@ -59,24 +53,6 @@ class EncodePairs(Work):
         return lambda shard: encode_shard(shard, vocabularies, self.longest, self.seed)
 
 
-@dataclass(frozen=True)
-class EncodedCorpus:
-    """The shards of a corpus, and how they came about."""
-
-    shards: list[Shard]
-    reused: int  # shards of an earlier run
-    damaged: list[str]  # files that were made again
-
-    @property
-    def pairs(self) -> int:
-        return sum(shard.pairs for shard in self.shards)
-
-    @property
-    def left_out(self) -> int:
-        """Pairs with too many tokens."""
-        return sum(shard.left_out for shard in self.shards)
-
-
 def encode_corpus(
     folder: Path,
     pairs: Iterable[Pair],
@@ -85,7 +61,7 @@ def encode_corpus(
     vocabularies: Vocabularies,
     processes: int,
     size: int = SMALLEST,
-) -> EncodedCorpus:
+) -> ResumableRun:
     """Fills `folder` with the shards of about `total` pairs; a corpus of one shard is encoded in this process."""
     size = max(size, -(-total // MOST_SHARDS))
     alone = total <= size or processes < 2
@@ -95,7 +71,7 @@ def encode_corpus(
         pass
     shards = [Shard(file=each.path.name, checksum=each.checksum, **each.about) for each in run.shards]
     write_index(folder, shards, pair_type(vocabularies))
-    return EncodedCorpus(shards, len(run.reused), run.damaged)
+    return run
 
 
 def pack_pair(pair: Pair) -> str:

@@ -5,14 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from regard.errors import InputError, RegardError
-from regard.jobs.resumable_shards import TRIES, MakeShard, ShardInput, ShardOutput, Work, digest_files, lost_workers
-from regard.jobs.worker_processes import pack_answer, pack_error, unpack_answer
+from regard.jobs.resumable_shards import (
+    TRIES,
+    ShardInput,
+    ShardMaker,
+    ShardOutput,
+    Work,
+    digest_files,
+    lost_workers,
+    make_in_threads,
+    output_in,
+)
 
 AHEAD = 2
 """Shards that each worker has at a time: one that it makes, and one that it begins at once when that is done."""
@@ -34,7 +44,25 @@ class RayCluster:
         """Yields outputs as soon as they are ready."""
         self.connect()
         try:
-            yield from self.make(iter(shards), self.start_workers(work))
+            workers = self.start_workers(work)
+            free = SimpleQueue[Any]()
+            for worker in workers * AHEAD:
+                free.put(worker)
+
+            def make(shard: ShardInput) -> ShardOutput:
+                worker = free.get()
+                try:
+                    return output_in(self.ray.get(worker.make.remote(shard)))
+                except self.ray.exceptions.RayActorError:
+                    raise lost_workers(shard, "see the logs of Ray") from None
+                finally:
+                    free.put(worker)
+
+            def stop() -> None:
+                for worker in workers:
+                    self.ray.kill(worker)
+
+            yield from make_in_threads(make, shards, len(workers) * AHEAD, stop)
         finally:
             self.ray.shutdown()
 
@@ -63,55 +91,26 @@ class RayCluster:
         files = self.ray.put({name: path.read_bytes() for name, path in work.files().items()})
         return [actor.remote(work, [files]) for _ in range(min(room, self.workers or room))]
 
-    def make(self, shards: Iterator[ShardInput], workers: list[Any]) -> Iterator[tuple[int, ShardOutput]]:
-        """Gives each worker its next shard as soon as it has made one."""
-        running: dict[Any, tuple[ShardInput, Any]] = {}
-        free = [worker for _ in range(AHEAD) for worker in workers]
-        while True:
-            while free and (shard := next(shards, None)) is not None:
-                worker = free.pop(0)
-                running[worker.make.remote(shard)] = (shard, worker)
-            if not running:
-                return
-            done, _ = self.ray.wait(list(running))
-            for reference in done:
-                shard, worker = running.pop(reference)
-                free.append(worker)
-                try:
-                    answer = self.ray.get(reference)
-                except self.ray.exceptions.RayActorError:
-                    raise lost_workers(shard, "see the logs of Ray") from None
-                yield shard.number, unpack_answer(*answer)
 
-
-class ShardActor:
-    """A process of the cluster that makes shards."""
+class ShardActor(ShardMaker):
+    """A process of the cluster that makes shards; it gets the files of the work if its machine has others."""
 
     def __init__(self, work: Work, files: list[Any]) -> None:
-        self.work, self.files = work, files
-        self.make_shard: MakeShard | None = None
-
-    def make(self, shard: ShardInput) -> tuple[dict[str, Any], bytes]:
-        """Returns the output of a shard, or an error, as a message."""
         try:
-            self.make_shard = self.make_shard or self.local_work().start()
-        except RegardError as error:
-            return pack_error(error)
-        return pack_answer(self.make_shard, shard)
-
-    def local_work(self) -> Work:
-        """Returns the work with the path of its files on this machine, which are copied here if need be."""
-        try:
-            if digest_files(self.work.files()) == self.work.digest:
-                return self.work
+            is_here = digest_files(work.files()) == work.digest
         except (RegardError, OSError):
-            pass
-        import ray
+            is_here = False
+        super().__init__(work if is_here else replace(work, path=copy_files(files[0])))
 
-        folder = Path(tempfile.mkdtemp(prefix="regard-"))
-        for name, content in ray.get(self.files[0]).items():
-            (folder / name).write_bytes(content)
-        return replace(self.work, path=str(folder))
+
+def copy_files(files: Any) -> str:
+    """Writes files that are stored in the cluster into a new folder, and returns its path."""
+    import ray
+
+    folder = Path(tempfile.mkdtemp(prefix="regard-"))
+    for name, content in ray.get(files).items():
+        (folder / name).write_bytes(content)
+    return str(folder)
 
 
 def import_ray() -> Any:

@@ -16,6 +16,7 @@ import shutil
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -24,8 +25,9 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from regard import errors
 from regard.atomic_files import write_atomically, write_text
-from regard.errors import DataError, ModelError
+from regard.errors import DataError, ModelError, RegardError
 from regard.tokens.token_shards import checksum
 
 TRIES = 3
@@ -50,20 +52,26 @@ class ShardOutput(NamedTuple):
     about: dict[str, Any]
 
 
+Message = tuple[dict[str, Any], bytes]
+"""Values in JSON and bytes, which processes and machines exchange."""
 MakeShard = Callable[[ShardInput], Iterator[int | ShardOutput]]
 """Yields the number of lines done so far, as often as it likes, and finally the output."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Work(ABC):
     """One kind of work on lines, with its settings in JSON values, so that any process can start it."""
 
     path: str  # the folder that it reads
-    digest: str  # of what it reads there
+    digest: str = ""  # of what it reads there; computed unless it is given
     without_effect: ClassVar[frozenset[str]] = frozenset({"path"})
     """Fields that do not change an output."""
     line_for_line: ClassVar[bool] = False
     """Each line gives one line of output; another number is an error."""
+
+    def __post_init__(self) -> None:
+        if not self.digest:
+            object.__setattr__(self, "digest", digest_files(self.files()))
 
     @property
     def key(self) -> str:
@@ -78,6 +86,32 @@ class Work(ABC):
     @abstractmethod
     def start(self) -> MakeShard:
         """Loads the files, and returns the function that makes a shard."""
+
+
+class ShardMaker:
+    """Makes shards in a worker, whose work starts with the first of them; outputs and errors become messages."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._make: MakeShard | None = None
+
+    def make(self, shard: ShardInput) -> Message:
+        """Returns the output of a shard, or an error of the user's, as a message."""
+        try:
+            self._make = self._make or self.work.start()
+            *_, output = self._make(shard)
+        except RegardError as error:
+            return {"error": str(error), "kind": type(error).__name__}, b""
+        assert isinstance(output, ShardOutput)
+        return {"about": output.about}, output.data
+
+
+def output_in(message: Message) -> ShardOutput:
+    """Returns the output in the message of a worker; raises the error in it."""
+    about, data = message
+    if "error" in about:
+        raise getattr(errors, about["kind"], RegardError)(about["error"])
+    return ShardOutput(data, about["about"])
 
 
 class Executor(Protocol):
@@ -98,6 +132,33 @@ class ThisProcess:
         for shard in shards:
             make = make or work.start()
             yield from ((shard.number, step) for step in make(shard))
+
+
+def make_in_threads(
+    make: Callable[[ShardInput], ShardOutput], shards: Iterable[ShardInput], count: int, stop: Callable[[], None]
+) -> Generator[tuple[int, ShardOutput], None, None]:
+    """Makes `count` shards at the same time, each in a thread that waits for a worker; reads one shard more than that.
+
+    When no more outputs are needed, `stop` ends what the threads wait for.
+    """
+    threads, waiting = ThreadPoolExecutor(count), dict[Future[ShardOutput], int]()
+    try:
+        for shard in shards:
+            waiting[threads.submit(make, shard)] = shard.number
+            if len(waiting) > count:
+                yield from _first_outputs(waiting)
+        while waiting:
+            yield from _first_outputs(waiting)
+    finally:
+        stop()
+        threads.shutdown(cancel_futures=True)
+
+
+def _first_outputs(waiting: dict[Future[ShardOutput], int]) -> Iterator[tuple[int, ShardOutput]]:
+    """Removes the first finished shards from `waiting`, and yields outputs before it raises an error."""
+    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    for future in sorted(done, key=lambda future: future.exception() is not None):
+        yield waiting.pop(future), future.result()
 
 
 @dataclass(frozen=True)
@@ -148,6 +209,10 @@ class ResumableRun:
     def shards(self) -> list[SavedShard]:
         """The complete shards in the order of their lines."""
         return [self.complete[number] for number in sorted(self.complete)]
+
+    def total(self, fact: str) -> int:
+        """Returns the sum of a number that outputs have among their facts."""
+        return sum(shard.about[fact] for shard in self.shards)
 
     def join(self, path: Path) -> None:
         """Writes all outputs into one file, in the order of their lines."""

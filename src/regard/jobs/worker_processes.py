@@ -11,16 +11,24 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Generator, Iterable
 from contextlib import closing, suppress
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from typing import Any, BinaryIO, NoReturn
 
-from regard import errors
-from regard.errors import RegardError
-from regard.jobs.resumable_shards import TRIES, MakeShard, ShardInput, ShardOutput, Work, lost_workers
+from regard.jobs.resumable_shards import (
+    TRIES,
+    Message,
+    ShardInput,
+    ShardMaker,
+    ShardOutput,
+    Work,
+    lost_workers,
+    make_in_threads,
+    output_in,
+)
 
 
 class WorkerProcesses:
@@ -33,23 +41,18 @@ class WorkerProcesses:
         self.stopping = False
 
     def run(self, work: Work, shards: Iterable[ShardInput]) -> Generator[tuple[int, ShardOutput], None, None]:
-        """Yields outputs as soon as they are ready; reads one shard more than there are processes."""
-        waiting: set[Future[tuple[int, ShardOutput]]] = set()
+        """Yields outputs as soon as they are ready."""
         self.stopping = False
-        with closing(self), ThreadPoolExecutor(self.count) as threads:
-            try:
-                for shard in shards:
-                    waiting.add(threads.submit(self._make, work, shard))
-                    if len(waiting) > self.count:
-                        yield from _first_outputs(waiting)
-                while waiting:
-                    yield from _first_outputs(waiting)
-            finally:
-                self.stopping = True
-                for process in list(self.processes.values()):
-                    process.kill()
+        with closing(self):
+            yield from make_in_threads(partial(self._make, work), shards, self.count, self._stop)
 
-    def _make(self, work: Work, shard: ShardInput) -> tuple[int, ShardOutput]:
+    def _stop(self) -> None:
+        """Kills the processes, so that no thread waits for them any longer."""
+        self.stopping = True
+        for process in list(self.processes.values()):
+            process.kill()
+
+    def _make(self, work: Work, shard: ShardInput) -> ShardOutput:
         """Makes a shard in the process of this thread; raises the error that the process reports."""
         for _ in range(TRIES):
             if self.stopping:
@@ -57,7 +60,7 @@ class WorkerProcesses:
             process = self.process(work)
             try:
                 send(process.stdin, {"number": shard.number, "first": shard.first}, shard.data)
-                return shard.number, unpack_answer(*receive(process.stdout))
+                return output_in(receive(process.stdout))
             except (OSError, EOFError, ValueError):
                 _end(process)
         if self.stopping:
@@ -91,13 +94,6 @@ class WorkerProcesses:
 _NO_MEMORY = "killed by the system: perhaps no memory was left"
 
 
-def _first_outputs(waiting: set[Future[tuple[int, ShardOutput]]]) -> Iterator[tuple[int, ShardOutput]]:
-    """Removes the first finished futures from `waiting`, and yields outputs before it raises an error."""
-    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    waiting -= done
-    yield from (future.result() for future in sorted(done, key=lambda future: future.exception() is not None))
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kills a process and closes its pipes."""
     process.kill()
@@ -122,7 +118,7 @@ def send(stream: BinaryIO | Any, about: dict[str, Any], data: bytes) -> None:
     stream.flush()
 
 
-def receive(stream: BinaryIO | Any) -> tuple[dict[str, Any], bytes]:
+def receive(stream: BinaryIO | Any) -> Message:
     """Reads the next message; raises EOFError if the stream ends before the message does."""
     line = stream.readline()
     if not line.endswith(b"\n"):
@@ -134,43 +130,17 @@ def receive(stream: BinaryIO | Any) -> tuple[dict[str, Any], bytes]:
     return head["about"], data
 
 
-def pack_answer(make: MakeShard, shard: ShardInput) -> tuple[dict[str, Any], bytes]:
-    """Makes a shard, and packs its output, or an error of the user's, as a message."""
-    try:
-        *_, output = make(shard)
-    except RegardError as error:
-        return pack_error(error)
-    assert isinstance(output, ShardOutput)
-    return {"about": output.about}, output.data
-
-
-def pack_error(error: RegardError) -> tuple[dict[str, Any], bytes]:
-    return {"error": str(error), "kind": type(error).__name__}, b""
-
-
-def unpack_answer(about: dict[str, Any], data: bytes) -> ShardOutput:
-    """Returns the output in a message; raises the error in it."""
-    if "error" in about:
-        raise getattr(errors, about["kind"], RegardError)(about["error"])
-    return ShardOutput(data, about["about"])
-
-
 def serve(module: str, name: str) -> NoReturn:
     """Makes the shards that come on standard input until it ends; the first message has the fields of the work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that sends the shards
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries must not mix with answers
-    make: MakeShard | None = None
     with suppress(EOFError):
         fields, _ = receive(source)
+        maker = ShardMaker(getattr(import_module(module), name)(**fields))
         while True:
             about, data = receive(source)
-            try:
-                make = make or getattr(import_module(module), name)(**fields).start()
-                answer = pack_answer(make, ShardInput(about["number"], about["first"], data))
-            except RegardError as error:
-                answer = pack_error(error)
-            send(answers, *answer)
+            send(answers, *maker.make(ShardInput(about["number"], about["first"], data)))
     sys.exit()
 
 

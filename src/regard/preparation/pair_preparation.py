@@ -250,18 +250,19 @@ class PairPreparation(Preparation):
         """Writes the tokens of the pairs that fit the model; returns their number."""
         longest = self.settings.model.max_length  # one position is for the begin or the end
         seed = self.settings.training.seed if name == "train" else None
-        work = EncodePairs.with_vocabulary(self.new, longest - 1, seed)
+        work = EncodePairs(path=str(self.new), longest=longest - 1, seed=seed)
         processes = self.settings.training.threads or count_processors()
         encoded = encode_corpus(self.new / name, pairs, total, work, vocabularies, processes)
         if encoded.reused:
-            self.note(f"{name}: reused {encoded.reused:,} of {len(encoded.shards):,} shards of an earlier run")
+            self.note(f"{name}: reused {len(encoded.reused):,} of {len(encoded.shards):,} shards of an earlier run")
         for damaged in encoded.damaged:
             self.note(f"{name}: the shard {damaged} was damaged and has been made again")
-        if not encoded.pairs:
+        kept = encoded.total("pairs")
+        if not kept:
             raise DataError(f"{name}: every pair has more tokens than model.max_length = {longest}")
-        if left := encoded.left_out:
+        if left := encoded.total("left_out"):
             self.note(f"{name}: {left:,} pairs left out: more tokens than model.max_length = {longest}")
-        return encoded.pairs
+        return kept
 
 
 def without_sampling(given: dict[str, Any], size: int) -> dict[str, Any]:

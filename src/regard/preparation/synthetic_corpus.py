@@ -109,7 +109,8 @@ def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event, ru
             return
         set_up_machine(settings.training, choose_device(settings.training.device))
         model, back = Path(request.teacher or request.reverse or new / REVERSE), bool(request.texts)
-        work = TranslateSentences.by_model(model, settings.training.device, back, settings.data)
+        most = settings.data.max_characters
+        work = TranslateSentences(path=str(model), device=settings.training.device, back=back, max_characters=most)
         by = read_settings(model).data
         stage = f"translating {'back ' if back else ''}by {by.source} → {by.target}"
         state = SyntheticState(total)

@@ -25,7 +25,7 @@ from regard.files.corpus import clean, read_pairs
 from regard.files.formats import plain_text as plain
 from regard.files.formats.format_by_suffix import PAIRED, require_plain, suffix
 from regard.files.remote_files import as_path
-from regard.jobs.bulk_translation import model_digest, model_files
+from regard.jobs.bulk_translation import model_files
 from regard.jobs.resumable_shards import Executor, MakeShard, ResumableRun, ShardInput, ShardOutput, Work
 from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import DataSettings
@@ -73,7 +73,7 @@ class SyntheticState:
         return cls(values["texts"], values["done"], Report(**values["report"]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TranslateSentences(Work):
     """Makes pairs of sentences and their translations; the lines are JSON: text, file and line."""
 
@@ -81,11 +81,6 @@ class TranslateSentences(Work):
     back: bool  # the translations are the sources of the pairs
     max_characters: int
     without_effect: ClassVar[frozenset[str]] = frozenset({"path", "device"})
-
-    @classmethod
-    def by_model(cls, model: Path, device: str, back: bool, data: DataSettings) -> TranslateSentences:
-        """Returns the work of translating with the model in a folder."""
-        return cls(str(model), model_digest(model), device, back, data.max_characters)
 
     def files(self) -> dict[str, Path]:
         return model_files(Path(self.path))
@@ -137,11 +132,10 @@ def translate_sentences(
             yield Stage(stage, step.done, state.texts)
     if stop.is_set():
         return
-    report = Report(unit="translations", read=sum(shard.lines for shard in run.shards))
+    report = Report(unit="translations", read=sum(shard.lines for shard in run.shards), kept=run.total("kept"))
     if report.read != state.texts:
         raise DataError(f"{state.texts - report.read:,} sentences have disappeared: start over with --overwrite")
     for shard in run.shards:
-        report.kept += shard.about["kept"]
         for fault, path, line in shard.about["faults"]:
             report.drop(fault, Location(path, line))
     run.join(folder / PAIRS)
