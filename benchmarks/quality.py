@@ -45,7 +45,7 @@ from regard.model_folder import SETTINGS, TRAINING, WEIGHTS, read_settings
 from regard.preparation.prepared_folder import NEW, REQUEST
 from regard.preparation.train_and_resume import resume, train as start_training
 from regard.training.events import Evaluation, Finished, Note, Prepared, Progress, Stage
-from regard.training.snapshots import snapshot_path
+from regard.training.validation import snapshot_path
 from regard.weights import read_folder
 
 SAMPLES = 20

@@ -13,7 +13,7 @@ from regard.model_folder import HISTORY, TRAINING, WEIGHTS
 from regard.preparation.train_and_resume import resume, train
 from regard.training.checkpoint import state_path
 from regard.training.events import Progress
-from regard.training.snapshots import history_steps, snapshot_path
+from regard.training.validation import history_steps, snapshot_path
 from regard.weights import assign, build_model, parameters, read_folder, read_tensors
 from tests.training.corpora import SMALL, write_reversals
 

@@ -24,7 +24,7 @@ from regard.training.events import Evaluation, Event, Finished, Note, Prepared, 
 from regard.training.final_weights import best_weights
 from regard.training.loop import LocalBatch
 from regard.training.run import TrainingRun, open_run
-from regard.training.snapshots import average_snapshots, snapshot_path
+from regard.training.validation import average_snapshots, snapshot_path
 from regard.weights import read_folder, read_tensors
 from tests.training.corpora import SMALL, write_reversals
 

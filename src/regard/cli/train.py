@@ -180,7 +180,7 @@ def _print_next_steps(finished: Finished, folder: Path) -> int:
         print(f"Stopped {where}, saved. Continue with: regard train --resume {folder}")
         return 130
     from regard.model_folder import read_settings
-    from regard.training.model_card import example_input
+    from regard.training.final_weights import example_input
 
     settings = read_settings(folder)
     use = f"regard {settings.task} {folder} {example_input(settings)}"

@@ -23,9 +23,8 @@ from regard.training.events import Event, Finished, Note, Prepared, Progress, ap
 from regard.training.final_weights import finish
 from regard.training.optimizer import learning_rate, set_learning_rate
 from regard.training.run import TrainingRun
-from regard.training.snapshots import delete_snapshots_after, keep_in_history
 from regard.training.stopping import reason_to_end
-from regard.training.validation import evaluate, is_due
+from regard.training.validation import delete_snapshots_after, evaluate, is_due, keep_in_history
 
 SAVE_SECONDS, MAX_SAVE_SHARE = 120.0, 0.01
 """The work that a kill can cost, and the share of the time that saving takes; slow disks save less often."""
@@ -75,14 +74,13 @@ def update(run: TrainingRun) -> Progress:
     """Makes one update: the next batches, their loss and gradients, clipping, and a step of the optimizer."""
     training, state, group = run.settings.training, run.state, run.group
     started, step = time.perf_counter(), state.step + 1
-    dropout = dropout_strength(run)
     batches = next_batches(run)
     counted = [local.batch for local in batches if local.counts]
     tokens, seen = group.sum(sum(batch.tokens for batch in counted), sum(batch.seen for batch in counted))
 
     while True:
         try:
-            loss, surprise = forward_and_backward(run, batches, tokens, dropout)
+            loss, surprise = forward_and_backward(run, batches, tokens)
             break
         except (RuntimeError, MemoryError) as error:
             use_less_memory(run, batches, error)
@@ -102,6 +100,7 @@ def update(run: TrainingRun) -> Progress:
 
     seconds = max(1e-9, time.perf_counter() - started)
     state.step, state.tokens, state.seconds = step, state.tokens + int(tokens), state.seconds + seconds
+    state.batch += len(batches)
     return Progress(
         step=step,
         epoch=state.epoch,
@@ -114,16 +113,14 @@ def update(run: TrainingRun) -> Progress:
     )
 
 
-def forward_and_backward(
-    run: TrainingRun, batches: list[LocalBatch], tokens: float, dropout: float
-) -> tuple[float, float]:
+def forward_and_backward(run: TrainingRun, batches: list[LocalBatch], tokens: float) -> tuple[float, float]:
     """Adds the gradients of the loss per token of an update; returns the sums of the loss and of the surprise."""
     training, group, state = run.settings.training, run.group, run.state
     torch.manual_seed(training.seed * 1_000_003 + state.step + (group.rank << 40))  # for dropout on a GPU
-    loss_sum = surprise_sum = 0.0
+    loss_sum, surprise_sum, dropout = 0.0, 0.0, dropout_strength(run)
     parts = list(split(run, batches))
-    for number, (part, key) in enumerate(parts):
-        last, run.gradients_sent = number == len(parts) - 1, False
+    for number, (part, key) in enumerate(parts, 1):
+        last, run.gradients_sent = number == len(parts), False
         with group.synchronize_gradients(last):
             with run.forward_mode(masks_of(training.seed, state.step, *key, strength=dropout)):
                 loss, surprise = run.objective(part.batch, training.label_smoothing)
@@ -158,7 +155,6 @@ def next_batches(run: TrainingRun) -> list[LocalBatch]:
         counts = group.rank < len(rows)
         batch = run.task.share(rows, state.step * accumulate + number, group.rank if counts else 0, group.size)
         batches.append(LocalBatch(batch, counts))
-    state.batch += len(batches)
     return batches
 
 
