@@ -35,7 +35,7 @@ def build(seed: int, *, vocabulary: int = VOCABULARY, **changes: Any) -> Sequenc
     """Returns a model with random weights of this seed."""
     settings = ModelSettings(**{**SHAPE, **changes})
     torch.manual_seed(seed)
-    return (Recurrent if settings.recurrent else EncoderDecoder)(settings, vocabulary, vocabulary)
+    return (EncoderDecoder if settings.kind == "transformer" else Recurrent)(settings, vocabulary, vocabulary)
 
 
 def learn(model: SequenceToSequence, draw: Batches, seed: int, **how: Any) -> list[float]:

@@ -104,7 +104,8 @@ def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
     shape, size = settings.model, vocabularies.target.size
     match settings.task:
         case "translate":
-            return (Recurrent if shape.recurrent else EncoderDecoder)(shape, vocabularies.source.size, size)
+            network = EncoderDecoder if shape.kind == "transformer" else Recurrent
+            return network(shape, vocabularies.source.size, size)
         case "write":
             return Decoder(shape, size)
         case "fill":

@@ -44,7 +44,7 @@ def describe_model(path: Path) -> None:
     shape = settings.model
     directions = f"{format_directions(settings.data, '->')}, " if settings.task == "translate" else ""
     print(f"{path}: {settings.task} {directions}preset {settings.preset}".replace(" preset auto", " no preset"))
-    norm = "" if shape.recurrent else f"{shape.norm}-norm, {shape.positions} positions, "
+    norm = f"{shape.norm}-norm, {shape.positions} positions, " if shape.kind == "transformer" else ""
     print(f"{settings.shape}, {norm}at most {shape.max_length} tokens")
     weights = path / WEIGHTS
     if not weights.is_file():

@@ -46,8 +46,8 @@ from regard.tokens.tokenizer import Vocabularies
 from regard.training.distributed import ProcessGroup, require_shardable
 from regard.training.events import Event
 from regard.training.machine_checks import require_precision
-from regard.training.run import TASKS
-from regard.training.tasks.task import ABOUT, require_metric
+from regard.training.run import TASKS, require_metric
+from regard.training.tasks.task import ABOUT
 from regard.weights import choose_device
 
 NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"

@@ -25,7 +25,8 @@ from regard.tokens.corpus_report import Report
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.events import Event, Note, Stage
 from regard.training.machine_checks import choose_precision
-from regard.training.tasks.task import ABOUT, START, require_metric
+from regard.training.run import require_metric
+from regard.training.tasks.task import ABOUT, START
 
 SendEvent = Callable[[Event], None]
 Item = TypeVar("Item")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from regard.errors import SettingsError
+from regard.settings import recurrent_networks
 from regard.settings.option_fields import CHANCE, SHARE, Bounds, Section, at_least, many
 
 
@@ -136,21 +137,10 @@ class ModelSettings(Section):
             raise SettingsError(
                 f"rotary positions rotate pairs of numbers: the key width of a head must be even, not {self.head_width}"
             )
-        if self.kind == "transformer" and not self.attends:
-            raise SettingsError("model.attends = false needs a recurrent network: set model.kind to lstm or gru")
-        if self.recurrent and self.width % 2:
-            raise SettingsError(
-                f"a recurrent encoder reads in two directions: model.width must be even, not {self.width}"
-            )
         if self.next_sentence and self.pooler == "none":
             raise SettingsError("model.next_sentence classifies whole texts: set model.pooler to tanh")
         if self.positions.startswith("sinusoidal") and self.width % 2:
             raise SettingsError(f"sinusoidal positions come in pairs: model.width must be even, not {self.width}")
-
-    @property
-    def recurrent(self) -> bool:
-        """Reports whether the model is a recurrent network, which reads tokens one after another."""
-        return self.kind != "transformer"
 
     @property
     def head_width(self) -> int:
@@ -307,18 +297,10 @@ class Settings(Section):
             )
         if self.data.directions and not self.tokenizer.joint:
             raise SettingsError("data.directions needs one vocabulary for all languages: set tokenizer.joint to true")
-        unsupported = {
-            f"task = {self.task}": self.task != "translate",
-            "training.recompute": self.training.recompute,
-            "training.adapters": self.training.adapters > 0,
-            "training.parallel = fsdp": self.training.parallel == "fsdp",
-        }
-        for setting, is_used in unsupported.items():
-            if is_used and self.model.recurrent:
-                raise SettingsError(
-                    f"model.kind = {self.model.kind} is a recurrent translator for comparison, which does not support "
-                    f"{setting}: leave it out, or set model.kind to transformer"
-                )
+        if self.model.kind != "transformer":
+            recurrent_networks.require_supported(self)
+        elif not self.model.attends:
+            raise SettingsError("model.attends = false needs a recurrent network: set model.kind to lstm or gru")
 
     @property
     def layers(self) -> str:
@@ -330,7 +312,6 @@ class Settings(Section):
     def shape(self) -> str:
         """The size of the model in a few words."""
         model = self.model
-        if model.recurrent:
-            attends = f"attention of {model.heads} heads" if model.attends else "no attention"
-            return f"{self.layers} layers of {model.kind.upper()}, width {model.width}, {attends}"
+        if model.kind != "transformer":
+            return recurrent_networks.describe_shape(self)
         return f"{self.layers} layers, width {model.width}, feed-forward {model.hidden}, {model.heads} heads"

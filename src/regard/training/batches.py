@@ -92,19 +92,11 @@ class Examples(Shards):
 
     def batch(self, rows: Rows | Sequence[int], specials: Specials) -> PairBatch:
         """Returns these pairs, padded to one length on each side."""
-        lengths = self.of(rows) + 1  # an end on the source, a begin or end on the target
-        sources, targets = lengths.max(0)
-        source = np.full((len(rows), sources), specials.pad, np.int64)
-        target = np.full((len(rows), targets), specials.pad, np.int64)
-        labels = np.full((len(rows), targets), IGNORE, np.int64)
-        target[:, 0] = specials.begin
-        for i, row in enumerate(rows):
-            left, right = self.pair(int(row))
-            source[i, : len(left)], source[i, len(left)] = left, specials.end
-            target[i, 1 : len(right) + 1] = right
-            labels[i, : len(right)], labels[i, len(right)] = right, specials.end
-        tensors = [torch.from_numpy(array) for array in (source, labels, target)]
-        return PairBatch(tensors[0], tensors[1], padding_mask(lengths[:, 0]), tensors[2])
+        pairs = [[side.tolist() for side in self.pair(int(row))] for row in rows]
+        source = padded([[*left, specials.end] for left, _ in pairs], specials.pad)
+        labels = padded([[*right, specials.end] for _, right in pairs], IGNORE)
+        target = padded([[specials.begin, *right] for _, right in pairs], specials.pad)
+        return PairBatch(source, labels, padding_mask([len(left) + 1 for left, _ in pairs]), target)
 
     def plan(self, batch_tokens: int, seed: int, epoch: int) -> Sequence[Rows]:
         """Returns the batches of an epoch: every pair once, similar lengths together, in random order."""
@@ -142,10 +134,18 @@ class ResampledExamples(Examples):
         return (np.concatenate([np.array(self.tags[row], left.dtype), left]) if self.tags else left), right
 
 
-def padding_mask(lengths: NDArray[np.integer]) -> Tensor | None:
-    """[B] lengths -> [B, longest] True for tokens, False for padding; None if there is no padding."""
-    longest = lengths.max()
-    return None if lengths.min() == longest else torch.from_numpy(np.arange(longest) < lengths[:, None])
+def padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+    """B rows of tokens -> [B, longest], filled up with `value`."""
+    tokens = np.full((len(rows), max(map(len, rows))), value, np.int64)
+    for i, row in enumerate(rows):
+        tokens[i, : len(row)] = row
+    return torch.from_numpy(tokens)
+
+
+def padding_mask(lengths: Sequence[int]) -> Tensor | None:
+    """B lengths -> [B, longest] True for tokens, False for padding; None if there is no padding."""
+    longest = max(lengths)
+    return None if min(lengths) == longest else torch.arange(longest) < torch.tensor(lengths)[:, None]
 
 
 def write_examples(folder: Path, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocabulary: int) -> int:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from regard.errors import ModelError
 from regard.training.distributed import ProcessGroup, first_row, local_part
 from regard.training.running_mean import RunningMean
-from regard.weights import parameters, read_tensors, write_tensors
+from regard.weights import parameters, read_tensors, require_shapes, write_tensors
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means; Muon has only the first
 STATES_KEPT = 2
@@ -103,7 +103,7 @@ def load_state(
 def _restore(files: Sequence[Path], model: nn.Module, optimizer: torch.optim.Optimizer, mean: RunningMean) -> State:
     saved = StateFiles(files)
     own = dict(model.named_parameters())
-    saved.require(own)
+    require_shapes({name: tuple(parameter.shape) for name, parameter in own.items()}, saved.shapes(), saved.path)
     with torch.no_grad():
         for name, parameter in own.items():
             saved.fill(local_part(parameter), f"model.{name}", first_row(parameter))
@@ -141,18 +141,14 @@ class StateFiles:
                 except (KeyError, TypeError, ValueError):
                     raise ModelError(f"{path}: damaged (the position of the run cannot be read)") from None
 
-    def require(self, wanted: Mapping[str, Tensor]) -> None:
-        """Refuses the state of another model: it must have these weights, with all their rows, and no others."""
-        names = [name.removeprefix("model.") for name in self.pieces if name.startswith("model.")]
-        for name in (*wanted, *names):
-            if name not in names:
-                raise ModelError(f"{self.path}: the tensor {name} is missing")
-            if name not in wanted:
-                raise ModelError(f"{self.path}: has the tensor {name}, which this model does not have")
-            shapes = [file.get_slice(f"model.{name}").get_shape() for _, file in self.pieces[f"model.{name}"]]
-            shape, expected = (sum(each[0] for each in shapes), *shapes[0][1:]), tuple(wanted[name].shape)
-            if shape != expected:
-                raise ModelError(f"{self.path}: the tensor {name} has the shape {shape} instead of {expected}")
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shape of each weight, with the rows of all its pieces."""
+        shapes = {}
+        for name in self.pieces:
+            if name.startswith("model."):
+                pieces = [file.get_slice(name).get_shape() for _, file in self.pieces[name]]
+                shapes[name.removeprefix("model.")] = (sum(each[0] for each in pieces), *pieces[0][1:])
+        return shapes
 
     def fill(self, tensor: Tensor, name: str, first: int) -> None:
         """Fills a tensor with the rows of the saved one from row `first` on."""

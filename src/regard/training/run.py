@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.errors import SettingsError
 from regard.model.dropout import Masks
 from regard.model.kernels.compute_mode import computing
 from regard.model.transformer import Encoder, Stack
@@ -31,7 +32,7 @@ from regard.training.optimizer import build_optimizer
 from regard.training.running_mean import RunningMean
 from regard.training.tasks.classification import ClassificationTraining
 from regard.training.tasks.filling import FillingTraining
-from regard.training.tasks.task import ABOUT, START, Task, require_metric
+from regard.training.tasks.task import ABOUT, START, Task
 from regard.training.tasks.translation import TranslationTraining
 from regard.training.tasks.writing import WritingTraining
 from regard.weights import Contents, Model, assign, build_model, choose_device, parameters, write_weights
@@ -180,6 +181,14 @@ def open_run(
         folder, settings, about, vocabularies, device, group, stop, task, model, objective, optimizer, mean, scaler,
         state, damage,
     )  # fmt: skip
+
+
+def require_metric(settings: Settings) -> None:
+    """Refuses a training.metric that the task does not measure."""
+    task, metric = settings.task, settings.training.metric
+    if task in TASKS and metric not in TASKS[task].metrics:
+        known = " or ".join(TASKS[task].metrics)
+        raise SettingsError(f"training.metric = {metric} is not measured for the task {task}: use {known}")
 
 
 def read_about(work: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def reason_against(settings: Settings) -> str | None:
     """Returns the reason why the native engine cannot run a model here; None if it can."""
     if settings.task not in ("translate", "write"):
         return f"it has no models to {settings.task}"
-    if settings.model.recurrent:
+    if settings.model.kind != "transformer":
         return f"it has no layers of {settings.model.kind.upper()}"
     return "it has no segments" if settings.model.segments else missing()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,7 +16,7 @@ from regard.evaluation.classification_scores import Quality, compare_labels
 from regard.model.transformer import Encoder
 from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
-from regard.training.batches import IGNORE, Batch, Examples, Rows, padding_mask
+from regard.training.batches import IGNORE, Batch, Examples, Rows, padded, padding_mask
 from regard.training.losses import Loss
 from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
@@ -33,6 +33,7 @@ class ClassificationTraining(Task):
     """Trains an encoder to label."""
 
     unit = "texts"
+    metrics = ("accuracy", "f1", "loss")
     shown_scores = ("accuracy", "f1")
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
@@ -53,21 +54,20 @@ class ClassificationTraining(Task):
 
     def make_batch(self, examples: Examples, rows: Rows) -> LabelBatch:
         """Returns these examples, padded to one length."""
-        lengths = examples.of(rows)[:, 0] + (2 if self.words else 0)  # begin and end are not stored with words
-        inputs = np.full((len(rows), lengths.max()), self.specials.pad, np.int64)
-        segments = np.zeros_like(inputs)
-        labels = np.full(inputs.shape if self.words else len(rows), IGNORE, np.int64)
-        for i, row in enumerate(rows):
-            ids, marks = examples.pair(int(row))
-            if self.words:
-                inputs[i, : len(ids) + 2] = [self.specials.begin, *ids, self.specials.end]
-                labels[i, 1 : len(ids) + 1] = np.asarray(marks, np.int64) - 1  # 0, within a word, becomes `IGNORE`
+        texts, segments, labels = [], [], list[Any]()
+        for row in rows:
+            ids, marks = (side.tolist() for side in examples.pair(int(row)))
+            if self.words:  # begin and end are not stored; the mark 0, within a word, becomes `IGNORE`
+                ids = [self.specials.begin, *ids, self.specials.end]
+                labels.append([IGNORE, *(mark - 1 for mark in marks), IGNORE])
+                segments.append([0] * len(ids))
             else:
-                inputs[i, : len(ids)] = ids
-                segments[i, int(marks[0]) : len(ids)] = 1
-                labels[i] = marks[1]
-        tensors = [torch.from_numpy(array) for array in (inputs, labels, segments)]
-        return LabelBatch(tensors[0], tensors[1], padding_mask(lengths), tensors[2]).to(self.device)
+                labels.append(marks[1])
+                segments.append([0] * marks[0] + [1] * (len(ids) - marks[0]))
+            texts.append(ids)
+        wanted = padded(labels, IGNORE) if self.words else torch.tensor(labels)
+        keep = padding_mask([len(ids) for ids in texts])
+        return LabelBatch(padded(texts, self.specials.pad), wanted, keep, padded(segments, 0)).to(self.device)
 
     def loss(self, model: Model, batch: LabelBatch, smoothing: float) -> Loss:
         assert isinstance(model, Encoder)

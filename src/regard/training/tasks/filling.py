@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -20,7 +19,7 @@ from regard.settings import Settings
 from regard.tokens.token_streams import Stream
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batch_order import plan_texts
-from regard.training.batches import IGNORE, Batch, Rows, padding_mask
+from regard.training.batches import IGNORE, Batch, Rows, padded, padding_mask
 from regard.training.losses import Loss, token_loss
 from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
@@ -42,6 +41,7 @@ class FillingTraining(Task):
     """Trains an encoder on pieces of documents; other tokens are hidden each time."""
 
     unit = "tokens"
+    metrics = ("loss", "accuracy")
     shown_scores = ("accuracy",)
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
@@ -82,32 +82,31 @@ class FillingTraining(Task):
 
     def hide(self, stream: Stream, pieces: Rows, random: np.random.Generator) -> GapBatch:
         """[N, 2] start and length of pieces of a stream -> the pieces with gaps."""
-        joined, follows = [], []
+        texts, segments, follows = [], [], []
         for start, size in pieces:
-            first = np.asarray(stream.tokens[start : start + size], np.int64)
+            first = stream.tokens[start : start + size]
             second, other = first[:0], 0
             if self.settings.model.next_sentence and size > 1:
                 cut = int(random.integers(1, size))
                 first, second, other = first[:cut], first[cut:], int(random.integers(0, 2))
                 if other:
                     start = int(random.integers(0, max(1, len(stream) - len(second))))
-                    second = np.asarray(stream.tokens[start : start + len(second)], np.int64)
+                    second = stream.tokens[start : start + len(second)]
+            ids, kinds = self.specials.join(first.tolist(), second.tolist())
+            texts.append(ids)
+            segments.append(kinds)
             follows.append(other)
-            joined.append(self.specials.join(first.tolist(), second.tolist()))
-        lengths = np.array([len(ids) for ids, _ in joined])
-        inputs = np.full((len(joined), lengths.max()), self.specials.pad, np.int64)
-        segments = np.zeros_like(inputs)
-        for i, (ids, kinds) in enumerate(joined):
-            inputs[i, : len(ids)], segments[i, : len(ids)] = ids, kinds
-        labels = self.choose_gaps(inputs, np.arange(inputs.shape[1]) < lengths[:, None], random)
-        tensors = [torch.from_numpy(array) for array in (inputs, labels, segments)]
+        inputs, keep = padded(texts, self.specials.pad), padding_mask([len(ids) for ids in texts])
+        labels = torch.from_numpy(self.choose_gaps(inputs.numpy(), keep, random))
         verdicts = torch.tensor(follows) if self.settings.model.next_sentence else None
         gaps = int((labels != IGNORE).sum()) / len(labels)
-        return GapBatch(tensors[0], tensors[1], padding_mask(lengths), tensors[2], verdicts, gaps).to(self.device)
+        return GapBatch(inputs, labels, keep, padded(segments, 0), verdicts, gaps).to(self.device)
 
-    def choose_gaps(self, inputs: Rows, keep: NDArray[np.bool_], random: np.random.Generator) -> Rows:
+    def choose_gaps(self, inputs: Rows, keep: Tensor | None, random: np.random.Generator) -> Rows:
         """Hides tokens in `inputs`; returns the labels: the tokens that were hidden."""
-        able = keep & (inputs != self.specials.begin) & (inputs != self.specials.end)
+        able = (inputs != self.specials.begin) & (inputs != self.specials.end)
+        if keep is not None:
+            able &= keep.numpy()
         chances = random.random(inputs.shape)
         if self.words is not None:  # all tokens of a word share the chance of its first one
             inside, open_ended = (each[inputs] & able for each in self.words)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from regard.decoding.confidence import Confidence
-from regard.errors import SettingsError
 from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Batch, Rows
@@ -31,7 +30,8 @@ class Task(ABC):
     """One way to train a model; it reads a folder that a `Preparation` of the same task has filled."""
 
     unit: str  # of examples
-    shown_scores: tuple[str, ...] = ()  # beside the perplexity
+    metrics: tuple[str, ...]  # that can choose the best weights
+    shown_scores: tuple[str, ...]  # beside the perplexity
     confidence: Confidence | None = None  # of a translator, once `report` has calibrated it on the dev set
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
@@ -74,21 +74,3 @@ class Task(ABC):
         """Returns the records of a held-out set."""
         lines = (self.work / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
         return [json.loads(line) for line in lines if line]
-
-
-METRICS = {
-    "translate": ("chrf", "bleu", "loss"),
-    "write": ("loss",),
-    "fill": ("loss", "accuracy"),
-    "classify": ("accuracy", "f1", "loss"),
-}
-
-
-def require_metric(settings: Settings) -> None:
-    """Refuses a training.metric that the task does not measure."""
-    known = METRICS.get(settings.task, ())
-    if known and settings.training.metric not in known:
-        raise SettingsError(
-            f"training.metric = {settings.training.metric} is not measured for the task {settings.task}: "
-            f"use {' or '.join(known)}"
-        )

@@ -32,6 +32,7 @@ class TranslationTraining(Task):
     """Trains an encoder-decoder on pairs."""
 
     unit = "pairs"
+    metrics = ("chrf", "bleu", "loss")
     shown_scores: tuple[str, ...] = ("bleu", "chrf")
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:

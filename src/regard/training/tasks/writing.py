@@ -38,6 +38,7 @@ class WritingTraining(Task):
     """Trains a decoder on windows of text, each as long as the model can read."""
 
     unit = "tokens"
+    metrics = ("loss",)
     shown_scores = ("nats_per_character",)
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
