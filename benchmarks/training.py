@@ -142,9 +142,9 @@ def tables_of(log: dict[str, Any]) -> list[tables.Table]:
         rows = [row(*kind, runs) for kind in dict.fromkeys((run["system"], run["variant"]) for run in runs)]
         slowest, fastest = (limit(log["gemm_gflops"]) * 1e9 / log["flops_per_token"][model] for limit in (min, max))
         note = (
-            f"Nothing but products would allow {slowest:,.0f} to {fastest:,.0f} tokens/s: the best float32 matrix "
+            f"If training were only products, {slowest:,.0f} to {fastest:,.0f} tokens/s would be possible: the best float32 matrix "
             f"product of each round reached {min(log['gemm_gflops']):.0f} to {max(log['gemm_gflops']):.0f} GFLOP/s. "
-            f"{max(run['round'] for run in runs)} rounds; medians, and in brackets the range."
+            f"{max(run['round'] for run in runs)} rounds; medians, with the range in brackets."
         )
         bars = {"names": ["system", "variant"], "values": ["tokens/s"], "unit": "tokens a second: longer is better"}
         made.append(tables.build(model.upper(), rows, note, bars))
