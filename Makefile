@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE =# where it is set, every process of the tests would compile PyTorch's Python anew, for seconds
 
-.PHONY: demo glass test slow quick check fix fuzz soak mutants faults distributed sanitize claims bench browser screenshots docs tutorials clean help
+.PHONY: demo glass test slow quick check fix fuzz damage soak mutants faults distributed sanitize claims bench browser screenshots docs tutorials clean help
 
 help:            ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ fix: .venv/dev   ## repair style
 
 fuzz: .venv/dev  ## damaged files of every format, a million of them (INPUTS=10000 for fewer)
 	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
+
+damage: .venv/dev  ## damaged model folders, 10,000 of them: each is refused or answers like the undamaged one (INPUTS=100 for fewer)
+	$(BIN)/python -m tests.damaged_folders $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
 
 soak: .venv/dev  ## a server with kills, new and damaged models and hostile clients beside honest ones (HOURS=1)
 	$(BIN)/python -m tests.serving.soak $(if $(HOURS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED))

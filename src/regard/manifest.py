@@ -14,11 +14,11 @@ from pathlib import Path
 from regard.atomic_files import write_atomically, write_text
 from regard.errors import ModelError
 from regard.limited_files import read_json, require_regular
-from regard.model_folder import CONFIDENCE, MANIFEST, SETTINGS, SHORTLIST, TOKENIZER, WEIGHTS
+from regard.model_folder import CONFIDENCE, MANIFEST, MEMORY, SETTINGS, SHORTLIST, TOKENIZER, WEIGHTS
 
-LISTED = (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, SHORTLIST)
+LISTED = (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY)
 SMALL = (SETTINGS, TOKENIZER, CONFIDENCE)
-"""Files that are hashed whenever a model is loaded; weights and shortlist are hashed when they are read."""
+"""Files that are hashed whenever a model is loaded; weights, shortlist and memory are hashed when they are read."""
 LARGEST = 100_000
 
 Digests = dict[str, list[str]]
@@ -80,17 +80,16 @@ def find_changed(folder: Path, names: Iterable[str]) -> list[str]:
     """Returns a message for each file that is missing or differs from the manifest."""
     for _ in range(3):
         digests, faults = read_manifest(folder), []
-        for name in (name for name in names if name in digests):
-            path = folder / name
-            if not path.exists():
+        for path in (folder / name for name in names if name in digests):
+            if path.exists():
+                require_regular(path, folder)
+                if sha256(path) not in digests[path.name]:
+                    faults.append(
+                        f"{path}: is damaged or was changed: copy the whole folder again or, if you changed it "
+                        f"yourself, run regard verify --renew {folder}"
+                    )
+            elif path.name != MEMORY:  # which may be deleted
                 faults.append(f"{path}: is missing, but the manifest lists it: copy the whole folder again")
-                continue
-            require_regular(path, folder)
-            if sha256(path) not in digests[name]:
-                faults.append(
-                    f"{path}: is damaged or was changed: copy the whole folder again or, if you changed it yourself, "
-                    f"run regard verify --renew {folder}"
-                )
         if not faults or read_manifest(folder) == digests:
             break  # otherwise another process has just replaced the model
     return faults

@@ -183,6 +183,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
     """Opens the translation memory that --memory names."""
     from regard.faithful import translation_memory as memory
     from regard.files.corpus import read_pairs
+    from regard.manifest import require_unchanged
     from regard.model_folder import MEMORY
     from regard.tokens.corpus_report import Report
 
@@ -192,6 +193,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
         if not path.exists():
             advice = "train it with regard train --data.memory on, or name a file"
             raise InputError(f"{arguments.model}: has no translation memory: {advice}")
+        require_unchanged(Path(arguments.model), [MEMORY])
         return memory.TranslationMemory(memory.read(path, direction))
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -162,14 +163,17 @@ def _load_native(folder: Path, settings: Settings, task: str, options: _Options)
         search: SearchEngine = model.searcher
         return search
 
-    vocabularies = Vocabularies.load(folder / TOKENIZER)
-    stored, shortlist = read_stored(folder), None
+    shortlist = None
     if options.shortlist:
         from regard.decoding.token_shortlist import Shortlist
 
         shortlist = Shortlist.load(folder)
+    stored = read_stored(folder)
     precision = stored.precision if options.precision == "auto" else options.precision
-    packed = open_packed(folder, settings, precision)
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(Vocabularies.load, folder / TOKENIZER)
+        packed = open_packed(folder, settings, precision)  # its checksum is computed beside
+        vocabularies = loading.result()
     if shortlist is not None:
         packed.shorten(shortlist)
     search = NativeSearch(

@@ -77,13 +77,15 @@ def test_packed_anew_where_the_model_is_another(model: Path, what: str) -> None:
     assert files(model).keys() != kept.keys()
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "other"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "other", "one bit"])
 def test_packed_anew_where_the_file_is_damaged(model: Path, damage: str) -> None:
     before = said(model)
     (path,) = (model / NATIVE).iterdir()
     content = path.read_bytes()
     path.unlink()
-    path.write_bytes({"empty": b"", "cut": content[:-1], "other": b"regard-0" + content[8:]}[damage])
+    bit = content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
+    damaged = {"empty": b"", "cut": content[:-1], "other": b"regard-0" + content[8:], "one bit": bit}
+    path.write_bytes(damaged[damage])
     assert said(model) == before
     assert path.read_bytes() == content
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import threading
 import zlib
 from pathlib import Path
@@ -29,35 +30,51 @@ def reason_against(settings: Settings) -> str | None:
 
 
 def open_packed(folder: Path, settings: Settings, precision: str, kernels: str = "") -> PackedModel:
-    """Opens the model of a folder for the native engine, in float32 or int8."""
-    path = packed_path(folder, settings, precision)
+    """Opens the model of a folder for the native engine, in float32 or int8; a damaged file is packed again."""
+    kept, name = folder / NATIVE, f"{precision}-{_identify(folder, settings)}"
     with _PACKING:
-        if path.is_file():
-            with contextlib.suppress(ModelError):  # a damaged file is packed again
-                return PackedModel(path, kernels)
+        for packed in kept.glob(f"{name}-*"):
+            with contextlib.suppress(ModelError, OSError):
+                if is_intact(packed):
+                    return PackedModel(packed, kernels)
+        new = kept / f".{name}.{os.getpid()}"
         try:
-            write_atomically(path, lambda file: _pack(folder, settings, precision, file))
+            write_atomically(new, lambda file: _pack(folder, settings, precision, file))
         except ModelError:  # not writable, or the disk is full: the file is deleted once it is mapped
             from tempfile import TemporaryDirectory
 
             with TemporaryDirectory() as temporary:
-                _pack(folder, settings, precision, Path(temporary) / path.name)
-                return PackedModel(Path(temporary) / path.name, kernels)
-        for old in path.parent.glob(f"{precision}-*"):
-            if old != path:
+                _pack(folder, settings, precision, Path(temporary) / name)
+                return PackedModel(Path(temporary) / name, kernels)
+        packed = new.replace(kept / f"{name}-{_checksum(new):08x}")
+        for old in kept.glob(f"{precision}-*"):
+            if old != packed:
                 old.unlink(missing_ok=True)
-        return PackedModel(path, kernels)
+        return PackedModel(packed, kernels)
 
 
-def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
-    """Returns the path of the packed weights; other weights, or another version of the format, have another name."""
+def _identify(folder: Path, settings: Settings) -> str:
+    """Returns a name for the packed weights; other weights, or another version of the format, have another one."""
     files = [(folder / name).stat() for name in (WEIGHTS, TOKENIZER) if (folder / name).is_file()]
-    identity = (MAGIC, [(file.st_size, file.st_mtime_ns) for file in files], settings.task, settings.model)
-    return (
-        folder
-        / NATIVE
-        / f"{precision}-{zlib.crc32(repr(identity).encode()):08x}{zlib.adler32(repr(identity).encode()):08x}"
-    )
+    identity = repr((MAGIC, [(file.st_size, file.st_mtime_ns) for file in files], settings.task, settings.model))
+    return f"{zlib.crc32(identity.encode()):08x}{zlib.adler32(identity.encode()):08x}"
+
+
+LARGEST_SUMMED = 2**30
+"""Bytes of packed weights that are compared with their checksum when they are opened."""
+
+
+def is_intact(packed: Path) -> bool:
+    """Reports whether a packed file has the checksum in its name."""
+    return packed.stat().st_size > LARGEST_SUMMED or packed.name.endswith(f"-{_checksum(packed):08x}")
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
 
 
 class StoredWeights(NamedTuple):
