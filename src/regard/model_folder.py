@@ -12,7 +12,7 @@ log.jsonl             events of training, one on each line
 history/              weights during training, if training.history asks for them
 training/             state for --resume; safe to delete when training is over
 native/               weights in the format of the native engine; made when first used, safe to delete
-manifest.json         SHA-256 of settings, weights, tokenizer, confidence and shortlist
+manifest.json         SHA-256 of settings, weights, tokenizer, confidence, shortlist and memory
 """
 
 from __future__ import annotations
