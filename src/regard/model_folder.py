@@ -60,7 +60,7 @@ def check_folder(path: Path) -> None:
     if not (path / TRAINING).is_dir():
         raise ModelError(f"{path}: has no {WEIGHTS}: copy the whole folder again")
     raise ModelError(
-        f"{path}: has no {WEIGHTS} yet: wait until it is trained, or go on with regard train --resume {path}"
+        f"{path}: has no {WEIGHTS} yet: wait until it is trained, or continue with regard train --resume {path}"
     )
 
 

@@ -126,7 +126,7 @@ def transformer_of(contents: Contents, who: str) -> Transformer:
     """Returns the model if it is a Transformer; otherwise raises an error that names the caller `who`."""
     if isinstance(contents.model, Recurrent):
         raise InputError(
-            f"{who} takes a Transformer, and this model is not one (model.kind = {contents.settings.model.kind})"
+            f"{who} needs a Transformer, and this model is not one (model.kind = {contents.settings.model.kind})"
         )
     return contents.model
 

@@ -141,7 +141,7 @@ def test_kept_translations_have_a_line_for_each_source(
         ("--baseline short.de", "short.de: 1 line, but the test set has 12"),
         ("--baseline empty.de", "empty.de: 0 lines, but the test set has 12"),
         ("--baseline folder", "folder: not a Regard model"),
-        ("--baseline writer", "writer: is a model to write: compare with a model that translates"),
+        ("--baseline writer", "writer: has the task write: compare with a model that translates"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_before_anything_is_translated(

@@ -86,14 +86,16 @@ def refused(capsys: pytest.CaptureFixture[str], place: Path, model: str, line: s
 def test_what_is_read_is_not_written_over(
     capsys: pytest.CaptureFixture[str], place: Path, model: str, line: str
 ) -> None:
-    assert "this command reads it, and would write over it: name another file" in refused(capsys, place, model, line)
+    assert "this command reads this file and would overwrite it: name another file" in refused(
+        capsys, place, model, line
+    )
 
 
 def test_a_link_to_a_part_of_a_model_is_that_part(capsys: pytest.CaptureFixture[str], place: Path, model: str) -> None:
     (place / "part").symlink_to(Path(model) / "model.toml")
     (place / "old").symlink_to(Path(model) / "history", target_is_directory=True)
     for line in ("translate MODEL a.en -o part", "translate MODEL a.en -o old/step"):
-        assert "this command reads it, and would write over it" in refused(capsys, place, model, line)
+        assert "this command reads this file and would overwrite it" in refused(capsys, place, model, line)
 
 
 @pytest.mark.parametrize("name", ["read.md", "docs/read.md"])
@@ -150,11 +152,11 @@ def test_a_report_and_a_translation_do_not_meet(capsys: pytest.CaptureFixture[st
         ("quantize MODEL -o a.en", "a.en: is a file; name a folder"),
         ("quantize MODEL -o docs", "is not empty; name another folder"),
         ("quantize MODEL -o docs --overwrite", "holds app.po, which is not part of an export"),
-        ("train a.en a.de -o docs", "docs: holds app.po, and no model: choose another folder"),
-        ("train a.en a.de -o docs --overwrite", "docs: holds app.po, and no model: choose another folder"),
-        ("train a.en a.de -o .", "a.en, and would write over it: choose another folder"),
-        ("train a.en a.de --from MODEL -o MODEL --overwrite", "and would write over it: choose another folder"),
-        ("train a.en a.de --dev docs/app.po -o docs", "app.po, and would write over it: choose another folder"),
+        ("train a.en a.de -o docs", "docs: contains app.po but no model: choose another folder"),
+        ("train a.en a.de -o docs --overwrite", "docs: contains app.po but no model: choose another folder"),
+        ("train a.en a.de -o .", "a.en and would overwrite it: choose another folder"),
+        ("train a.en a.de --from MODEL -o MODEL --overwrite", "and would overwrite it: choose another folder"),
+        ("train a.en a.de --dev docs/app.po -o docs", "app.po and would overwrite it: choose another folder"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_any_work(
@@ -213,7 +215,7 @@ def test_shards_do_not_replace_what_is_in_their_folder(
 ) -> None:
     (place / "x.shards").mkdir()
     (place / "x.shards" / "notes.txt").write_text("mine\n")
-    told = "x.shards: holds other files than shards: move it, or name another output with -o"
+    told = "x.shards: contains files that are not shards: move it, or name another output with -o"
     assert told in refused(capsys, place, model, "translate MODEL a.en --cluster local -o x")
 
 

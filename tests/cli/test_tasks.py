@@ -196,7 +196,7 @@ def test_a_prompt_that_is_too_long_is_told(capsys: Capture, folder_of: Folders) 
 
 def test_what_cannot_be_written_is_a_line(capsys: Capture, folder_of: Folders, tmp_path: Path) -> None:
     model = folder_of("write")
-    refused(call(capsys, "write", folder_of("fill"), "a"), "is a model to fill, not to write: use regard fill")
+    refused(call(capsys, "write", folder_of("fill"), "a"), "has the task fill, not write: use regard fill")
     refused(call(capsys, "write", str(tmp_path / "none"), "a"), "no such folder")
     refused(call(capsys, "write", model, "a", "--top-p", "2"), "top_p")
     refused(call(capsys, "write", model, "", "--score"), "at least two tokens")
@@ -232,7 +232,7 @@ def test_what_cannot_be_filled_is_a_line(capsys: Capture, folder_of: Folders) ->
     refused(call(capsys, "fill", model, "[MASK] " * 40), "this model reads at most 32")
     refused(call(capsys, "fill", model, "[MASK]", "--count", "0"), "--count must be at least 1")
     refused(call(capsys, "fill", model, "[MASK] \udcff"), "surrogate")
-    refused(call(capsys, "fill", folder_of("write"), "[MASK]"), "is a model to write, not to fill")
+    refused(call(capsys, "fill", folder_of("write"), "[MASK]"), "has the task write, not fill")
 
 
 # Labelling
@@ -274,7 +274,7 @@ def test_what_cannot_be_labelled_is_a_line(capsys: Capture, folder_of: Folders, 
     refused(call(capsys, "classify", model, str(tmp_path / "none.txt")), "none.txt: cannot be read")
     refused(call(capsys, "classify", model, str(tmp_path)), "cannot be read")
     refused(call(capsys, "classify", model, stdin=b"fine\n\xff\n"), "standard input:2: not UTF-8")
-    refused(call(capsys, "classify", folder_of("fill"), stdin=b"a\n"), "is a model to fill, not to classify")
+    refused(call(capsys, "classify", folder_of("fill"), stdin=b"a\n"), "has the task fill, not classify")
     refused(call(capsys, "classify", folder_of("words"), stdin=b"a " * 40), "is longer than 32 tokens: split it")
 
 
@@ -341,7 +341,7 @@ def test_what_cannot_be_embedded_is_a_line(capsys: Capture, folder_of: Folders, 
     refused(call(capsys, "embed", model, "--nearest", "a"), "there is no text to search")
     refused(call(capsys, "embed", model, texts, "--nearest", "a", "--count", "0"), "--count must be at least 1")
     refused(call(capsys, "embed", model, texts, "--pooling", "max"), "--pooling")
-    refused(call(capsys, "embed", folder_of("write"), texts), "is a model to write, not to embed")
+    refused(call(capsys, "embed", folder_of("write"), texts), "has the task write, not embed")
     (tmp_path / "file").write_text("")
     refused(call(capsys, "embed", model, texts, "-o", str(tmp_path / "file" / "x.npy")), "cannot be written")
     before = sorted(path.name for path in tmp_path.iterdir())

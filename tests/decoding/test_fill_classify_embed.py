@@ -352,7 +352,7 @@ def test_an_engine_refuses_a_model_for_something_else(folders: dict[str, Path]) 
                 continue
             with pytest.raises(InputError) as caught:
                 load_as(engine, folder)
-            assert str(caught.value) == f"{folder}: is a model to {task}, not to {verb}: use regard {task} {folder}"
+            assert str(caught.value) == f"{folder}: has the task {task}, not {verb}: use regard {task} {folder}"
 
 
 def test_any_encoder_embeds(folders: dict[str, Path]) -> None:

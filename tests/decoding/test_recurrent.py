@@ -74,15 +74,15 @@ def test_the_native_engine_refuses_it(folder: Path, how: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("library", [ctranslate2, huggingface, onnx])
 def test_no_other_program_is_given_it(folder: Path, library: Any, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"regard export takes a Transformer, .*\(model.kind = lstm\)"):
+    with pytest.raises(InputError, match=r"regard export needs a Transformer, .*\(model.kind = lstm\)"):
         library.export_model(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_the_explorer_refuses_it(folder: Path) -> None:
-    with pytest.raises(InputError, match="regard look takes a Transformer"):
+    with pytest.raises(InputError, match="regard look needs a Transformer"):
         Explorer.open(folder, "cpu")
-    with pytest.raises(InputError, match="regard look takes a Transformer"):
+    with pytest.raises(InputError, match="regard look needs a Transformer"):
         regard.look(regard.load(folder), "a dog")
 
 

@@ -647,7 +647,7 @@ def test_the_model_gets_the_longest_pieces_that_fit(parrot: Translator, heard: A
 @pytest.mark.parametrize("text", ["x" * 3000, "日本" * 60, "A dog. " + "🙂" * 30 + " She sings."])
 def test_what_cannot_be_cut_is_refused(translator: Translator, text: str) -> None:
     for call in (lambda: translator(text), lambda: list(translator.stream(text))):
-        with pytest.raises(InputError, match="too long for this model and has no place to cut it") as caught:
+        with pytest.raises(InputError, match="too long for this model and cannot be split") as caught:
             call()
         assert len(str(caught.value)) < 250
 

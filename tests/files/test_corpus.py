@@ -78,7 +78,7 @@ def test_where_all_sources_are_frequent_the_rarest_is_held_out() -> None:
 
 def test_one_source_cannot_be_split() -> None:
     for pairs in ([], corpus("a"), corpus("a", "a", "a")):
-        with pytest.raises(DataError, match="no two different sources"):
+        with pytest.raises(DataError, match="fewer than two different sources"):
             split(pairs, None, len(pairs))
 
 

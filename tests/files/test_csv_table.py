@@ -97,7 +97,7 @@ def test_two_columns_without_names_are_source_and_target(
 def test_a_header_that_is_not_understood_is_no_pair(tmp_path: Path, header: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"{header}\nA dog.,Ein Hund.\n", encoding="utf-8")
-    with pytest.raises(DataError, match="the first line of a CSV has to name its columns"):
+    with pytest.raises(DataError, match="the first line of a CSV must name its columns"):
         list(files.read(path, DataSettings(source="en", target="de"), Report()))
 
 
@@ -129,9 +129,9 @@ def test_undecodable_rows_are_an_error_or_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "1: the first line of a CSV has to name its columns"),
-        ("a,b,c\n1,2,3\n", "1: the first line of a CSV has to name its columns, two of them source and target or en"),
-        ("en,de\n1,2,3\n", "2: 3 columns, where the first line has 2"),
+        ("", "1: the first line of a CSV must name its columns"),
+        ("a,b,c\n1,2,3\n", "1: the first line of a CSV must name its columns, two of them source and target or en"),
+        ("en,de\n1,2,3\n", "2: 3 columns, but the first line has 2"),
         ('en,de\n1,"2\n', "2: "),
         ('en,de\n1,"2"3\n', "2: not valid CSV"),
     ],
@@ -191,7 +191,7 @@ def test_lines_of_a_tsv_are_units(tmp_path: Path) -> None:
 def test_a_tsv_may_name_its_columns(tmp_path: Path) -> None:
     document = opened(tmp_path, "id\ten\tde\n1\tone\t\n", "a.tsv", "en", "de")
     assert document.render({0: "eins"}).decode() == "id\ten\tde\n1\tone\teins\n"
-    with pytest.raises(DataError, match=r"a\.tsv:2: 1 columns, where 3 are needed"):
+    with pytest.raises(DataError, match=r"a\.tsv:2: 1 columns instead of 3"):
         opened(tmp_path, "id\ten\tde\n1\n", "a.tsv", "en", "de")
 
 

@@ -156,7 +156,7 @@ def test_tsv_has_two_columns(tmp_path: Path) -> None:
     assert texts([path]) == [("one", "eins"), ('"two"', "zwei"), ("", ""), ("", "drei")]
     for line, columns in (("one", 1), ("one\teins\tuno", 3)):
         write(path, f"a\tb\n{line}\n")
-        assert refusal([path]) == f"{path}:2: {columns} columns, where source, tab, target are needed"
+        assert refusal([path]) == f"{path}:2: {columns} columns instead of two (source, tab, target)"
     write(path, b"a\tb\nc\t\xff\n")
     assert refusal([path]).startswith(f"{path}:2: byte 3 of the line (0xFF)")
     assert texts([path], DROP) == [("a", "b")]
@@ -186,10 +186,10 @@ def test_jsonl_is_read_under_three_names(record: object, tmp_path: Path) -> None
         ('{"source": null, "target": "eins"}', 'the keys are "source", "target"'),
         ('{"\\n\\ud800": 1}', 'the keys are "\\n\\ud800"'),
         ("{}", "the keys are none"),
-        ('["one", "eins"]', "a JSON list, where an object is needed"),
+        ('["one", "eins"]', "a JSON list instead of an object"),
         ('{"en": "one", ', "not JSON: Expecting property name"),
-        ("[" * 100_000, "not JSON"),
-        ('{"a": ' + "1" * 5000 + "}", "not JSON that can be read"),
+        ("[" * 100_000, "cannot be read as JSON"),
+        ('{"a": ' + "1" * 5000 + "}", "cannot be read as JSON"),
         ('{"en": "\\ud800", "de": "eins"}', "a lone surrogate"),
     ],
 )

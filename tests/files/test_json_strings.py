@@ -67,7 +67,7 @@ def test_descriptions_beside_messages_are_not_translated(tmp_path: Path) -> None
     [
         ("", "en.json:1: not JSON: Expecting value"),
         ('{"a": "b",\n "c" "d"}', "en.json:2: not JSON: Expecting ':' delimiter, not '\"d\"}'"),
-        ("[" * 100_000, "en.json: not JSON that can be read: maximum recursion depth exceeded"),
+        ("[" * 100_000, "en.json: cannot be read as JSON: maximum recursion depth exceeded"),
     ],
 )
 def test_faults_are_told_with_their_line(tmp_path: Path, content: str, message: str) -> None:

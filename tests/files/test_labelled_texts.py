@@ -165,10 +165,10 @@ def test_places_are_lines_of_the_file(tmp_path: Path) -> None:
     ("name", "text", "says"),
     [
         ("a.txt", "x\tone\n", ": labelled texts are read from .tsv, .csv or .jsonl files"),
-        ("a.tsv", "x\tone\ny\n", ":2: 1 columns, where a label and one or two texts are needed"),
-        ("a.tsv", "one\ntwo\n", ":1: 1 columns, where a label and one or two texts are needed"),
-        ("a.tsv", "a\tb\tc\td\n", ":1: 4 columns, where a label and one or two texts are needed"),
-        ("a.tsv", "label\ttext\nx\tone\n\ny\ttwo\tthree\n", ":4: 3 columns, where 2 columns as in the first line"),
+        ("a.tsv", "x\tone\ny\n", ":2: 1 columns instead of a label and one or two texts"),
+        ("a.tsv", "one\ntwo\n", ":1: 1 columns instead of a label and one or two texts"),
+        ("a.tsv", "a\tb\tc\td\n", ":1: 4 columns instead of a label and one or two texts"),
+        ("a.tsv", "label\ttext\nx\tone\n\ny\ttwo\tthree\n", ":4: 3 columns instead of 2 columns as in the first line"),
         ("a.tsv", "a long text " * 20 + "\tx\n", ":1: a label of 240 characters: is the label the first column?"),
         ("a.csv", 'label,text\nx,"one\ntwo\n', ":3: not valid CSV (unexpected end of data)"),
         ("a.csv", 'label,text\nx,"one" two\n', ":2: not valid CSV ("),
@@ -192,7 +192,7 @@ def test_what_is_wrong_is_told_with_its_place(name: str, text: str, says: str, t
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("a.conll", "a O\nb\n", ":2: one column, where a word and its label are needed"),
+        ("a.conll", "a O\nb\n", ":2: one column instead of a word and its label"),
         ("a.jsonl", '{"tokens": ["a", "b"], "labels": ["x"]}', ':1: needs "tokens" and "labels", two lists of one'),
         ("a.jsonl", '{"tokens": ["a"], "labels": "x"}', ':1: needs "tokens" and "labels", two lists of one'),
         ("a.jsonl", '{"labels": ["x"]}', ':1: needs "tokens" and "labels", two lists of one'),

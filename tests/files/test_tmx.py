@@ -96,7 +96,7 @@ def test_the_file_says_what_its_two_languages_are(tmp_path: Path) -> None:
     )
     one = "<header srclang='en'/><body><tu><tuv lang='en'><seg>one</seg></tuv></tu></body></tmx>"
     assert refusal(write(tmp_path / "c.tmx", one)).endswith("has texts in one language only (en)")
-    assert refusal(write(tmp_path / "d.tmx", "<header/><body/></tmx>")).endswith("has no texts in it")
+    assert refusal(write(tmp_path / "d.tmx", "<header/><body/></tmx>")).endswith("contains no texts")
 
 
 @pytest.mark.parametrize(

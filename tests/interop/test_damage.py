@@ -74,7 +74,7 @@ DAMAGES: list[tuple[Damage, str, str]] = [
     (config(hidden_size="wide"), "config.json", "hidden_size must be a whole number above 0, not 'wide'"),
     (config(num_attention_heads=3), "config.json", "model.width 16 is not divisible by model.heads 3"),
     (config(position_embedding_type="relative_key"), "config.json", "Regard has no relative positions"),
-    (config(hidden_act="quick_gelu"), "config.json", "hidden_act is 'quick_gelu', which Regard does not have"),
+    (config(hidden_act="quick_gelu"), "config.json", "hidden_act is 'quick_gelu', which Regard does not support"),
     (config(num_hidden_layers=2), "model.safetensors", "has the tensor encoder.layer.2."),
     (
         config(num_hidden_layers=4),
@@ -99,8 +99,12 @@ DAMAGES: list[tuple[Damage, str, str]] = [
     (tensors(lambda t: t[QUERY].fill_(torch.nan)), "model.safetensors", "holds numbers that are not finite"),
     (remove("vocab.txt"), "", "has no vocabulary: none of tokenizer.json, vocab.txt"),
     (put("vocab.txt", "a\nb\n"), "vocab.txt", "has no line [UNK]: not a vocabulary of BERT"),
-    (put("vocab.txt", "[UNK]\nb\n"), "vocab.txt", "the vocabulary has no sep token: say in special_tokens_map.json"),
-    (put("added_tokens.json", '{"<new>": 7}'), "added_tokens.json", "gives <new> the id 7, but after the vocabulary"),
+    (put("vocab.txt", "[UNK]\nb\n"), "vocab.txt", "the vocabulary has no sep token: name its sep_token in"),
+    (
+        put("added_tokens.json", '{"<new>": 7}'),
+        "added_tokens.json",
+        "gives <new> the id 7, but the next id after the vocabulary",
+    ),
     (put("tokenizer_config.json", '{"tokenizer_class": "BertJapaneseTokenizer"}'), "", "is a BertJapaneseTokenizer"),
     (put("tokenizer.json", "{}"), "tokenizer.json", "damaged tokenizer"),
     (put("tokenizer_config.json", "no"), "tokenizer_config.json", "damaged: not JSON"),
@@ -128,7 +132,7 @@ def test_a_damaged_folder(tmp_path: Path, damage: Damage, name: str, told: str) 
         ({"weight_map": {"a": "../other.safetensors"}}, "names the file ../other.safetensors, which is not in this"),
         ({"weight_map": {"a": "gone.safetensors"}}, "gone.safetensors: cannot be read (No such file"),
         ({"weight_map": {"a": "part.safetensors"}}, "lists the tensor a, which part.safetensors does not have"),
-        ({"weight_map": 3}, "damaged: it does not say in which file each tensor is"),
+        ({"weight_map": 3}, "damaged: it does not list the file of each tensor"),
     ],
 )
 def test_a_damaged_index(tmp_path: Path, change: dict[str, Any], told: str) -> None:
@@ -182,7 +186,7 @@ def test_a_pickle_of_other_things_than_tensors_is_refused(tmp_path: Path) -> Non
     tensors = load_file(source / "model.safetensors")
     (source / "model.safetensors").unlink()
     torch.save({"state": tensors, "epoch": 3}, source / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="holds no plain table of tensors"):
+    with pytest.raises(ModelError, match="does not contain a plain dictionary of tensors"):
         import_model(source, tmp_path / "ours")
 
 

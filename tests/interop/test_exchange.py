@@ -55,7 +55,7 @@ def test_a_vocabulary_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_vocabulary_of_another_model_is_refused(tmp_path: Path) -> None:
     source = save_gpt2(tmp_path / "theirs")
     other = save_bert(tmp_path / "other")
-    with pytest.raises(ModelError, match=r"other: has \d+ pieces, and the model knows 330"):
+    with pytest.raises(ModelError, match=r"other: has \d+ pieces, but the model's vocabulary has 330"):
         run("import", source, "--tokenizer", other, "-o", tmp_path / "ours")
     (source / "model.safetensors").write_text("")  # not read before
     for place, told in (("nowhere", "no such file or folder"),):

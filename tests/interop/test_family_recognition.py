@@ -140,7 +140,7 @@ KINDS = {
     "html": "a web page: the download failed",
     "text": "a text file, not a model",
     "empty": "an empty file",
-    "noise": "not a model that Regard reads: give a folder of Hugging Face or a file of llama2.c",
+    "noise": "not a model that Regard can import: give a Hugging Face folder or a llama2.c file",
 }
 
 
@@ -208,7 +208,7 @@ FOLDERS = {
     "above": "the model is in {model}/one: name that folder",
     "within": "part of the model {folder}: name that folder",
     "file within": "name its folder, {folder}",
-    "no weights yet": "wait until it is trained, or go on with regard train --resume {model}",
+    "no weights yet": "wait until it is trained, or continue with regard train --resume {model}",
     "no weights": "has no weights.safetensors: copy the whole folder again",
     "a text": "(File name too long)",
 }

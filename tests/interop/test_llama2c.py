@@ -123,12 +123,12 @@ def test_the_vocabulary_may_be_a_folder_or_a_tokenizer_json(tmp_path: Path) -> N
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     model, tokenizer, _ = save(tmp_path)
     whole, output = model.read_bytes(), tmp_path / "ours"
-    with pytest.raises(InputError, match="give it with --tokenizer"):
+    with pytest.raises(InputError, match="name it with --tokenizer"):
         import_model(model, None, output)
     for content, told in (
         (b"abc", "a text file, not a model"),
         (b"", "an empty file"),
-        (b"ab\0", "not a model that Regard reads: give a folder of Hugging Face or a file of llama2.c"),
+        (b"ab\0", "not a model that Regard can import: give a Hugging Face folder or a llama2.c file"),
         (whole[:-4], "damaged: .* bytes instead of"),
         (whole + b"\0", "damaged: .* bytes instead of"),
         (struct.pack("<7i", -1, 1, 1, 1, 1, 1, 1) + whole, "not a model that Regard reads"),
@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
             import_model(model, tokenizer, output)
     model.write_bytes(whole)
     train_pieces(tmp_path / "other.model", LINES, 300, model_type="bpe", byte_fallback=True, **LLAMA)
-    with pytest.raises(ModelError, match="pieces, and the model knows"):
+    with pytest.raises(ModelError, match="pieces, but the model's vocabulary has"):
         import_model(model, tmp_path / "other.model", output)
     shown = as_bin(tokenizer)
     for content in (shown.read_bytes()[:-3], shown.read_bytes() + b"x"):

@@ -97,7 +97,7 @@ def test_an_encoder_computes_the_same_here_and_comes_back_whole(tmp_path: Path, 
     compare(contents, model, tokenizer, TEXTS)
     compare(contents, model, tokenizer, PAIRS)
     if head == "DistilBertForSequenceClassification":
-        with pytest.raises(ModelError, match=r"BERT cannot have model\.pooler = relu: it has tanh"):
+        with pytest.raises(ModelError, match=r"BERT does not support model\.pooler = relu: it needs tanh"):
             export_model(tmp_path / "ours", tmp_path / "export")
         return
     assert export_model(tmp_path / "ours", tmp_path / "export") == []
@@ -250,16 +250,16 @@ def test_sentence_models_pool_as_their_files_say(tmp_path: Path, mean: bool) -> 
 
 def test_sentence_models_with_other_steps_are_refused(tmp_path: Path) -> None:
     source = sentences(tmp_path / "theirs", {"pooling_mode_max_tokens": True})
-    with pytest.raises(ModelError, match="pools by max_tokens: Regard takes the mean or the first position"):
+    with pytest.raises(ModelError, match="pools by max_tokens: Regard supports the mean or the first position"):
         import_model(source, tmp_path / "ours")
     modules = json.loads((source / "modules.json").read_text())
     (source / "modules.json").write_text(json.dumps([*modules, {"type": "x.Dense", "path": "3_Dense"}]))
-    with pytest.raises(ModelError, match="has a step Dense, which Regard does not have"):
+    with pytest.raises(ModelError, match="has a module Dense, which Regard does not support"):
         import_model(source, tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
 
 
 def test_a_score_is_no_label(tmp_path: Path) -> None:
     source = save_bert(tmp_path / "theirs", "BertForSequenceClassification", num_labels=1)
-    with pytest.raises(ModelError, match="gives a score, not labels"):
+    with pytest.raises(ModelError, match="predicts a score instead of labels"):
         import_model(source, tmp_path / "ours")

@@ -155,7 +155,7 @@ def test_quirks_of_published_files(tmp_path: Path) -> None:
         assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "old" / name).read_bytes()
     tensors["model.encoder.embed_positions.weight"] = torch.randn(64, 16)
     save_file(tensors, source / "model.safetensors")
-    with pytest.raises(ModelError, match="is not the table of sinusoids"):
+    with pytest.raises(ModelError, match="is not Marian's table of sinus"):
         import_model(source, tmp_path / "odd")
 
 
@@ -165,7 +165,7 @@ def test_quirks_of_published_files(tmp_path: Path) -> None:
         ({"decoder_ffn_dim": 48}, "decoder_ffn_dim is 48: Regard has it equal in encoder and decoder"),
         ({"decoder_attention_heads": 2}, "decoder_attention_heads is 2"),
         ({"normalize_before": True}, "normalize_before is True: Regard reads Marian models with post-norm only"),
-        ({"activation_function": "mish"}, "activation_function is 'mish', which Regard does not have"),
+        ({"activation_function": "mish"}, "activation_function is 'mish', which Regard does not support"),
     ],
 )
 def test_marian_that_needs_more_than_regard_has_is_refused(tmp_path: Path, change: dict[str, Any], told: str) -> None:

@@ -98,9 +98,9 @@ def test_another_model_or_other_options_are_refused(work: TranslateLines, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         translate(output, work, Backwards(fails=0))
     other = replace(work, options={**OPTIONS, "beam": "2"})
-    with pytest.raises(InputError, match=r"out.txt.shards: holds shards of another model, of other options"):
+    with pytest.raises(InputError, match=r"out.txt.shards: contains shards of another model, with other options"):
         translate(output, other)
-    with pytest.raises(InputError, match="holds shards of another model"):
+    with pytest.raises(InputError, match="contains shards of another model"):
         list(translate_lines(output, work, LINES, 4, Backwards()))
     elsewhere = replace(work, path="/elsewhere", threads=2, source="copy.txt")
     assert elsewhere.key == work.key  # the same model with the same options

@@ -122,9 +122,9 @@ def test_without_its_training_folder_a_model_is_started_from(runs: Path, tmp_pat
 def test_only_a_run_that_can_go_on_is_said_to(runs: Path, tmp_path: Path) -> None:
     files, folder = write_reversals(tmp_path, 300), tmp_path / "run"
     list(regard.train(files, folder, overrides=SMALL, prepare_only=True))
-    with pytest.raises(ModelError, match=r"already holds a model: continue with regard train --resume "):
+    with pytest.raises(ModelError, match=r"already contains a model: continue with regard train --resume "):
         list(regard.train(files, folder, overrides=SMALL))
-    with pytest.raises(ModelError, match=r"already holds a model: start from it with regard train --from "):
+    with pytest.raises(ModelError, match=r"already contains a model: start from it with regard train --from "):
         list(regard.train(files, runs / "translate", overrides=SMALL))
 
 

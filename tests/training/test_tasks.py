@@ -389,7 +389,7 @@ def test_a_corpus_that_is_none_leaves_nothing(kind: str, tmp_path: Path) -> None
 
 def test_a_finished_run_is_not_replaced_by_accident(runs: Runs, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(runs("write"), tmp_path / "run"))
-    with pytest.raises(ModelError, match="already holds a model"):
+    with pytest.raises(ModelError, match="already contains a model"):
         list(train([write_text(tmp_path)], folder, overrides=options(KINDS["write"])))
     assert weights_of(folder) == weights_of(runs("write"))
 

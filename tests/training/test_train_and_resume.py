@@ -282,7 +282,7 @@ def test_a_failed_preparation_leaves_no_trace_and_no_harm(corpus: list[Path], tm
     with pytest.raises(DataError, match="misaligned"):
         list(train([corpus[0], bad], tmp_path / "old", overrides=SMALL, overwrite=True))
     assert {p: p.read_bytes() for p in (tmp_path / "old").rglob("*") if p.is_file()} == before
-    with pytest.raises(ModelError, match="already holds a model"):
+    with pytest.raises(ModelError, match="already contains a model"):
         run(corpus, tmp_path / "old")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -88,12 +89,37 @@ class Parser(argparse.ArgumentParser):
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of descriptions, and prints long verbs on the same line as their help."""
+    """Fills the paragraphs of descriptions, but keeps the lines of tables and examples."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32)
+
+    def add_usage(self, usage: Any, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
+        """Abbreviates all settings to one flag: a hundred of them would hide the others."""
+        shown = [action for action in actions if not _is_setting(action)]
+        if len(shown) < len(list(actions)):
+            shown.append(argparse.Action(["--SETTING"], "", metavar="VALUE"))
+        super().add_usage(usage, shown, groups, prefix)
 
     def add_argument(self, action: argparse.Action) -> None:
+        """Prints long verbs on the same line as their help."""
         super().add_argument(action)
         if isinstance(action, argparse._SubParsersAction):
             self._action_max_length += self._indent_increment
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)  # en-de and --flags stay on one line
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(
+            part if "  " in part else textwrap.fill(part, width, break_on_hyphens=False) for part in paragraphs
+        )
+
+
+def _is_setting(action: argparse.Action) -> bool:
+    """Reports whether an action is the flag of a setting, such as --model.width or --beam."""
+    return action.dest.startswith("decoding.") or any("." in flag for flag in action.option_strings)
 
 
 def _last_part(flag: str) -> str:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from regard.files.corpus_check import Examination, Finding, PairChunk
 
 DESCRIPTION = """Checks the pairs of FILES, in any form that regard train accepts, and reports how many pairs have each
-fault and where the first of them are. The exit code is 0 even if there are faults, unless --strict is given.
+fault, and where the first of these pairs are. The exit code is 0 even if there are faults, unless --strict is given.
 
   regard check train.en train.de                         a table for people; --json for programs
-  regard check train.en train.de --test test.en test.de  also: does the corpus contain the test set?
+  regard check train.en train.de --test test.en test.de  also report test sentences that are in the corpus
   regard check train.tsv --fix -o clean.tsv              the same pairs without those that have errors
 
---fix drops pairs with errors and keeps pairs with warnings. --drop makes checks errors, --keep makes them warnings."""
+--fix drops pairs with errors and keeps pairs with warnings. --drop treats more checks as errors, --keep treats more
+as warnings."""
 
 LOG_WIDTH = 160
 """Width of the lines of examples if the output is not a terminal."""
@@ -42,13 +43,15 @@ COLOURS = {"error": "red", "warning": "yellow"}
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("check", help="find and remove faults in a corpus", description=DESCRIPTION, run=run)
     parser.add_argument("files", nargs="+", metavar="FILES", help="the corpus, in any form that regard train accepts")
-    parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="a test set, to find in the corpus")
+    parser.add_argument(
+        "--test", nargs="+", default=[], metavar="FILE", help="a test set; its sentences should not be in the corpus"
+    )
     parser.add_argument("--fix", action="store_true", help="write the pairs that have no errors")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the .tsv or .tsv.gz that --fix writes")
     parser.add_argument("--drop", default="", metavar="LIST", help="warnings to treat as errors, such as numbers,tags")
     parser.add_argument("--keep", default="", metavar="LIST", help="errors to treat as warnings, such as duplicate")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if there are errors")
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 if there are errors")
     add_check(parser)
 
 

@@ -25,33 +25,44 @@ WINDOW = 2000
 """Texts that are held in memory and sorted by length together."""
 
 FILL = 'Fills each gap in TEXT, as in: regard fill runs/bert "Paris is the [MASK] of France."'
-CLASSIFY = """Labels each line of FILE or of standard input. For a model that judges pairs of texts, separate the two by
-a tab. A model for word labels labels the words between the spaces."""
-EMBED = """Turns each line of FILE or of standard input into a vector. -o vectors.npy writes an array; -o vectors.jsonl
-writes a JSON object per line, as does standard output. With --nearest, prints the lines nearest to a text instead."""
+CLASSIFY = """Labels each line of FILE or of standard input. A model that was trained on pairs of texts expects two
+texts with a tab between them. A model that was trained to label words labels each word; spaces separate words."""
+EMBED = """Turns each line of FILE or of standard input into a vector. With -o vectors.npy, writes an array; with -o
+vectors.jsonl or without -o, writes a JSON object per line. With --nearest TEXT, prints the most similar
+lines."""
 
 
 def add(verbs: Verbs) -> None:
     fill = verbs.add_parser("fill", help="fill the gaps in a text", description=FILL, run=_fill)
     fill.add_argument("model", metavar="MODEL", help="a model folder")
-    fill.add_argument("text", nargs="?", metavar="TEXT", help="a text with [MASK] in it (lines of standard input)")
-    fill.add_argument("--count", type=int, default=5, metavar="N", help="number of tokens to show for each gap (5)")
+    fill.add_argument(
+        "text", nargs="?", metavar="TEXT", help="a text with [MASK] in it (default: each line of standard input)"
+    )
+    fill.add_argument(
+        "--count", type=int, default=5, metavar="N", help="number of tokens to show for each gap (default: 5)"
+    )
 
-    classify = verbs.add_parser("classify", help="label texts", description=CLASSIFY, run=_classify)
+    classify = verbs.add_parser("classify", help="label texts or their words", description=CLASSIFY, run=_classify)
     classify.add_argument("model", metavar="MODEL", help="a model folder")
-    file_help = "a text file with one text per line (standard input)"
+    file_help = "a text file with one text per line (default: standard input)"
     classify.add_argument("file", nargs="?", metavar="FILE", help=file_help)
     classify.add_argument("--scores", action="store_true", help="print a tab and the probability after each label")
 
-    embed = verbs.add_parser("embed", help="turn texts into vectors, find the nearest", description=EMBED, run=_embed)
+    embed = verbs.add_parser(
+        "embed", help="turn texts into vectors, or find similar texts", description=EMBED, run=_embed
+    )
     embed.add_argument("model", metavar="MODEL", help="a model folder with any encoder")
     embed.add_argument("file", nargs="?", metavar="FILE", help=file_help)
-    embed.add_argument("-o", "--output", type=Path, metavar="FILE", help="a .npy or .jsonl file")
-    embed.add_argument("--nearest", metavar="TEXT", help="print the lines of FILE that are nearest to this text")
-    embed.add_argument("--count", type=int, default=5, metavar="N", help="number of lines for --nearest (5)")
-    text = "mean of all states, or the first state (the model's setting)"
+    embed.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the vectors to this .npy or .jsonl file"
+    )
+    embed.add_argument("--nearest", metavar="TEXT", help="print the lines of FILE that are most similar to this text")
+    embed.add_argument(
+        "--count", type=int, default=5, metavar="N", help="number of lines that --nearest prints (default: 5)"
+    )
+    text = "use the mean of all states, or the first state (default: the model's setting)"
     embed.add_argument("--pooling", choices=("mean", "first"), help=text)
-    text = "scale vectors to length 1 (the model's setting)"
+    text = "scale vectors to length 1 (default: the model's setting)"
     embed.add_argument("--normalize", choices=("true", "false"), help=text)
 
     for parser in (fill, classify, embed):

@@ -35,19 +35,23 @@ table of its confusions on labelled files.
 
 
 def add(verbs: flags.Verbs) -> None:
-    parser = verbs.add_parser(
-        "evaluate", help="score translations, compare two systems", description=DESCRIPTION, run=run
-    )
+    parser = verbs.add_parser("evaluate", help="measure a model, or compare two", description=DESCRIPTION, run=run)
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILES", help="MODEL and a test set; with --hypotheses: references")
+    add("files", nargs="+", metavar="FILES", help="MODEL and a test set; with --hypotheses, the references")
     add("--hypotheses", type=Path, metavar="FILE", help="score these translations instead of a model's")
     add("--baseline", metavar="FILE", help="a file of translations, or a model folder, to compare with")
     add("-o", "--output", type=Path, metavar="FILE", help="save the translations in this file")
     add("--lowercase", action="store_true", help="ignore case")
-    add("--tokenize", metavar="NAME", help="tokenizer of sacrebleu (by language): 13a, none, zh, char ...")
-    add("--language", default="", metavar="CODE", help="language of the references (the model's target)")
-    add("--resamples", type=int, default=1000, metavar="N", help="bootstrap samples (1000); 0: none")
-    add("--json", action="store_true", help="print JSON")
+    add("--tokenize", metavar="NAME", help="tokenizer of sacrebleu: 13a, none, zh, char, ... (default: by language)")
+    add("--language", default="", metavar="CODE", help="language of the references (default: the model's target)")
+    add(
+        "--resamples",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="bootstrap samples; 0: no confidence intervals (default: 1000)",
+    )
+    add("--json", action="store_true", help="print the scores as a JSON object")
     flags.add_translating(parser)
 
 
@@ -147,7 +151,7 @@ def _baseline(arguments: argparse.Namespace, sources: list[str], references: lis
     from regard.model_folder import read_settings
 
     if (task := read_settings(path).task) != "translate":
-        raise InputError(f"{path}: is a model to {task}: compare with a model that translates, or with translations")
+        raise InputError(f"{path}: has the task {task}: compare with a model that translates, or with translations")
     return []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.cli.shared_flags import Verbs
 
 IMPORT = """Makes a model folder from a Hugging Face folder (BERT, RoBERTa, DistilBERT, GPT-2, Llama, Mistral, MarianMT,
-sentence-transformers) or from a .bin file of llama2.c."""
+sentence-transformers) or from a llama2.c .bin file."""
 EXPORT = "Writes a model for Hugging Face Transformers, for CTranslate2 or as ONNX."
 FORMATS = ("huggingface", "ctranslate2", "onnx")
 
@@ -18,7 +18,7 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("import", help="import a model from another program", description=IMPORT, run=_import)
     parser.add_argument("source", type=Path, metavar="SOURCE", help="a folder with config.json, or a .bin file")
     add_output(parser, "where to write the model", "model")
-    text = "vocabulary, if SOURCE has none: a file (tokenizer.json, vocab.txt, .model, .bin) or its folder"
+    text = "the vocabulary, if SOURCE has none: a file (tokenizer.json, vocab.txt, .model or .bin) or its folder"
     parser.add_argument("--tokenizer", type=Path, metavar="PLACE", help=text)
 
     parser = verbs.add_parser("export", help="export a model for another program", description=EXPORT, run=_export)

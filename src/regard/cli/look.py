@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from regard.explorer.model_explorer import Explorer
 
-DESCRIPTION = """Serves a page on which you type a sentence and look into the model; without MODEL, a small model that
-comes with Regard. With -o, saves the run on --text as one page that needs no server."""
+DESCRIPTION = """Opens a page in the browser, on which you type a sentence and see what the model computes. Without
+MODEL, shows a small model that comes with Regard. With -o, saves the run on --text as one page that needs no server."""
 
 
 def add(verbs: Verbs) -> None:
@@ -26,13 +26,13 @@ def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("look", help=about, description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("model", nargs="?", metavar="MODEL", help="a model folder")
-    add("--text", help="the sentence to look at (the model's first example)")
+    add("--text", help="the sentence to look at (default: the model's first example)")
     add("--target", help="the output to force, instead of what the model would write")
-    text = "language to translate into, for a multilingual model (that of its first direction)"
+    text = "language to translate into, for a multilingual model (default: that of its first direction)"
     add("--to", metavar="LANGUAGE", help=text)
-    text = "save as FILE: .html (a page), .json or .safetensors"
+    text = "save the run as FILE: .html (a page), .json or .safetensors"
     add("-o", "--output", type=Path, metavar="FILE", help=text)
-    add("--overwrite", action="store_true", help="replace FILE")
+    add("--overwrite", action="store_true", help="replace an existing FILE")
     add_address(parser, 8321)
     add("--no-browser", action="store_true", help="do not open a browser")
     add_device(parser)
@@ -40,8 +40,12 @@ def add(verbs: Verbs) -> None:
 
 def add_address(parser: argparse.ArgumentParser, default: int) -> None:
     """Adds the flags of the verbs that serve pages: --host and --port."""
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
-    text = f"port to listen on, 0: any free port ({default})"
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default: 127.0.0.1, which only this machine can reach)",
+    )
+    text = f"port to listen on; 0: any free port (default: {default})"
     parser.add_argument("--port", type=port, default=default, help=text)
 
 

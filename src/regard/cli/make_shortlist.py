@@ -17,13 +17,19 @@ tokens per sentence instead of the whole vocabulary.
 
 
 def add(verbs: Verbs) -> None:
-    about = "learn the likely tokens of a translator, for speed"
+    about = "speed up a translator: learn likely translations of each token"
     parser = verbs.add_parser("shortlist", help=about, description=DESCRIPTION, run=run)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     text = "pairs, in any form that regard train accepts"
     parser.add_argument("files", nargs="*", type=Path, metavar="FILES", help=text)
-    parser.add_argument("--each", type=int, default=100, metavar="N", help="tokens per source token (100)")
-    parser.add_argument("--common", type=int, default=100, metavar="N", help="frequent tokens for all sentences (100)")
+    parser.add_argument("--each", type=int, default=100, metavar="N", help="tokens per source token (default: 100)")
+    parser.add_argument(
+        "--common",
+        type=int,
+        default=100,
+        metavar="N",
+        help="frequent tokens that are added for all sentences (default: 100)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

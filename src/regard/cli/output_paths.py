@@ -29,7 +29,7 @@ def require_output(output: Path | str | None, inputs: Iterable[Path | str | None
         raise InputError(f"{output}: is a folder: name a file, as in -o {path / 'FILE'}")
     for name in inputs:
         if replaces(path, name):
-            raise InputError(f"{output}: this command reads it, and would write over it: name another file")
+            raise InputError(f"{output}: this command reads this file and would overwrite it: name another file")
     require_writable(path)
 
 

@@ -39,16 +39,16 @@ def add(verbs: Verbs) -> None:
     add = parser.add_argument
     add("files", nargs="*", metavar="FILES", help="the corpus, in any form that regard train accepts")
     add("--pairs", type=count, metavar="N", help="number of pairs, instead of FILES")
-    text = "number of tokens of both sides, instead of FILES (25 per side of a pair)"
+    text = "number of tokens of both sides, instead of FILES (default: 25 per side of a pair)"
     add("--tokens", type=count, metavar="M", help=text)
-    add("--devices", type=count, default=1, metavar="N", help="devices that train together (1)")
-    text = "fraction of their total speed that several devices reach (0.9)"
+    add("--devices", type=count, default=1, metavar="N", help="devices that train together (default: 1)")
+    text = "fraction of their total speed that several devices reach (default: 0.9)"
     add("--efficiency", type=fraction, default=0.9, metavar="X", help=text)
-    text = "speed of each device relative to this one (1)"
+    text = "speed of each device relative to this one (default: 1)"
     add("--speed", type=positive_number, default=1.0, metavar="X", help=text)
-    add("--seconds", type=positive_number, default=20.0, metavar="S", help="duration of the measurement (20)")
+    add("--seconds", type=positive_number, default=20.0, metavar="S", help="seconds to measure (default: 20)")
     add("--json", action="store_true", help="print all figures as a JSON object")
-    text = "translate, write or fill (translate)"
+    text = "translate, write or fill (default: translate)"
     add("--task", default=argparse.SUPPRESS, metavar="TASK", help=text)
     parser.refused = {"--directions": ONE_DIRECTION}
     add_languages(parser)

@@ -26,9 +26,9 @@ SETTINGS_FILE = Path(__file__).parents[1] / "demo" / "demo_model.toml"
 def add(verbs: Verbs) -> None:
     about = "train a small English-French translator in minutes"
     parser = verbs.add_parser("demo", help=about, description=DESCRIPTION, run=run)
-    text = f"where to write the model ({DEFAULT})"
+    text = f"where to write the model (default: {DEFAULT})"
     parser.add_argument("-o", "--output", type=Path, default=DEFAULT, metavar="FOLDER", help=text)
-    parser.add_argument("--overwrite", action="store_true", help=f"replace the model in FOLDER ({DEFAULT}: always)")
+    parser.add_argument("--overwrite", action="store_true", help=f"replace the model in FOLDER (always in {DEFAULT})")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -35,9 +35,9 @@ def add(verbs: Verbs) -> None:
     add_address(parser, 5000)
     text = "translate through this language if no model translates directly"
     parser.add_argument("--pivot", metavar="LANGUAGE", help=text)
-    text = "answer Weblate's en-de test without an en-de model"
+    text = "answer Weblate's test translation from en to de without an en-de model"
     parser.add_argument("--weblate-probe", action="store_true", help=text)
-    text = "keep translated files in this folder; servers behind one address must share it"
+    text = "keep translated files in this folder; servers behind the same address must share it"
     parser.add_argument("--files", type=Path, metavar="FOLDER", help=text)
     parser.add_argument("--metrics", action="store_true", help="answer /metrics, for Prometheus")
     _add_access(parser)
@@ -51,8 +51,10 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--keys", type=Path, metavar="FILE", help="require an API key; FILE has the digests of all keys")
     text = "create a key, add its digest to --keys FILE, and print the key once"
     group.add_argument("--make-key", metavar="NAME", help=text)
-    group.add_argument("--hosts", nargs="+", metavar="NAME", help="host names to answer to, for example behind a proxy")
-    text = "origin whose pages may use the server, *: any (none; with another --host than this machine, any)"
+    group.add_argument(
+        "--hosts", nargs="+", metavar="NAME", help="host names that clients may use, for example behind a proxy"
+    )
+    text = "origin whose pages may use the server; *: any (default: none, or any if --host is not this machine)"
     group.add_argument("--cors", metavar="ORIGIN", help=text)
     group.add_argument("--proxy", action="store_true", help="trust X-Forwarded-For from a proxy on this machine")
     text = "also trust X-Forwarded-For from these addresses or networks (10.0.0.0/8)"
@@ -76,7 +78,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     ):
         value = getattr(standard, name)
         options: dict[str, Any] = {"type": type(value), "default": value, "metavar": "N"}
-        group.add_argument(flag, dest=f"limit_{name}", help=f"{text} ({value:,.10g})", **options)
+        group.add_argument(flag, dest=f"limit_{name}", help=f"{text} (default: {value:,.10g})", **options)
 
 
 def run(arguments: argparse.Namespace) -> int:

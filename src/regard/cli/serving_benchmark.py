@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Measures a server that translates: first with one client that sends one request after another, then
 with many clients at once; each request is one sentence. For model folders, it starts a server, translates the same
-sentences offline and compares every answer. For an address, it measures the server there, and compares its answers
-with offline ones of the model folders named too, or else with its own first answers. The exit code is 1 if any answer
-is lost, refused or different."""
+sentences offline and compares every answer. For an address, it measures the server there; if you also name its model
+folders, it compares the answers with offline translations, and otherwise with the first answer to the same sentence.
+The exit code is 1 if any answer is lost, refused or different."""
 
 MIB = 2**20
 WARM_UP_SECONDS = 3.0
@@ -40,13 +40,13 @@ def add(verbs: Verbs) -> None:
     add = parser.add_argument
     add("what", choices=["serve"], metavar="serve", help="what to measure: a server")
     add("targets", nargs="+", metavar="MODEL|URL", help="model folders, or the address of a server")
-    text = "a file with one sentence per line (invented English or French sentences)"
+    text = "a file with one sentence per line (default: invented English or French sentences)"
     add("--texts", type=Path, metavar="FILE", help=text)
-    add("--lines", type=int, default=1000, metavar="N", help="number of sentences (1000)")
-    add("--clients", type=int, default=64, metavar="N", help="concurrent clients (64)")
-    add("--seconds", type=float, default=30.0, metavar="N", help="duration (30)")
+    add("--lines", type=int, default=1000, metavar="N", help="number of sentences (default: 1000)")
+    add("--clients", type=int, default=64, metavar="N", help="concurrent clients (default: 64)")
+    add("--seconds", type=float, default=30.0, metavar="N", help="seconds under load (default: 30)")
     add("--from", dest="source", metavar="LANGUAGE", help="language to translate from, if there are several directions")
-    add("--to", dest="target", metavar="LANGUAGE", help="language to translate into, likewise")
+    add("--to", dest="target", metavar="LANGUAGE", help="language to translate into, if there are several directions")
     add("--json", action="store_true", help="print the figures as a JSON object")
     add("--key", help="API key for the server at an address")
     add_engine(parser)

@@ -29,9 +29,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the verbs that train a model or estimate the cost: preset, device and settings."""
-    parser.add_argument("--preset", help="tiny, small, base, big or modern (chosen by corpus size)")
+    parser.add_argument("--preset", help="tiny, small, base, big or modern (default: by the size of the corpus)")
     device: dict[str, Any] = {"dest": "training.device", "default": argparse.SUPPRESS, "metavar": "DEVICE"}
-    parser.add_argument("--device", **device, help="auto, cpu, cuda or mps (auto)")
+    parser.add_argument("--device", **device, help="auto, cpu, cuda or mps (default: auto)")
     parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags override it")
     add_settings(parser)
 
@@ -39,7 +39,7 @@ def add_training(parser: argparse.ArgumentParser) -> None:
 def add_languages(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that name the two languages of a corpus."""
     for side in ("source", "target"):
-        text = f"{side} language (from the file or its name)"
+        text = f"{side} language (default: from the file or its name)"
         parser.add_argument(f"--{side}", dest=f"data.{side}", default=argparse.SUPPRESS, metavar="LANGUAGE", help=text)
 
 
@@ -58,17 +58,33 @@ def add_check(parser: argparse.ArgumentParser) -> None:
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Adds a flag `--name` for each decoding setting; the defaults are those of the model folder."""
-    group = parser.add_argument_group("decoding", "the model folder has the defaults")
+    group = parser.add_argument_group("decoding", "the model folder may set other defaults")
     for option in options(DecodingSettings):
         _add_option(group, option, f"--{option.path.replace('_', '-')}", f"decoding.{option.path}")
 
 
 def _add_option(group: Any, option: Option, flag: str, destination: str) -> None:
-    choices = get_args(option.type) if get_origin(option.type) is Literal else ()
-    default = "none" if option.default is None else option.default
-    default = ",".join(map(str, default)) if isinstance(default, tuple) else str(default).replace("True", "true")
-    text = option.help + (f": {', '.join(choices)}" if choices else "") + f" ({default.replace('False', 'false')})"
-    group.add_argument(flag, dest=destination, default=argparse.SUPPRESS, metavar="", help=text.replace("%", "%%"))
+    default = "none" if option.default in (None, ()) else _as_text(option.default)
+    text = f"{option.help} (default: {default})".replace("%", "%%")
+    values = _name_values(option.type)
+    group.add_argument(flag, dest=destination, default=argparse.SUPPRESS, metavar=values, help=text)
+
+
+def _as_text(value: Any) -> str:
+    """True -> true, (0.9, 0.98) -> 0.9,0.98"""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _name_values(kind: Any) -> str:
+    """Returns what the help shows as the value of a setting of this type, such as N or {true,false}."""
+    if get_origin(kind) is Literal:
+        return f"{{{','.join(get_args(kind))}}}"
+    if get_origin(kind) is tuple:
+        return "LIST"
+    names = {bool: "{true,false}", int: "N", float: "X"}
+    return next((name for each, name in names.items() if each in (kind, *get_args(kind))), "TEXT")
 
 
 def setting_overrides(arguments: argparse.Namespace) -> dict[str, str]:
@@ -86,30 +102,30 @@ def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def add_device(parser: Any) -> None:
     """Adds --device for the verbs that run a model."""
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (auto)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that choose the device and the decoding engine."""
     group = parser.add_argument_group("engine")
     add_device(group)
-    text = "native (C++, CPU only), torch, or auto: native where possible"
+    text = "native (C++, CPU only), torch, or auto: native where possible (default: auto)"
     group.add_argument("--engine", choices=ENGINES, default="auto", help=text)
-    text = "precision of the native engine (auto: the model's)"
+    text = "precision of the native engine; auto: that of the model (default: auto)"
     group.add_argument("--precision", choices=PRECISIONS, default="auto", help=text)
-    text = "threads of the native engine (one per processor)"
+    text = "threads of the native engine (default: one per processor)"
     group.add_argument("--threads", type=count_up_to_1024, metavar="N", help=text)
 
 
 def add_shortlist(parser: argparse.ArgumentParser) -> None:
     """Adds --shortlist for the verbs that translate."""
-    text = "consider only the tokens that regard shortlist found likely: faster, with almost the same output"
+    text = "consider only the tokens that regard shortlist found likely: faster, almost the same output"
     parser.add_argument("--shortlist", action="store_true", help=text)
 
 
 def add_translating(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the verbs that translate: direction, engine, shortlist and decoding settings."""
-    group = parser.add_argument_group("direction", "for a model with several; regard info MODEL lists them")
+    group = parser.add_argument_group("direction", "for a model with several directions; regard info MODEL lists them")
     group.add_argument("--from", dest="source", metavar="LANGUAGE", help="language of the text")
     group.add_argument("--to", dest="target", metavar="LANGUAGE", help="language to translate into")
     group.add_argument("--zero-shot", action="store_true", help="allow a direction that the model was not trained on")

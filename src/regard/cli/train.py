@@ -26,42 +26,46 @@ DESCRIPTION = """Trains a model on your text: checks the text, holds out a dev s
 vocabulary, chooses a preset by the size of the corpus, trains until the dev scores stop improving, and writes a folder
 with everything needed to use the model.
 
---task translate  FILES are two files with one sentence per line (train.en train.de), or any number of .tmx, .xlf, .po,
-                  .mo, .csv, .tsv or .jsonl, folders of such files, or patterns ('locales/**/de.po');
-                  with --directions, any number of files in several languages
+--task translate  FILES are two files with one sentence per line (train.en train.de), or any number of
+                  .tmx, .xlf, .po, .mo, .csv, .tsv or .jsonl, folders of such files, or patterns
+                  ('locales/**/de.po'); with --directions, any number of files in several languages
 --task write      FILES are running text (.txt), or .jsonl with "text": a GPT that continues text
 --task fill       the same: a BERT that fills gaps, to be trained further for other tasks
---task classify   FILES are .tsv, .csv or .jsonl with a label and one or two texts (or words, --data.carrier word)
+--task classify   FILES are .tsv, .csv or .jsonl with a label and one or two texts;
+                  with --data.carrier word, with a label for each word
 
-All files may be .gz. --from MODEL starts from a model that you trained or imported. --back-translate mono.de also
-learns from text in the target language: a model for the reverse direction, trained first, translates it into pairs."""
+All files may be compressed (.gz). --from MODEL starts from a model that you trained or imported. --back-translate
+mono.de also learns from text in the target language alone: a model for the reverse direction, which is trained first,
+translates it back into the source language."""
 
 
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("train", help="train a model on your own text", description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("files", nargs="*", metavar="FILES", help="the corpus; see above")
-    text = "translate, write, fill or classify (translate)"
+    text = "translate, write, fill or classify (default: translate)"
     add("--task", default=argparse.SUPPRESS, metavar="TASK", help=text)
     add("--from", dest="start", metavar="MODEL", help="start from the weights and vocabulary of this model")
     add_languages(parser)
-    text = "several directions in one model: en-de,en-fr,de-en (one, from source to target)"
+    text = "several directions in one model, such as en-de,en-fr,de-en (default: source to target only)"
     add("--directions", dest="data.directions", default=argparse.SUPPRESS, metavar="LIST", help=text)
     text = "text in the target language, one sentence per line, to make more pairs from"
     add("--back-translate", nargs="+", default=[], metavar="FILE", help=text)
-    text = "the model that translates this text back (a new one, trained first on FILES)"
+    text = "the model that translates this text back (default: train one on FILES first)"
     add("--reverse", metavar="MODEL", help=text)
     add("--resume", metavar="FOLDER", help="continue an interrupted run exactly where it stopped")
-    text = "processes on this machine that train together (1)"
+    text = "processes on this machine that train together (default: 1)"
     add("--processes", type=count_up_to_1024, default=1, metavar="N", help=text)
-    add_run(parser, "where to write the model (runs/SOURCE-TARGET, runs/TASK)")
+    add_run(parser, "where to write the model (default: runs/SOURCE-TARGET or runs/TASK)")
 
 
 def add_run(parser: argparse.ArgumentParser, output: str) -> None:
     """Adds the flags of the verbs that train."""
     parser.add_argument("-o", "--output", metavar="FOLDER", help=output)
-    parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="dev set, in the same forms as FILES")
-    parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, scored at the end")
+    parser.add_argument(
+        "--dev", nargs="+", default=[], metavar="FILE", help="dev set, in any form of FILES (default: a part of FILES)"
+    )
+    parser.add_argument("--test", nargs="+", default=[], metavar="FILE", help="test set, which is scored at the end")
     parser.add_argument("--overwrite", action="store_true", help="replace the model in the output folder")
     add_training(parser)
 

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from regard.decoding.translator import Translator
 
 DESCRIPTION = """Translates FILE, or standard input, line by line; each input line gives one output line. In a document
-(PO, TMX, XLIFF, subtitles, ...), it fills in the missing translations and changes nothing else."""
+(PO, TMX, XLIFF, subtitles, ...), it fills in the missing translations and changes nothing else.
+
+  echo "A dog runs." | regard translate runs/en-de
+  regard translate runs/en-de input.txt -o output.txt
+  regard translate runs/en-de app.po -o app.de.po"""
 
 MAX_FAULTS = 20
 """Terms of a glossary that are reported one by one on standard error."""
@@ -35,14 +39,16 @@ def add(verbs: flags.Verbs) -> None:
     parser = verbs.add_parser("translate", help="translate text with a trained model", description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("model", metavar="MODEL", help="a model folder")
-    text = "a text file with one sentence per line (standard input), or documents"
+    text = "a text file with one sentence per line, or documents (default: standard input)"
     add("files", nargs="*", default=[], metavar="FILE", help=text)
-    add("-o", "--output", metavar="FILE", help="where to write the translations (standard output)")
+    add("-o", "--output", metavar="FILE", help="where to write the translations (default: standard output)")
     add("--scores", action="store_true", help="print the score and a tab before each translation")
     add("--json", action="store_true", help="print a JSON object per line: scores, tokens, alternatives")
     add("--stream", action="store_true", help="print each word as soon as it is decoded (greedy search or sampling)")
     add(
-        "--protect", action="store_true", help="keep placeholders, tags and addresses in plain text (documents: always)"
+        "--protect",
+        action="store_true",
+        help="keep placeholders, tags and addresses in plain text, as always in documents",
     )
     add("--plain", action="store_true", help="read FILE as plain text, one sentence per line, whatever its format")
     text = "a CSV, TSV (source, target, forbidden, note) or TBX file of required and forbidden terms"

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags for very large files."""
-    group = parser.add_argument_group("very large files", "repeat an interrupted command to continue it")
+    group = parser.add_argument_group("very large files", "to continue an interrupted command, repeat it")
     text = (
         "translate shards in parallel: local (processes on this machine), auto (the Ray cluster that runs here, or a "
         "new one for this command) or the ADDRESS of a Ray cluster"
     )
     group.add_argument("--cluster", metavar="WHERE", help=text)
-    text = "engines, each with --threads (one per processor), with --cluster"
+    text = "number of engines, each with --threads (default: one per processor); needs --cluster"
     group.add_argument("--workers", type=flags.count_up_to_1024, metavar="N", help=text)
-    group.add_argument("--shard-lines", type=flags.count, metavar="N", help="lines per shard (10,000), with --cluster")
+    group.add_argument(
+        "--shard-lines", type=flags.count, metavar="N", help="lines per shard (default: 10,000); needs --cluster"
+    )
 
 
 def refuse_flags(arguments: argparse.Namespace) -> None:
@@ -87,7 +89,7 @@ def _work_of(arguments: argparse.Namespace, source: str) -> TranslateLines:
     check_folder(model)
     settings = read_settings(model)
     if settings.task != "translate":
-        raise InputError(f"{arguments.model}: is a model to {settings.task}, not to translate")
+        raise InputError(f"{arguments.model}: has the task {settings.task}, not translate")
     with_options(settings.decoding, flags.decoding_options(arguments))
     choose_direction(settings.data, **flags.direction_options(arguments))
     engine = flags.engine_options(arguments)

@@ -41,8 +41,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--all", action="store_true", help="also replace finished translations")
     text = "reuse the translations in a TMX, PO, TSV, ... file; auto: the model's own memory"
     group.add_argument("--memory", metavar="FILE", help=text)
-    group.add_argument("--dry-run", action="store_true", help="print what would be filled in, the doubtful first")
-    group.add_argument("--report", type=Path, metavar="FILE", help="a TSV of what was filled in, the doubtful first")
+    group.add_argument("--dry-run", action="store_true", help="print what would be filled in, most doubtful first")
+    group.add_argument(
+        "--report", type=Path, metavar="FILE", help="write a table (TSV) of what was filled in, most doubtful first"
+    )
 
 
 def are_documents(arguments: argparse.Namespace) -> bool:
@@ -160,8 +162,8 @@ def _require_outputs(outputs: Sequence[tuple[Path, Path | None]], arguments: arg
             require_output(output, others)
         elif replaced != path or files.suffix(path) not in files.IN_PLACE:
             raise InputError(
-                f"{output}: this command reads it, and would write over it: name another file or folder (only formats "
-                f"that keep the source are filled in their place: {', '.join(files.IN_PLACE)})"
+                f"{output}: this command reads this file and would overwrite it: name another file or folder (only "
+                f"formats that keep the source are filled in their place: {', '.join(files.IN_PLACE)})"
             )
         require_writable(output)
         _require_same_format(path, output)

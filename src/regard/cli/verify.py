@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.cli.shared_flags import Verbs
 
 DESCRIPTION = """Checks a model folder: settings, tokenizer, names and shapes of the weights, finite numbers, and the
-SHA-256 of each file in manifest.json. Prints a line for each fault, and then exits with 2."""
+SHA-256 of each file in manifest.json. Prints one line per fault; the exit code is then 2."""
 
 
 def add(verbs: Verbs) -> None:

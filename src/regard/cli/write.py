@@ -19,13 +19,13 @@ DESCRIPTION = """Continues PROMPT, or standard input if there is no PROMPT, and 
 
   regard write runs/gpt "Once upon a time"
   regard write runs/gpt "Once" --alternatives 4 --json    five continuations
-  regard write runs/gpt "To be, or not to be" --score     how probable the text is to the model"""
+  regard write runs/gpt "To be, or not to be" --score     how probable the model finds this text"""
 
 
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("write", help="continue a text", description=DESCRIPTION, run=run)
     parser.add_argument("model", metavar="MODEL", help="a model folder")
-    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the text to continue (standard input)")
+    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the text to continue (default: standard input)")
     text = "stop before this text; may be repeated"
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help=text)
     parser.add_argument("--score", action="store_true", help="score each token of PROMPT instead of continuing it")

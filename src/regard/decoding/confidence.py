@@ -54,7 +54,7 @@ class Confidence:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{path}: damaged ({error}): delete it to translate without confidence") from None
         if not (math.isfinite(curve.slope) and math.isfinite(curve.intercept)):
-            raise ModelError(f"{path}: damaged (not finite): delete it to translate without confidence")
+            raise ModelError(f"{path}: damaged (a number is not finite): delete it to translate without confidence")
         return curve
 
 

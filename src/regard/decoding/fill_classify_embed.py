@@ -185,7 +185,7 @@ class Filler(Reader):
         require_text(text, "a filler")
         mask = self.vocabulary.specials.mask
         if mask is None:
-            raise InputError("this model's vocabulary has no [MASK] token")
+            raise InputError("this model's vocabulary has no [MASK] token, so it cannot fill gaps")
         first, *others = MASKED.split(text)
         if not others:
             raise InputError("there is no gap in the text: write [MASK] where a word is missing")

@@ -78,7 +78,7 @@ def load_as(
     (folder, settings), task = _open(path, "load_as"), TASKS[kind.__name__]
     if settings.task != task and not (task == "embed" and settings.task in ("fill", "classify")):
         own = settings.task
-        raise InputError(f"{path}: is a model to {own}, not to {task}: use regard {own} {path}")
+        raise InputError(f"{path}: has the task {own}, not {task}: use regard {own} {path}")
     model: E = _load(folder, settings, task, _Options(device, engine, precision, threads, shortlist))
     return model
 
@@ -103,7 +103,7 @@ def _load(folder: Path, settings: Settings, task: str, options: _Options) -> Any
     if options.threads is not None and options.threads < 1:
         raise InputError(f"threads must be at least 1, not {options.threads}: leave it out to use all processors")
     if options.shortlist and settings.task != "translate":
-        raise InputError(f"{folder}: is a model to {settings.task}, which has no shortlist")
+        raise InputError(f"{folder}: has the task {settings.task}; only models that translate have shortlists")
     load = _load_native if _is_native(folder, settings, options) else _load_torch
     model = load(folder, settings, task, options)
     require_unchanged(folder, (*SMALL, SHORTLIST) if options.shortlist else SMALL)

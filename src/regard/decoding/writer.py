@@ -153,7 +153,7 @@ class Writer:
         ids = self.vocabulary.encode_batch([text])[0]
         row = [self.vocabulary.specials.begin, *ids] if self.vocabulary.specials.prompt else ids
         if len(row) < 2:
-            raise InputError("give a text of at least two tokens to score")
+            raise InputError("the text is too short to score: give at least two tokens")
         values: list[float] = []
         for start, fresh, end in windows(len(row), self.settings.model.max_length):
             values += self.searcher.log_probabilities(row[start:end])[fresh - start - 1 :]

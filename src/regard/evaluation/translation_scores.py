@@ -231,7 +231,7 @@ def _check_counts(**sides: Sequence[str]) -> None:
     counts = {name: len(lines) for name, lines in sides.items()}
     if 0 in counts.values() or len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} in {name}" for name, count in counts.items())
-        raise InputError(f"scoring needs as many lines on each side, and at least one; there are {shown}")
+        raise InputError(f"all sides need the same number of lines, at least one; there are {shown}")
 
 
 @contextmanager

@@ -134,7 +134,9 @@ class Explorer:
     def find_source(self, name: str) -> dict[str, Any]:
         """Returns the line of code that made the tensor of this name, and the function around it."""
         if name not in self.places:
-            raise MissingError(f"name: no line is known for a tensor named {name[:100]!r}; run a text that makes it")
+            raise MissingError(
+                f"name: no recorded run has computed a tensor named {name[:100]!r}; run a text that computes it"
+            )
         return describe_line(*self.places[name])
 
     @cached_property

@@ -14,12 +14,12 @@ class CheckSettings(Section):
 
     ratio: Annotated[
         float,
-        "report a pair with one side this many times longer than lengths in the corpus suggest",
+        "report a pair if one side is this many times longer than usual in the corpus",
         at_least(1),
     ] = 3.0
     confidence: Annotated[
         float,
-        "report a text in the language of its translation from this probability on",
+        "report a text that is in the language of its translation with at least this probability",
         Bounds(0.5, 1, high_allowed=False),
     ] = 0.99
     targets: Annotated[int, "report a source with more than this many different targets", at_least(1)] = 3

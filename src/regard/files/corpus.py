@@ -149,7 +149,9 @@ def dev_size(dev_pairs: int | None, total: int) -> int:
 def _choose(counts: dict[int, int], wanted: int) -> DevSplit:
     """Chooses the smallest keys, with at most the wanted number of pairs."""
     if len(counts) < 2:
-        raise DataError("a dev set cannot be split off: the corpus has no two different sources; give a dev set")
+        raise DataError(
+            "cannot hold out a dev set: the corpus has fewer than two different sources; give a dev set with --dev"
+        )
     keys, pairs = set(), 0
     for key in sorted(counts):
         if pairs + counts[key] <= wanted:

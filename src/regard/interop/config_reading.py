@@ -114,7 +114,7 @@ def read_settings(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
         shape["activation"] = names.get(SYNONYMS.get(activation, activation))
         if shape["activation"] is None:
             key = next(key for key, (name, _) in family.config.items() if name == "activation")
-            raise ModelError(f"{config.path}: {key} is {activation!r}, which Regard does not have")
+            raise ModelError(f"{config.path}: {key} is {activation!r}, which Regard does not support")
     match family.title:
         case "GPT-2":
             shape["hidden"] = shape["hidden"] or 4 * shape["width"]
@@ -190,7 +190,7 @@ def _encoder_settings(config: Config, shape: dict[str, Any], tensors: dict[str, 
         if any(name in tensors for name in used):  # of the two biases, Hugging Face uses that of the output layer
             tensors.pop(bias, None)
         if roberta and shape["activation"] != "gelu":
-            raise ModelError(f"{config.path}: hidden_act is not gelu, which the head for gaps always has")
+            raise ModelError(f"{config.path}: hidden_act must be gelu, because the head that fills gaps always uses it")
         return {"task": "fill", "model": shape}
     for name in family.foreign_names("label.weight"):
         if name in tensors:
@@ -221,7 +221,7 @@ def _read_labels(config: Config, tensor: Tensor) -> list[str]:
     """Returns the names of a classifier's classes."""
     count, named = tensor.shape[0] if tensor.ndim else 0, config.get("id2label", {})
     if count < 2 or config.get("problem_type") == "regression":
-        raise ModelError(f"{config.path}: the model gives a score, not labels: Regard has no such models")
+        raise ModelError(f"{config.path}: the model predicts a score instead of labels, which Regard does not support")
     if config.get("problem_type") == "multi_label_classification":
         config.notes.append("the labels do not exclude each other, but Regard shares out one probability among them")
     numbered = [f"LABEL_{i}" for i in range(count)]
@@ -234,7 +234,7 @@ def _llama_shape(config: Config) -> dict[str, Any]:
     rope = config.get("rope_parameters", {}) or config.get("rope_scaling", {})
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise ModelError(f"{config.path}: its rotary positions are scaled ({kind}), which Regard does not have")
+        raise ModelError(f"{config.path}: its rotary positions are scaled ({kind}), which Regard does not support")
     bias = config.get("attention_bias", False)
     config.require("mlp_bias", bias, "Regard has a bias in all linear layers or in none")
     longest, window = config["max_position_embeddings"], config.get("sliding_window")
@@ -265,7 +265,7 @@ def _marian_shape(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
             continue
         even = table.ndim == 2 and table.shape[1] % 2 == 0
         if not even or not torch.allclose(table.float(), sinusoids(len(table), table.shape[1], halves=True), atol=1e-3):
-            raise ModelError(f"{config.path}: {name} is not the table of sinusoids that Marian has")
+            raise ModelError(f"{config.path}: {name} is not Marian's table of sinusoidal positions")
     if "final_logits_bias" in tensors and not tensors["final_logits_bias"].any():
         del tensors["final_logits_bias"]
     return {"output_bias": "final_logits_bias" in tensors}

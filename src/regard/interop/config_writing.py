@@ -87,13 +87,15 @@ def _check(title: str, shape: ModelSettings, supported: Mapping[str, Any], *, pl
         given, allowed = getattr(shape, key), values if isinstance(values, tuple) else (values,)
         if given not in allowed:
             given, *names = (str(each).lower() if isinstance(each, bool) else str(each) for each in (given, *allowed))
-            raise ModelError(f"{title} cannot have model.{key} = {given}: it has {' or '.join(names)}")
+            raise ModelError(f"{title} does not support model.{key} = {given}: it needs {' or '.join(names)}")
     if not plain_heads:
         return
     if (shape.head_width * shape.heads, shape.head_value_width * shape.heads) != (shape.width, shape.width):
-        raise ModelError(f"{title} cannot have heads of a width that is not model.width / model.heads")
+        raise ModelError(f"{title} needs heads whose width is model.width / model.heads")
     if shape.query_groups != shape.heads:
-        raise ModelError(f"{title} cannot have model.key_value_heads = {shape.key_value_heads}: it has one a head")
+        raise ModelError(
+            f"{title} does not support model.key_value_heads = {shape.key_value_heads}: it needs one for each head"
+        )
 
 
 def _bert(settings: Settings, vocabularies: Vocabularies) -> Form:
@@ -125,7 +127,9 @@ def _bert(settings: Settings, vocabularies: Vocabularies) -> Form:
 
 def _gpt2(shape: ModelSettings) -> Form:
     if shape.positions != "learned":
-        raise ModelError(f"neither GPT-2 (learned) nor Llama (rotary) has model.positions = {shape.positions}")
+        raise ModelError(
+            f"model.positions = {shape.positions} cannot be exported: GPT-2 needs learned, and Llama rotary"
+        )
     _check("GPT-2", shape, families()["gpt2"].fixed)
     embedding = shape.dropout if shape.embedding_dropout is None else shape.embedding_dropout
     return _form("gpt2", shape, "GPT2LMHeadModel", embd_pdrop=embedding)
@@ -135,7 +139,7 @@ def _llama(shape: ModelSettings) -> Form:
     _check("Llama", shape, families()["llama"].fixed, plain_heads=False)
     if shape.head_width != shape.head_value_width or shape.width % shape.heads:
         raise ModelError(
-            "Llama cannot have keys and values of different widths, or a width that its heads do not share"
+            "Llama needs keys and values of the same width, and a model.width that is divisible by model.heads"
         )
     rope = {"rope_theta": shape.rotary_base}
     return _form(

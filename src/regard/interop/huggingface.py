@@ -139,7 +139,7 @@ def _other_settings(
         tables["decoding"] = read_decoding(task, {**config.values, **read_json_if_present(source / GENERATION)})
     if (source / MODULES).is_file():
         if task != "embed":
-            raise ModelError(f"{source / MODULES}: a sentence model with a head, which Regard does not have")
+            raise ModelError(f"{source / MODULES}: a sentence model with a head, which Regard does not support")
         tables["embedding"] = _read_pooling(source, config)
     return tables
 
@@ -152,7 +152,7 @@ def _read_pooling(source: Path, config: Config) -> dict[str, Any]:
     except (KeyError, TypeError):
         raise ModelError(f"{source / MODULES}: damaged: not a list of modules") from None
     if unknown := sorted(steps.keys() - {"Transformer", "Pooling", "Normalize"}):
-        raise ModelError(f"{source / MODULES}: has a step {unknown[0]}, which Regard does not have")
+        raise ModelError(f"{source / MODULES}: has a module {unknown[0]}, which Regard does not support")
     folder = steps.get("Pooling", POOLING)
     if Path(folder).name != folder:
         raise ModelError(f"{source / MODULES}: names the folder {folder}, which is not in this folder")
@@ -163,7 +163,7 @@ def _read_pooling(source: Path, config: Config) -> dict[str, Any]:
     modes = {"mean_tokens": "mean", "mean": "mean", "cls_token": "first", "cls": "first"}
     names = sorted(name.removeprefix("pooling_mode_") for name in chosen)
     if len(names) != 1 or names[0] not in modes:
-        raise ModelError(f"{path}: pools by {' and '.join(names)}: Regard takes the mean or the first position")
+        raise ModelError(f"{path}: pools by {' and '.join(names)}: Regard supports the mean or the first position")
     limit = read_json_if_present(source / "sentence_bert_config.json").get("max_seq_length")
     if limit and limit < config.get("max_position_embeddings", 0):
         config.notes.append(f"sentence-transformers cuts texts after {limit} tokens, Regard where the positions end")

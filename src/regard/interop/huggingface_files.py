@@ -106,7 +106,7 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
     """Reads the tensors of all files that an index lists."""
     files = read_json(index).get("weight_map")
     if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
-        raise ModelError(f"{index}: damaged: it does not say in which file each tensor is")
+        raise ModelError(f"{index}: damaged: it does not list the file of each tensor")
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(files.values())):
         if Path(name).name != name:
@@ -153,7 +153,7 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     ):
         raise ModelError(f"{path}: damaged: not a file of PyTorch tensors") from None
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise ModelError(f"{path}: holds no plain table of tensors")
+        raise ModelError(f"{path}: does not contain a plain dictionary of tensors")
     for name, tensor in content.items():
         if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_complex():
             raise ModelError(f"{path}: the tensor {name} is not a plain array of numbers")

@@ -83,7 +83,7 @@ def import_model(
     source, output = Path(source), Path(output)
     header = _read_header(source)
     if tokenizer is None:
-        raise InputError(f"{source}: a model of llama2.c has its vocabulary in another file: give it with --tokenizer")
+        raise InputError(f"{source}: a llama2.c model has its vocabulary in another file: name it with --tokenizer")
     shared = _read_tokenizer(Path(tokenizer), source, abs(header.vocabulary))
     vocabularies = Vocabularies(shared, shared)
     tensors = _read_weights(source, header)
@@ -123,9 +123,9 @@ def _read_header(path: Path) -> Header:
     if description := identify(path):
         raise ModelError(f"{path}: {description}")
     if header is None or not plausible:
-        raise ModelError(f"{path}: not a model that Regard reads: give a folder of Hugging Face or a file of llama2.c")
+        raise ModelError(f"{path}: not a model that Regard can import: give a Hugging Face folder or a llama2.c file")
     sizes = f"{size:,} bytes instead of {header.file_size:,}"
-    raise ModelError(f"{path}: if it is a model of llama2.c, it is damaged: {sizes}")
+    raise ModelError(f"{path}: if it is a llama2.c model, it is damaged: {sizes}")
 
 
 def _read_weights(path: Path, header: Header) -> dict[str, Tensor]:
@@ -158,7 +158,7 @@ def _read_tokenizer(place: Path, source: Path, size: int) -> Tokenizer:
         tokenizer = read_vocabularies(place, Config(source, {"model_type": "llama", "vocab_size": size})).target
         pieces = tokenizer.model.get_vocab_size()
         if pieces != size:
-            raise ModelError(f"{place}: has {pieces:,} pieces, and the model knows {size:,}")
+            raise ModelError(f"{place}: has {pieces:,} pieces, but the model's vocabulary has {size:,}")
         return tokenizer
     model = _read_pieces(place, size)
     converted = as_tokenizer(model, RESERVED)
@@ -182,7 +182,7 @@ def _read_pieces(path: Path, size: int) -> SentencePiece:
             is_byte = re.fullmatch(r"<0x[0-9A-F]{2}>", text)
             pieces.append(Piece(text, score, BYTE) if is_byte else Piece(text.replace(" ", "▁"), score, NORMAL))
     except (struct.error, UnicodeDecodeError):
-        raise ModelError(f"{path}: damaged, or of fewer than {size:,} pieces: not a vocabulary of llama2.c") from None
+        raise ModelError(f"{path}: damaged, or has fewer than {size:,} pieces: not a llama2.c vocabulary") from None
     if at != len(content):
-        raise ModelError(f"{path}: damaged, or of more than {size:,} pieces: not a vocabulary of llama2.c")
+        raise ModelError(f"{path}: damaged, or has more than {size:,} pieces: not a llama2.c vocabulary")
     return SentencePiece(tuple(pieces))

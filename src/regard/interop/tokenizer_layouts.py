@@ -92,7 +92,7 @@ def _layout_of(path: Path) -> tuple[Layout, list[Path]]:
     by_suffix = {".json": JSON, ".txt": WORD_PIECES, ".model": SENTENCE_PIECES}
     if path.suffix not in by_suffix:
         known = " or ".join(" with ".join(layout.files) for layout in LAYOUTS)
-        raise ModelError(f"{path}: is not a tokenizer that Regard reads: give {known}, or their folder")
+        raise ModelError(f"{path}: is not a tokenizer that Regard can read: give {known}, or their folder")
     return by_suffix[path.suffix], [path]
 
 
@@ -124,7 +124,7 @@ def _add_tokens(tokenizer: tokenizers.Tokenizer, path: Path) -> None:
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in sorted(added, key=lambda text: added[text])])
     for text, number in added.items():
         if (actual := tokenizer.token_to_id(text)) != number:
-            raise ModelError(f"{path}: gives {text} the id {number}, but after the vocabulary comes {actual}")
+            raise ModelError(f"{path}: gives {text} the id {number}, but the next id after the vocabulary is {actual}")
 
 
 def special_tokens(folder: Path) -> dict[str, str]:

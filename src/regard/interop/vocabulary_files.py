@@ -47,7 +47,7 @@ def check_sizes(vocabularies: Vocabularies, place: Path) -> None:
     for tokenizer in (vocabularies.source, vocabularies.target):
         pieces = len(tokenizer.model.get_vocab(with_added_tokens=False))
         if not 0.9 * tokenizer.size <= pieces <= tokenizer.size:
-            raise ModelError(f"{place}: has {pieces:,} pieces, and the model knows {tokenizer.size:,}")
+            raise ModelError(f"{place}: has {pieces:,} pieces, but the model's vocabulary has {tokenizer.size:,}")
 
 
 def read_vocabularies(place: Path, config: Config) -> Vocabularies:
@@ -101,15 +101,17 @@ def build_tokenizer(files: TokenizerFiles, config: Config, size: int) -> Importe
     begin = end if begin is None else begin
     if end is None or begin is None:
         role = family.end[0]
-        advice = f"say in {SPECIAL_TOKENS} which {role} it has"
+        advice = f"name its {role} in {SPECIAL_TOKENS}"
         raise ModelError(f"{path}: the vocabulary has no {role.replace('_', ' ')}: {advice}")
     if type(begin) is not int or not 0 <= begin < size:
-        raise ModelError(f"{config.path}: decoder_start_token_id is {begin!r}, which is no id of the vocabulary")
+        raise ModelError(f"{config.path}: decoder_start_token_id is {begin!r}, which is not an id in the vocabulary")
     pad = find("pad_token")
     try:
         single, pair, _ = tokenizer.encode("a").ids, tokenizer.encode("a", "b").ids, tokenizer.encode(RARE)
     except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
-        raise ModelError(f"{path}: a vocabulary that cannot cut text: {' '.join(str(error).split())}") from None
+        raise ModelError(
+            f"{path}: this vocabulary cannot split text into tokens: {' '.join(str(error).split())}"
+        ) from None
     specials = Specials(
         pad=end if pad is None else pad,
         begin=begin,

@@ -102,11 +102,11 @@ def require_same_run(folder: Path, about: dict[str, Any]) -> None:
             if json.loads(path.read_text(encoding="utf-8")) == about:
                 return
         raise InputError(
-            f"{folder}: holds shards of another model, of other options or of another length: repeat the command that "
-            "made them, or remove the folder"
+            f"{folder}: contains shards of another model, with other options or of another length: repeat the command "
+            "that made them, or remove the folder"
         )
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"{folder}: holds other files than shards: move it, or name another output with -o")
+        raise InputError(f"{folder}: contains files that are not shards: move it, or name another output with -o")
     write_text(path, json.dumps(about))
 
 

@@ -265,7 +265,7 @@ class ResumableRun:
         key, lines = self._missing.pop(number)
         written = output.data.count(b"\n")
         if self.work.line_for_line and written != lines:
-            raise ModelError(f"shard {number} has {written:,} lines of {lines:,}: please report this bug")
+            raise ModelError(f"shard {number} has {written:,} lines instead of {lines:,}: please report this bug")
         path = self._path(number)
         saved = SavedShard(path, lines, zlib.crc32(output.data), output.about)
         path.with_suffix(".json").unlink(missing_ok=True)

@@ -67,7 +67,7 @@ def learn_shortlist(
     check_folder(folder)
     settings = read_settings(folder)
     if settings.task != "translate":
-        raise InputError(f"{folder}: is a model to {settings.task}; only models that translate have shortlists")
+        raise InputError(f"{folder}: has the task {settings.task}; only models that translate have shortlists")
     if common < 0 or each < 1:
         raise InputError("`each` must be at least 1 and `common` at least 0")
     vocabularies = Vocabularies.load(folder / TOKENIZER)
@@ -105,7 +105,7 @@ def _gather(pairs: Iterable[tuple[TokenIds, TokenIds]]) -> _Pairs:
 def _load_pairs(folder: Path) -> tuple[_Pairs, _Pairs]:
     """Loads the pairs that a model was trained on, and its dev set."""
     if not (folder / TRAINING / "train").is_dir():
-        raise InputError(f"{folder}: has no {TRAINING}/ any more: name the files that it was trained on, too")
+        raise InputError(f"{folder}: no longer has {TRAINING}/: also name the files that it was trained on")
     train, dev = (Examples(folder / TRAINING / name) for name in ("train", "dev"))
     return _load_spaced(train), _load_spaced(dev)
 

@@ -67,10 +67,11 @@ class LabelPreparation(Preparation):
         else:
             labels = sorted(counts)
         if len(labels) < 2:
-            raise DataError(f"all texts have the label {labels[0]!r}: there is nothing to tell apart")
+            raise DataError(f"all texts have the label {labels[0]!r}, but a classifier needs at least two labels")
         if len(labels) > MAX_LABELS:
             raise DataError(
-                f"{len(labels):,} different labels, at most {MAX_LABELS:,} are possible: is this the label's column?"
+                f"{len(labels):,} different labels, but Regard supports at most {MAX_LABELS:,}: is this "
+                "the column of labels?"
             )
         for name, texts in sets.items():
             for each in texts:

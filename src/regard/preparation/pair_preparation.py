@@ -171,7 +171,7 @@ class PairPreparation(Preparation):
         self.sizes = Counter(pair.direction for pair in self.training_pairs(SPLITTING))
         for direction in self.data.directions:
             if not self.sizes[direction]:
-                raise DataError(f"{direction}: no pairs are left when a dev set is split off: give one with --dev")
+                raise DataError(f"{direction}: no pairs are left after a dev set is held out: give one with --dev")
         lost, self.total = self.total - len(dev) - self.sizes.total(), self.sizes.total()
         self.note(f"dev: {len(dev):,} pairs split off; their sources are not in the rest")
         if lost:

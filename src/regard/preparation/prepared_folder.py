@@ -74,7 +74,7 @@ def claim_folder(output: Path, overwrite: bool, inputs: Iterable[str]) -> None:
         raise ModelError(f"{output}: is a file, not a folder")
     for name in inputs:
         if as_path(name).resolve().is_relative_to(output.resolve()):
-            raise ModelError(f"{output}: this run reads {name}, and would write over it: choose another folder with -o")
+            raise ModelError(f"{output}: this run reads {name} and would overwrite it: choose another folder with -o")
 
     def has(*names: str) -> bool:
         return any((output / name).exists() for name in names)
@@ -82,7 +82,7 @@ def claim_folder(output: Path, overwrite: bool, inputs: Iterable[str]) -> None:
     unfinished = f"{NEW}/{REQUEST}"
     files = sorted(path.name for path in output.iterdir() if path.name[0] != ".") if output.is_dir() else []
     if files and files != [NEW] and not has(SETTINGS, unfinished):
-        raise ModelError(f"{output}: holds {files[0]}, and no model: choose another folder with -o")
+        raise ModelError(f"{output}: contains {files[0]} but no model: choose another folder with -o")
     if not overwrite and has(SETTINGS, WEIGHTS, TRAINING, unfinished):
         use = ""
         if has(unfinished) or (has(f"{TRAINING}/{ABOUT}") and not has_finished(output)):
@@ -90,7 +90,7 @@ def claim_folder(output: Path, overwrite: bool, inputs: Iterable[str]) -> None:
         elif has(WEIGHTS):
             use = f"start from it with regard train --from {output}, "
         raise ModelError(
-            f"{output}: already holds a model: {use}replace it with --overwrite, or choose another folder with -o"
+            f"{output}: already contains a model: {use}replace it with --overwrite, or choose another folder with -o"
         )
     shutil.rmtree(output / NEW, ignore_errors=True)
 

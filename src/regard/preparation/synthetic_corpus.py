@@ -100,8 +100,8 @@ def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event, ru
             return
         if state is not None and state.texts != total:
             raise DataError(
-                f"{' and '.join(request.texts or request.files)}: had {state.texts:,} usable sentences when the "
-                f"translating began, and now has {total:,}: restore it, or start over with --overwrite"
+                f"{' and '.join(request.texts or request.files)}: had {state.texts:,} usable sentences when "
+                f"translation began, and now has {total:,}: restore it, or start over with --overwrite"
             )
         if request.texts and request.reverse is None:
             yield from train_reverse(new / REVERSE, request, settings, stop, run)

@@ -85,7 +85,7 @@ class TextPreparation(Preparation):
             self.split, what = split_by_end(characters - min(characters // 10, MAX_HELD_OUT)), "the end of the text"
             size = self.held_out_size()
         if not 0 < size < characters:
-            raise DataError("a dev set cannot be split off from so little text: give one with --dev")
+            raise DataError("there is too little text to hold out a dev set: give one with --dev")
         self.note(f"dev: {size:,} characters split off: {what}")
         return size
 

@@ -108,7 +108,7 @@ class Chat:
         """Returns a translation of the user's last message; sampling options have no effect."""
         texts = [text_of(message) for message in asked.messages if message.role == "user"]
         if not texts:
-            raise RefusedError(400, "messages: no message of the user to translate")
+            raise RefusedError(400, "messages: there is no user message to translate")
         if len(texts[-1]) > self.limits.characters >= 0:
             raise RefusedError(400, f"messages: at most {self.limits.characters} characters are translated")
         if asked.n > 1 or asked.logprobs:

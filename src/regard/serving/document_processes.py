@@ -42,7 +42,7 @@ class DocumentProcesses:
                     await process.wait()
         values, _, content = output.partition(b"\n")
         if not values:
-            raise DataError("the document needs too much memory or time")
+            raise DataError("the document needs too much memory or time: split it")
         result = json.loads(values)
         if isinstance(result, dict) and "error" in result:
             raise DataError(result["error"])

@@ -91,7 +91,7 @@ class OpenAI:
             raise RefusedError(400, f"input: at most {self.limits.batch} texts and {self.limits.characters} characters")
         width = queue.reader.settings.model.width
         if asked.dimensions not in (None, width):
-            raise RefusedError(400, f"dimensions: this model's vectors have {width}, and cannot be shortened")
+            raise RefusedError(400, f"dimensions: this model's vectors have {width} dimensions and cannot be shortened")
         vectors, tokens = await queue.embed(texts, **client)
         data = [
             {"object": "embedding", "index": index, "embedding": encode_vector(vector, asked.encoding_format)}
@@ -143,7 +143,7 @@ class Generation:
             "beam": 1,
         }
         if asked.stream and (self.best_of > asked.n or asked.logprobs is not None):
-            raise RefusedError(400, "stream: works without best_of and logprobs only")
+            raise RefusedError(400, "stream: cannot be combined with best_of or logprobs")
         longest, size = self.writer.settings.model.max_length, self.writer.vocabulary.size
         for row in self.rows:
             if not all(0 <= token < size for token in row):

@@ -79,7 +79,7 @@ class Models:
     def load(cls, folders: Sequence[Path | str], **options: Any) -> Models:
         """Loads the models in these folders; raises an error if one of them cannot be served."""
         if not folders:
-            raise InputError("which models? Name their folders, as in regard serve runs/en-de")
+            raise InputError("name the model folders to serve, as in regard serve runs/en-de")
         return cls(folders, **options)
 
     @property
@@ -244,5 +244,5 @@ def refuse_ambiguous(folders: Sequence[Path]) -> None:
                 raise InputError(f"{both}: serve one of them")
             directions[direction] = folder
         if name in names:
-            raise InputError(f"{folder}: another model has the name {name} too: rename the folder")
+            raise InputError(f"{folder}: another model is also named {name}: rename one of the folders")
         names.add(name)

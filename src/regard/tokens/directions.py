@@ -64,11 +64,13 @@ def choose_direction(
         return fitting[0] if len(fitting) == 1 else Direction(source or "", targets[0])
     listed = ", ".join(map(str, known))
     if targets:
-        raise InputError(f"which language to translate into? Name it as target (--to): {' or '.join(targets)}")
+        raise InputError(
+            f"this model translates into several languages: choose one with target (--to): {' or '.join(targets)}"
+        )
     if not data.directions and (data.source, data.target) == (DataSettings.source, DataSettings.target):
-        raise InputError("this model does not say what its languages are: leave source and target (--from, --to) out")
+        raise InputError("this model does not name its languages: leave out source and target (--from, --to)")
     if not data.directions:
-        raise InputError(f"this model translates from {known[0].source} to {known[0].target} and nothing else")
+        raise InputError(f"this model translates only from {known[0].source} to {known[0].target}")
     if target is None:
         raise InputError(f"this model was not trained to translate from {source}: it knows {listed}")
     if target not in targets_of(data):
@@ -76,6 +78,6 @@ def choose_direction(
     if not zero_shot:
         raise InputError(
             f"this model was not trained on {source}-{target}: it knows {listed}; "
-            "zero_shot (--zero-shot) tries it all the same"
+            "to try it anyway, use zero_shot (--zero-shot)"
         )
     return Direction(source or "", target)

@@ -34,8 +34,8 @@ def split_text(text: str, fits: Callable[[str], bool], level: int = 0) -> list[s
         return [text]
     if level == len(BREAKS):
         raise InputError(
-            f"a text is too long for this model and has no place to cut it: {text[:40]!r}... "
-            "(raise model.max_length when training, or put spaces or full stops into it)"
+            f"a text is too long for this model and cannot be split: {text[:40]!r}... "
+            "(add spaces or full stops to it, or train a model with a larger model.max_length)"
         )
     pieces: list[str] = []
     start = fitting = 0

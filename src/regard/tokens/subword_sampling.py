@@ -235,4 +235,4 @@ def _model(tokenizer: Tokenizer) -> Any:
         reserved = tuple(tokenizer.model.id_to_token(token) for token in range(len(RESERVED)))
         if model["type"] in ("BPE", "Unigram") and reserved == RESERVED:
             return model
-    raise SettingsError("only a BPE or unigram vocabulary that Regard learnt can be sampled from, and this is another")
+    raise SettingsError("subword sampling needs a BPE or unigram vocabulary that Regard learnt, and this is not one")

@@ -64,5 +64,5 @@ def refusing_panics() -> Iterator[None]:
         if type(error).__name__ != "PanicException":
             raise
         raise InputError(
-            "the tokenizer of this model fails on this text: shorten the text, or convert the model again"
+            "this model's tokenizer cannot process this text: shorten the text, or convert the model again"
         ) from None

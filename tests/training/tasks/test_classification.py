@@ -211,7 +211,7 @@ def test_a_label_that_is_only_held_out_is_refused(tmp_path: Path) -> None:
 def test_one_label_alone_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "one.tsv"
     file.write_text("label\ttext\n" + "".join(f"x\ttext {i}\n" for i in range(30)))
-    with pytest.raises(DataError, match="all texts have the label 'x': there is nothing to tell apart"):
+    with pytest.raises(DataError, match="all texts have the label 'x', but a classifier needs at least two"):
         prepare(tmp_path / "new", file)
 
 
@@ -219,7 +219,7 @@ def test_too_many_labels_are_refused(tmp_path: Path) -> None:
     file, dev = tmp_path / "many.tsv", tmp_path / "dev.tsv"
     file.write_text("label\ttext\n" + "".join(f"x{i}\ttext\n" for i in range(1001)))
     dev.write_text("label\ttext\nx1\ttext\n")
-    with pytest.raises(DataError, match="1,001 different labels, at most 1,000 are possible"):
+    with pytest.raises(DataError, match="1,001 different labels, but Regard supports at most 1,000"):
         prepare(tmp_path / "new", file, dev)
 
 

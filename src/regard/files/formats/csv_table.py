@@ -58,7 +58,7 @@ def _read_tsv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
         columns = text.split("\t") if text.strip() else ["", ""]
         if len(columns) != 2:
             hint = SEVERAL if where.line == 1 and len(columns) > 2 else ""
-            raise DataError(f"{len(columns)} columns, where source, tab, target are needed{hint}", path, where.line)
+            raise DataError(f"{len(columns)} columns instead of two (source, tab, target){hint}", path, where.line)
         yield Pair(columns[0], columns[1], where)
 
 
@@ -83,7 +83,7 @@ def _read_csv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
                 continue
             report.read += 1
             if len(row) != len(form.names):
-                raise DataError(f"{len(row)} columns, where the first line has {len(form.names)}", path, number)
+                raise DataError(f"{len(row)} columns, but the first line has {len(form.names)}", path, number)
             if SURROGATE.search(row[left] + row[right]):
                 report.drop("undecodable", Location(str(path), number))
             else:
@@ -120,8 +120,8 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
         if is_tsv and len(row) == right == len(form.names) - 1:
             row.append((end, end, ""))
         if len(row) != len(form.names):
-            expected = f"{len(form.names)} are needed" if is_tsv else f"the first line has {len(form.names)}"
-            raise document.fault(f"{len(row)} columns, where {expected}", row[0][0])
+            expected = f" instead of {len(form.names)}" if is_tsv else f", but the first line has {len(form.names)}"
+            raise document.fault(f"{len(row)} columns{expected}", row[0][0])
         start, end, text = row[right]
         write = (
             _write_tsv(is_new=start == row[right - 1][1])
@@ -162,7 +162,7 @@ def _infer_format(head: Sequence[str], source: str, target: str, path: Path) -> 
             return TableFormat(delimiter, ["source", "target"], (0, 1), has_header=False)
     languages = f" or {source} and {target}" if {source, target} - {"", "source", "target"} else ""
     raise DataError(
-        f"the first line of a CSV has to name its columns, two of them source and target{languages} (say which, as "
+        f"the first line of a CSV must name its columns, two of them source and target{languages} (name them as "
         f"in regard train --source NAME --target NAME); not {line[:60]!r}",
         path,
         1,

@@ -65,7 +65,9 @@ class Catalogue:
 
     def __init__(self, path: Path, source: str = "", target: str = "") -> None:
         if suffix(path) == ".mo":
-            raise DataError("is compiled: translate the .po it was made from, or restore that with msgunfmt", path)
+            raise DataError(
+                "is compiled: translate the .po from which it was made, or restore that with msgunfmt", path
+            )
         self.path = path
         self.notes: list[str] = []
         self.units: list[Unit] = []

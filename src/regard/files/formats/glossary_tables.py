@@ -106,11 +106,11 @@ def _header(cells: Sequence[str], source: str, target: str) -> list[str]:
 
 def _row(cells: Sequence[str], names: Sequence[str], where: Location) -> TermRow:
     if len(cells) > len(names):
-        raise DataError(f"{len(cells)} columns, where there are {', '.join(names)}: {FORM}", where.path, where.line)
+        raise DataError(f"{len(cells)} columns, but a row has only {', '.join(names)}: {FORM}", where.path, where.line)
     values = defaultdict(str, zip(names, cells, strict=False))
     term, targets, forbidden = values["source"], _several(values["target"]), _several(values["forbidden"])
     if not term:
-        raise DataError("the term of the source language is missing in this row", where.path, where.line)
+        raise DataError("this row has no term in the source language", where.path, where.line)
     return TermRow(term, targets or (() if forbidden else (term,)), forbidden, values["note"], where)
 
 

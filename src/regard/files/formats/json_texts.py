@@ -49,9 +49,9 @@ def record(line: str, where: Location) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise DataError(f"not JSON: {error.msg} at character {error.pos + 1}", where.path, where.line) from None
     except (ValueError, RecursionError) as error:  # a number too long, lists nested too deep
-        raise DataError(f"not JSON that can be read: {error}", where.path, where.line) from None
+        raise DataError(f"cannot be read as JSON: {error}", where.path, where.line) from None
     if not isinstance(value, dict):
-        raise DataError(f"a JSON {type(value).__name__}, where an object is needed", where.path, where.line)
+        raise DataError(f"a JSON {type(value).__name__} instead of an object", where.path, where.line)
     return value
 
 
@@ -94,7 +94,7 @@ def _add_table(document: TextDocument, *, is_arb: bool) -> None:
         at = begin + error.pos
         raise document.fault(f"not JSON: {error.msg}, not {document.text[at : at + 20]!r}", at) from None
     except (ValueError, RecursionError) as error:  # a number too long, lists nested too deep
-        raise DataError(f"not JSON that can be read: {error}", document.path) from None
+        raise DataError(f"cannot be read as JSON: {error}", document.path) from None
     has_messages = (  # each with a description beside it, as in browser extensions
         bool(table)
         and isinstance(table, dict)

@@ -87,7 +87,7 @@ def _read_table(path: Path, data: DataSettings, report: Report) -> Iterator[Labe
             report.read += 1
             if len(row) != width or (width not in (2, 3) and not columns):
                 expected = f"{width} columns as in the first line" if columns else "a label and one or two texts"
-                raise DataError(f"{len(row)} columns, where {expected} are needed", path, number)
+                raise DataError(f"{len(row)} columns instead of {expected}", path, number)
             label, *texts = [row[i].rstrip("\n") for i in (columns or range(width))]
             if len(label) > LONGEST_LABEL:
                 advice = "is the label the first column? If not, name the columns in a first line: label, text"
@@ -126,7 +126,7 @@ def _read_words(path: Path, data: DataSettings, report: Report) -> Iterator[Labe
         if line.strip() and not line.startswith("-DOCSTART-"):
             columns = line.split("\t") if "\t" in line else line.split()
             if len(columns) < 2:
-                raise DataError("one column, where a word and its label are needed", path, number)
+                raise DataError("one column instead of a word and its label", path, number)
             begin = begin if words else number
             words.append(columns[0])
             labels.append(columns[-1])

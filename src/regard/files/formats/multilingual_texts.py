@@ -144,7 +144,7 @@ def _tsv_rows(path: Path, _names: Sequence[str], data: DataSettings, report: Rep
             continue
         columns = text.split("\t") if text.strip() else [""] * len(header)
         if len(columns) != len(header):
-            raise DataError(f"{len(columns)} columns, where the first line has {len(header)}", path, number)
+            raise DataError(f"{len(columns)} columns, but the first line has {len(header)}", path, number)
         yield AlignedRow(dict(zip(header, columns, strict=True)), paths, number)
 
 
@@ -172,7 +172,7 @@ def _jsonl_rows(path: Path, names: Sequence[str], data: DataSettings, report: Re
         for name in names:
             text = record.get(name, record.get(name.replace("_", "-")))
             if text is not None and not isinstance(text, str):
-                raise DataError(f"a JSON {type(text).__name__} under {name}, where text is needed", path, number)
+                raise DataError(f"a JSON {type(text).__name__} under {name} instead of text", path, number)
             if text is not None:
                 texts[name] = text if json_texts.is_valid_text(text, where, data) else None
         yield AlignedRow(texts, paths, number)

@@ -123,7 +123,7 @@ def _choose(codes: Collection[str], source: str, path: Path) -> tuple[str, str]:
     if len(codes) > 1:
         example = f"regard train --source {first or 'LANGUAGE'} --target LANGUAGE"
         raise DataError(f"has several languages ({_list(codes)}): name two of them, as in {example}", path)
-    raise DataError(f"has texts in one language only ({_list(codes)})" if codes else "has no texts in it", path)
+    raise DataError(f"has texts in one language only ({_list(codes)})" if codes else "contains no texts", path)
 
 
 def _list(codes: Collection[str]) -> str:
@@ -160,7 +160,7 @@ class TMX:
             first, second = (header, target) if target else _choose(codes, source or header, path)
             source, target = source or best_match(codes, first) or "", target or second
         if not source or source == ANY:
-            raise DataError(f"which of its languages is the source? It has {_list(codes)}", path)
+            raise DataError(f"its source language is unknown: set srclang in its header to one of {_list(codes)}", path)
         self.notes: list[str] = []
         self.source_language = best_match(codes, source) or source
         self.target_language = best_match(codes, target) or target

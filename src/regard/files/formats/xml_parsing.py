@@ -210,7 +210,7 @@ class ElementReader:
         prefix, colon, local = name.rpartition(":")
         if local not in self.roots:
             needed = " or ".join(f"<{root}>" for root in self.roots)
-            raise self._fault(f"its first element is <{name[:40]}>, where {needed} is needed")
+            raise self._fault(f"its first element is <{name[:40]}> instead of {needed}")
         self.prefix = prefix + colon
 
     def _refuse_declared(self, name: str, *_declaration: object) -> None:
@@ -219,7 +219,7 @@ class ElementReader:
         )
 
     def _refuse_unknown(self, name: str, _is_parameter: object) -> None:
-        raise self._fault(f"the entity &{name[:40]}; is nowhere defined: write the character instead")
+        raise self._fault(f"the entity &{name[:40]}; is not defined: write the character instead")
 
 
 def decoded_pieces(path: Path) -> Iterator[str]:
