@@ -96,6 +96,24 @@ ATTACKS: tuple[Callable[..., list[socket.socket]], ...] = (
 )
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def start_server(model: Path, files: Path, port: int) -> subprocess.Popen[bytes]:
+    """Starts a server, and waits until it is ready."""
+    command = [sys.executable, "-m", "regard", "serve", model, "--port", port, "--files", files]
+    server = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while server.poll() is None:
+        with suppress(httpx.TransportError):
+            if httpx.get(f"http://127.0.0.1:{port}/health", timeout=5).status_code == 200:
+                break
+        time.sleep(0.05)
+    return server
+
+
 class Soak:
     """One run: a server that is replaced when it is killed, and threads that trouble it."""
 
@@ -103,21 +121,14 @@ class Soak:
         self.model = Path(shutil.copytree(GLASS, folder / "model", ignore=shutil.ignore_patterns("native")))
         self.files, self.seed, self.report = folder / "files", seed, SoakReport()
         self.end, self.over, self.writing = time.monotonic() + seconds, threading.Event(), threading.Lock()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}/"
         self.server = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
         """Starts a server, and waits until it is ready."""
         started = time.monotonic()
-        command = [sys.executable, "-m", "regard", "serve", self.model, "--port", self.port, "--files", self.files]
-        server = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while server.poll() is None:
-            with suppress(httpx.TransportError):
-                if httpx.get(f"{self.address}health", timeout=5).status_code == 200:
-                    break
-            time.sleep(0.05)
+        server = start_server(self.model, self.files, self.port)
         self.report.starting += time.monotonic() - started
         return server
 
