@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from regard.decoding.translation_results import Translation
+from regard.serving.completions import WriterQueue
+from regard.serving.encoder_queue import EncoderQueue
 from regard.serving.scheduler import Scheduler
 from regard.serving.served_models import Models
-from regard.serving.task_queues import EncoderQueue, TranslatorQueue, WriterQueue
+from regard.serving.translation_service import TranslatorQueue
 from regard.tokens.directions import Direction
 from regard.tokens.slot_tokens import CutText
 

@@ -17,10 +17,9 @@ from regard.demo import GLASS
 from regard.serving.application import create_app
 from regard.serving.chat import TURNS, conversation, trimmed
 from regard.serving.client_limits import ServingLimits
-from regard.serving.completions import StreamedPiece
+from regard.serving.completions import StreamedPiece, WriterQueue
 from regard.serving.request_schema import ChatMessage
 from regard.serving.served_models import Models
-from regard.serving.task_queues import WriterQueue
 from tests.decoding.toys import toy
 from tests.serving.fakes import FakeModels
 from tests.serving.running import running

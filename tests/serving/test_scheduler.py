@@ -24,7 +24,7 @@ from regard.decoding.translator import Translator
 from regard.errors import InputError, ModelError, RegardError
 from regard.serving import scheduler as module
 from regard.serving.refusals import BusyError, LateError
-from regard.serving.task_queues import TranslatorQueue
+from regard.serving.translation_service import TranslatorQueue
 from tests.serving.toys import TEXTS, write_model
 
 T = TypeVar("T")

@@ -7,10 +7,10 @@ the pieces are translated separately; and if all this fails, the text stays untr
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from regard.decoding.hypotheses import Constraints
 from regard.decoding.prefetch import end_if_unwanted
@@ -20,11 +20,9 @@ from regard.faithful.repair_translation import SourceLine, repair
 from regard.tokens.protected_pieces import counts, find
 
 if TYPE_CHECKING:
+    from regard.decoding.translator import Translator
     from regard.faithful.glossary import Glossary
-    from regard.settings import DecodingSettings
-    from regard.tokens.directions import Direction
     from regard.tokens.slot_tokens import CutText
-    from regard.tokens.tokenizer import Tokenizer
 
 TOGETHER = 500
 """Texts that are translated at once."""
@@ -55,28 +53,22 @@ class FaithfulResult:
         return None if self.translation is None else self.translation.confidence
 
 
-class TextTranslator(Protocol):
-    """The parts of `Translator` that `Faithful` uses."""
-
-    @property
-    def target(self) -> Tokenizer: ...
-
-    def direction(self, source: str | None = None, target: str | None = None, *, zero_shot: bool = False) -> Direction:
-        """Refuses languages that the model does not know."""
-
-    def decoding(self, options: dict[str, Any]) -> DecodingSettings:
-        """Refuses options that are not known."""
-
-    def translate(self, texts: Sequence[str | CutText], **options: Any) -> list[Translation]:
-        """Returns the translations of texts, in their order."""
-
-
 class Faithful:
     """Translates with one model and keeps the protected pieces of texts."""
 
-    def __init__(self, translator: TextTranslator, *, numbers: bool = False) -> None:
-        """Takes a translator; with `numbers`, numbers with units are protected too."""
-        self.translator, self.numbers = translator, numbers
+    def __init__(
+        self,
+        translator: Translator,
+        *,
+        numbers: bool = False,
+        queued: Callable[..., list[Translation]] | None = None,
+    ) -> None:
+        """Takes a translator; with `numbers`, numbers with units are protected too.
+
+        A server translates with `queued` instead, and without a second search, which takes longer than clients wait.
+        """
+        self.translator, self.numbers, self.searches_again = translator, numbers, queued is None
+        self.translate_texts = queued or translator.translate
 
     def translate(self, texts: Iterable[MarkedText], **options: Any) -> Iterator[FaithfulResult]:
         """Yields the translations of texts, in their order, with the options of `Translator.translate`."""
@@ -88,7 +80,8 @@ class Faithful:
         while chunk := [_Text(each, self.numbers) for each in islice(remaining, TOGETHER)]:
             rows = [row for text in chunk for row in text.rows if row.made is None]
             self._try_model(rows, options)
-            self._try_constrained([row for row in rows if row.made is None and row.line.cut.pieces], options)
+            if self.searches_again:
+                self._try_constrained([row for row in rows if row.made is None and row.line.cut.pieces], options)
             self._try_parts([row for row in rows if row.made is None and row.line.cut.pieces], options)
             yield from (text.result(options.get("glossary")) for text in chunk)
 
@@ -136,7 +129,7 @@ class Faithful:
     def _translate(self, texts: Sequence[str | CutText], options: dict[str, Any]) -> list[Translation | None]:
         """Returns the translations of texts; None for a text that the translator refuses."""
         try:
-            return list(self.translator.translate(texts, **options)) if texts else []
+            return [*self.translate_texts(texts, **options)] if texts else []
         except InputError:
             return [None] if len(texts) == 1 else [self._translate([text], options)[0] for text in texts]
 

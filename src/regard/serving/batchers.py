@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -145,3 +145,21 @@ class SmallBatcher:
 
 
 Batcher = ContinuousBatcher | SmallBatcher
+
+
+def continuous_engine(search: object) -> NativeSearch | None:
+    """Returns the engine if sentences can join its running searches."""
+    return search if isinstance(search, NativeSearch) else None
+
+
+def continuous_kind(engine: NativeSearch, settings: DecodingSettings, *, followed: bool = False) -> Kind:
+    """Returns the kind of items that share a running search with these settings."""
+    shared = shared_settings(settings)
+    return Kind(shared, lambda report: ContinuousBatcher(engine, shared, report, followed=followed), continuous=True)
+
+
+def shared_settings(settings: DecodingSettings) -> DecodingSettings:
+    """Returns the settings without those that may differ within a search: the seed, and what makes the limit."""
+    common = DecodingSettings()
+    differing = ("seed", "max_tokens", "max_ratio", "batch_tokens")
+    return replace(settings, **{name: getattr(common, name) for name in differing})

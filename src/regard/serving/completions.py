@@ -1,16 +1,124 @@
-"""Continuations of a prompt as OpenAI's interface returns them: text up to a stop, tokens, log-probabilities."""
+"""Continues prompts in batches that all clients share: text up to a stop, its tokens and log-probabilities."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from regard.decoding.hypotheses import Hypothesis
+from regard.decoding.native.continuous_search import Follow
+from regard.decoding.prefetch import end_if_unwanted
 from regard.decoding.writer import Writer, first_stop, held_back
-from regard.serving.task_queues import WriterQueue
+from regard.serving.batchers import Item, Kind, SmallBatcher, continuous_engine, continuous_kind, shared_settings
+from regard.serving.scheduler import MAX_WAITING, Scheduler, until
 from regard.settings import DecodingSettings
+
+PARALLEL = 4
+"""Small batches that run side by side: a long text keeps nobody waiting for its end."""
+
+T = TypeVar("T")
+
+
+class WriterQueue(Scheduler):
+    """Continues prompts with one model for any number of clients."""
+
+    def __init__(self, writer: Writer, *, max_waiting: int = MAX_WAITING) -> None:
+        super().__init__(max_waiting=max_waiting, parallel=PARALLEL)
+        self.writer = writer
+
+    async def write(
+        self,
+        prompts: Sequence[Sequence[int]],
+        settings: DecodingSettings,
+        follow: Sequence[Follow | None],
+        *,
+        client: str = "",
+        deadline: float | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Returns the best outputs for each prompt; `follow` is called for each token of it, and can end an output."""
+        items = [self._item(*each, settings) for each in zip(prompts, follow, strict=True)]
+        async with self.admit(len(items), client, deadline) as request:
+            request.add(items, len(items))
+            return await request.results()
+
+    async def stream(
+        self,
+        prompt: Sequence[int],
+        settings: DecodingSettings,
+        follow: Callable[[Sequence[int]], tuple[T, bool]],
+        *,
+        client: str = "",
+        deadline: float | None = None,
+    ) -> AsyncGenerator[T | Hypothesis, None]:
+        """Yields what `follow` returns for each token, with whether the output ends there, and then the output."""
+        loop, pieces = asyncio.get_running_loop(), asyncio.Queue[T | None]()
+
+        def follow_and_put(tokens: Sequence[int]) -> bool:
+            piece, ends = follow(tokens)
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            return ends
+
+        async with self.admit(1, client) as request:
+            request.add([self._item(prompt, follow_and_put, settings)], 1)
+            results = asyncio.ensure_future(request.results())
+            results.add_done_callback(lambda _: pieces.put_nowait(None))
+            try:
+                while True:
+                    async with until(deadline):  # not around the `yield`, where the caller's work would be cancelled
+                        piece = await pieces.get()
+                    if piece is None:
+                        break
+                    yield piece
+                yield (await results)[0][0]
+            finally:
+                if not results.cancel():
+                    results.exception()  # so that asyncio does not report it as never retrieved
+
+    async def likeliest(
+        self, texts: Sequence[Sequence[int]], count: int, *, client: str = "", deadline: float | None = None
+    ) -> list[list[tuple[float, list[tuple[int, float]]]]]:
+        """Returns for each token of each text but its first the log-probability, and the likeliest tokens there."""
+
+        def read(items: list[Item]) -> list[Any]:
+            results = []
+            for item in items:
+                end_if_unwanted()
+                many = len(item.source) > 1
+                results.append(self.writer.searcher.likeliest(item.source, count) if many else [])
+            return results
+
+        kind = Kind(("likeliest", count), lambda report: SmallBatcher(read, report, self.slots))
+        async with self.admit(len(texts), client, deadline) as request:
+            request.add([Item(kind, ids, len(ids)) for ids in texts], len(texts))
+            return await request.results()
+
+    def _item(self, prompt: Sequence[int], follow: Follow | None, settings: DecodingSettings) -> Item:
+        engine = continuous_engine(self.writer.searcher)
+        kind = continuous_kind(engine, settings, followed=True) if engine else self._small_kind(settings)
+        shape = len(prompt), settings.seed if settings.temperature else None
+        return Item(kind, prompt, len(prompt), settings.max_tokens, settings, follow, shape)
+
+    def _small_kind(self, settings: DecodingSettings) -> Kind:
+        """Returns the kind of prompts that are searched for in small batches."""
+
+        def search(items: list[Item]) -> list[list[Hypothesis]]:
+            def enough(number: int, tokens: Sequence[int]) -> bool:
+                item = items[number]
+                return item.batcher is None or (item.follow is not None and item.follow(tokens))
+
+            rows, limits, same = [item.source for item in items], [item.limit for item in items], items[0].settings
+            assert same is not None
+            return self.writer.searcher.search(rows, limits, same, enough)
+
+        return Kind(
+            shared_settings(settings), lambda report: SmallBatcher(search, report, self.slots, threads=PARALLEL)
+        )
+
+    def tokens_written(self, result: Any) -> int:
+        return sum(len(each.tokens) for each in result if isinstance(each, Hypothesis))
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from starlette.routing import BaseRoute, Route
 
 from regard.serving import request_schema as schema
 from regard.serving.client_limits import ServingLimits
+from regard.serving.encoder_queue import EncoderQueue
 from regard.serving.openai import OpenAI, unknown_model
 from regard.serving.refusals import RefusedError
 from regard.serving.request_bodies import read_object, respond
-from regard.serving.task_queues import EncoderQueue
 
 if TYPE_CHECKING:
     from regard.decoding.fill_classify_embed import GapFilling, Label

@@ -17,12 +17,11 @@ from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
 from regard.serving.client_limits import Admission, ServingLimits
-from regard.serving.completions import Completion, Likeliest, StreamedPiece, complete, logprobs, stream
+from regard.serving.completions import Completion, Likeliest, StreamedPiece, WriterQueue, complete, logprobs, stream
 from regard.serving.refusals import RefusedError, openai_error, refusal_for
 from regard.serving.request_bodies import bearer, read_object
 from regard.serving.request_schema import CompletionRequest, EmbeddingRequest
 from regard.serving.served_models import Models
-from regard.serving.task_queues import WriterQueue
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,8 +17,10 @@ import numpy as np
 from regard.decoding.model_loading import load, load_as
 from regard.errors import InputError, ModelError, RegardError
 from regard.model_folder import CANARY, CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
+from regard.serving.completions import WriterQueue
+from regard.serving.encoder_queue import EncoderQueue
 from regard.serving.scheduler import MAX_WAITING, Scheduler
-from regard.serving.task_queues import EncoderQueue, TranslatorQueue, WriterQueue
+from regard.serving.translation_service import TranslatorQueue
 from regard.settings import DataSettings, Settings
 from regard.tokens.directions import Direction, directions_of
 

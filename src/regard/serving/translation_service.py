@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.decoding.prefetch import is_unwanted
+from regard.decoding.translation_results import Translation
+from regard.decoding.translator import Part, Translator
 from regard.errors import InputError
 from regard.faithful.faithful_translation import Faithful, FaithfulResult, MarkedText
 from regard.serving import html_text, language_codes
+from regard.serving.batchers import Item, Kind, SmallBatcher, continuous_engine, continuous_kind
 from regard.serving.client_limits import Deadlines
 from regard.serving.document_processes import DocumentProcesses
 from regard.serving.refusals import LateError, RefusedError
+from regard.serving.scheduler import MAX_WAITING, Scheduler
+from regard.settings import DecodingSettings
 from regard.tokens import protected_pieces
 from regard.tokens.directions import Direction
+from regard.tokens.slot_tokens import CutText
 
 if TYPE_CHECKING:
-    from regard.decoding.translation_results import Translation
     from regard.serving.served_models import Models
-    from regard.serving.task_queues import TranslatorQueue
 
+SLICE = 64
+"""Texts of a request that are tokenized at once: other requests have their turn in between."""
+SMALL = 2_000
+"""Characters that are tokenized faster than a thread wakes up."""
 THREADS = 64
 """Requests with protected pieces that are worked on at once; their threads wait most of the time."""
 SHORT_PAGE = 4_000
 """Characters of HTML that are read faster than a process starts."""
 LAST_STEP_OPTIONS = ("alternatives", "alignment", "glossary")
 """Options without effect on the way to the pivot language."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,84 @@ class Answer:
     alternatives: tuple[str, ...] = ()
     translation: Translation | None = None  # with scores; none of a text that the model did not translate
     flags: tuple[str, ...] = ()  # notes for a reviewer
+
+
+class TranslationPlan(NamedTuple):
+    """The settings with which the texts of a request are translated."""
+
+    settings: DecodingSettings
+    target: str  # language
+    kind: Kind
+
+
+class TranslatorQueue(Scheduler):
+    """Translates with one model for any number of clients."""
+
+    def __init__(self, translator: Translator, *, max_waiting: int = MAX_WAITING) -> None:
+        super().__init__(max_waiting=max_waiting)
+        self.translator = translator
+        self._cached_plan = lru_cache(256)(self._plan)
+
+    async def translate(
+        self, texts: Sequence[str | CutText], *, client: str = "", deadline: float | None = None, **options: Any
+    ) -> list[Translation]:
+        """Translates texts, with the options of `Translator.translate`.
+
+        Clients take turns, and so do the requests of one `client`. `deadline` is a time of `time.monotonic`.
+        Raises BusyError when too many texts wait, and LateError past the deadline; a cancelled call leaves the batch.
+        """
+        can_cache = options.get("constrain") is None and not options.get("glossary")
+        plan = (self._cached_plan if can_cache else self._plan)(tuple(options.items()))
+        async with self.admit(len(texts), client, deadline) as request:
+            if not plan.kind.continuous:
+                request.add([Item(plan.kind, text) for text in texts], len(texts))
+                return await request.results()
+            small = sum(len(text if isinstance(text, str) else text.text) for text in texts) <= SMALL
+            rows: list[list[Part]] = []
+            for start in range(0, len(texts), SLICE):
+                some = await self._run(small, self._read, texts[start : start + SLICE], start, plan.target)
+                request.add([self._item(part, plan) for row in some for part in row if part.ids], len(some))
+                rows += some
+            results = iter(await request.results())
+            pairs = [[(part, next(results) if part.ids else None) for part in row] for row in rows]
+            joined: list[Translation] = []
+            for start in range(0, len(pairs), SLICE):
+                some_pairs = pairs[start : start + SLICE]
+                joined += await self._run(small, lambda each: list(map(self.translator.join, each)), some_pairs)
+            return joined
+
+    def _plan(self, given: tuple[tuple[str, Any], ...]) -> TranslationPlan:
+        """Checks the options and chooses the batches."""
+        options = dict(given)
+        direction = {name: options.pop(name) for name in ("source", "target", "zero_shot") if name in options}
+        constrain, glossary = options.pop("constrain", None), options.pop("glossary", None)
+        settings, target = self.translator.decoding(options), self.translator.direction(**direction).target
+        engine = continuous_engine(self.translator.searcher)
+        if engine is not None and constrain is None and not glossary and not settings.consensus:
+            return TranslationPlan(settings, target, continuous_kind(engine, settings))
+
+        def translate(items: list[Item]) -> list[Translation]:
+            return self.translator.translate([item.source for item in items], **dict(given))
+
+        key = (*sorted((direction | options).items()), id(constrain), id(glossary))  # both outlive the batcher
+        kind = Kind(key, lambda report: SmallBatcher(translate, report, self.slots))
+        return TranslationPlan(settings, target, kind)
+
+    async def _run(self, small: bool, work: Callable[..., T], *arguments: Any) -> T:
+        """Returns the result of some work, which runs in a thread unless it is small."""
+        return work(*arguments) if small else await self.in_thread(work, *arguments)
+
+    def _read(self, texts: Sequence[str | CutText], start: int, target: str) -> list[list[Part]]:
+        return [self.translator.read(number, text, target) for number, text in enumerate(texts, start + 1)]
+
+    def _item(self, part: Part, plan: TranslationPlan) -> Item:
+        limit = self.translator.limit(part.ids, plan.settings)
+        return Item(plan.kind, part.ids, len(part.ids), limit, plan.settings)
+
+    def tokens_written(self, result: Any) -> int:
+        if isinstance(result, Translation):
+            return len(result.tokens)
+        return len(result[0].tokens) if result else 0
 
 
 class TranslationService:
@@ -152,37 +240,55 @@ class TranslationService:
         self, jobs: Sequence[MarkedText], steps: Sequence[Direction], call: TranslationCall, *, keep_all: bool = False
     ) -> list[Answer]:
         """Translates each job through each step; with `keep_all`, checks texts without protected pieces as well."""
+
+        @cache
+        def is_guarded(job: MarkedText) -> bool:
+            return keep_all or bool(protected_pieces.find(job.text, job.marks))
+
         answers = [Answer(job.text) for job in jobs]
         for step in steps:
             options = {n: v for n, v in call.options.items() if step is steps[-1] or n not in LAST_STEP_OPTIONS}
             queue = self.models.queue(step)
-            bridge = Bridge(queue, replace(call, options={**options, "source": step.source, "target": step.target}))
+            step_call = replace(call, options={**options, "source": step.source, "target": step.target})
             todo = [MarkedText(answer.text, job.marks) for job, answer in zip(jobs, answers, strict=True)]
-            guarded = [keep_all or bool(protected_pieces.find(job.text, job.marks)) for job in todo]
             kept, plain = await asyncio.gather(
-                self._keep([job for job, guard in zip(todo, guarded, strict=True) if guard], bridge),
-                translate_plain([job.text for job, guard in zip(todo, guarded, strict=True) if not guard], bridge),
+                self._keep([job for job in todo if is_guarded(job)], queue, step_call),
+                _translate_plain([job.text for job in todo if not is_guarded(job)], queue, step_call),
             )
             results = {True: iter(kept), False: iter(plain)}
-            for number, guard in enumerate(guarded):
-                answer = next(results[guard])
+            for number, job in enumerate(todo):
+                answer = next(results[is_guarded(job)])
                 flags = dict.fromkeys([*answers[number].flags, *answer.flags])
                 answers[number] = replace(answer, flags=tuple(flags))
         return answers
 
-    async def _keep(self, jobs: Sequence[MarkedText], bridge: Bridge) -> list[Answer]:
-        """Translates texts and keeps exactly their protected pieces, in a thread that can translate several times."""
+    async def _keep(self, jobs: Sequence[MarkedText], queue: TranslatorQueue, call: TranslationCall) -> list[Answer]:
+        """Translates texts and keeps exactly their protected pieces, in a thread that waits for the queue."""
         if not jobs:
             return []
+        loop, ended = asyncio.get_running_loop(), False
+        waiting: asyncio.Task[Any] | None = None
+
+        async def wait(texts: Sequence[str | CutText], options: Mapping[str, Any]) -> list[Translation]:
+            nonlocal waiting
+            if ended:
+                raise asyncio.CancelledError
+            waiting = asyncio.current_task()
+            return await queue.translate(texts, client=call.client, deadline=call.deadline, **options)
+
+        def translate(texts: Sequence[str | CutText], **options: Any) -> list[Translation]:
+            return asyncio.run_coroutine_threadsafe(wait(texts, options), loop).result()
 
         def work() -> list[FaithfulResult]:
-            is_unwanted.set(lambda: bridge.closed)
-            return list(Faithful(bridge).translate(jobs, **bridge.call.options))
+            is_unwanted.set(lambda: ended)
+            return list(Faithful(queue.translator, queued=translate).translate(jobs, **call.options))
 
         try:
-            results = await asyncio.get_running_loop().run_in_executor(self.threads, work)
+            results = await loop.run_in_executor(self.threads, work)
         finally:
-            bridge.close()
+            ended = True
+            if waiting is not None:
+                waiting.cancel()
         answers = []
         for job, result in zip(jobs, results, strict=True):
             counts = protected_pieces.counts(job.text, job.marks)
@@ -192,43 +298,12 @@ class TranslationService:
         return answers
 
 
-class Bridge:
-    """Lets a thread translate texts, which wait in the queue with those of all clients."""
-
-    def __init__(self, queue: TranslatorQueue, call: TranslationCall) -> None:
-        self.queue, self.call = queue, call
-        self.loop = asyncio.get_running_loop()
-        self.waiting: Future[list[Translation]] | None = None
-        self.closed, self.lock = False, threading.Lock()
-        self.target = queue.translator.target
-        self.direction, self.decoding = queue.translator.direction, queue.translator.decoding
-
-    async def wait_for(self, texts: Sequence[Any], **options: Any) -> list[Translation]:
-        """Translates texts when it is their turn."""
-        return await self.queue.translate(texts, client=self.call.client, deadline=self.call.deadline, **options)
-
-    def translate(self, texts: Iterable[Any], **options: Any) -> list[Translation]:
-        """Translates; runs in a thread. Refuses a second, constrained search, which takes longer than clients wait."""
-        if options.get("constrain") is not None:
-            raise InputError("the server makes no second search")
-        with self.lock:
-            if self.closed:
-                raise CancelledError
-            self.waiting = asyncio.run_coroutine_threadsafe(self.wait_for(list(texts), **options), self.loop)
-        return self.waiting.result()
-
-    def close(self) -> None:
-        """Cancels what is awaited, and ends the thread when it translates again."""
-        with self.lock:
-            self.closed = True
-            if self.waiting is not None:
-                self.waiting.cancel()
-
-
-async def translate_plain(texts: Sequence[str], bridge: Bridge) -> list[Answer]:
+async def _translate_plain(texts: Sequence[str], queue: TranslatorQueue, call: TranslationCall) -> list[Answer]:
     """Translates texts without protected pieces; keeps the white space around them, and texts without letters."""
     lettered = [text for text in texts if any(map(str.isalpha, text))]
-    translations = iter(await bridge.wait_for(lettered, **bridge.call.options) if lettered else [])
+    translations = iter(
+        await queue.translate(lettered, client=call.client, deadline=call.deadline, **call.options) if lettered else []
+    )
     return [_answer(text, next(translations)) if any(map(str.isalpha, text)) else Answer(text) for text in texts]
 
 

@@ -24,11 +24,11 @@ from regard.model_folder import WEIGHTS
 from regard.serving import served_models as module
 from regard.serving.application import create_app
 from regard.serving.client_limits import ServingLimits
-from regard.serving.completions import complete, stream
+from regard.serving.completions import WriterQueue, complete, stream
+from regard.serving.encoder_queue import EncoderQueue
 from regard.serving.refusals import BusyError, LateError
 from regard.serving.scheduler import Scheduler
 from regard.serving.served_models import Models
-from regard.serving.task_queues import EncoderQueue, WriterQueue
 from tests.serving.fakes import FakeModels
 from tests.serving.running import running
 from tests.serving.toys import TEXTS, write_model
