@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from regard.evaluation.translation_scores import compare, score
     from regard.explorer.model_explorer import look
     from regard.model.observe import observe
-    from regard.preparation.distillation import distill
-    from regard.preparation.train_and_resume import resume, train
+    from regard.preparation.train_and_resume import distill, resume, train
     from regard.settings import Settings
 
 _NAMES = {
@@ -38,8 +37,7 @@ _NAMES = {
     "evaluation.translation_scores": ("compare", "score"),
     "explorer.model_explorer": ("look",),
     "model.observe": ("observe",),
-    "preparation.distillation": ("distill",),
-    "preparation.train_and_resume": ("resume", "train"),
+    "preparation.train_and_resume": ("distill", "resume", "train"),
     "settings": ("Settings",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

@@ -26,7 +26,7 @@ def bench() -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in WITH_LAUNCHER])
-def test_a_disturbed_run_ends_as_if_nothing_had_been(kind: str, bench: Bench) -> None:
+def test_a_disturbed_run_ends_like_an_undisturbed_one(kind: str, bench: Bench) -> None:
     outcomes = list(KINDS[kind](bench, SHORT.get(kind, 1)))
     assert len(outcomes) == SHORT.get(kind, 1)
     assert [each for each in outcomes if not each.continued or each.lost] == []
@@ -48,7 +48,7 @@ def test_the_page_has_the_table_of_the_log() -> None:
     assert len({each.fault for each in outcomes}) >= 10
 
 
-def test_what_is_lost_is_seen() -> None:
+def test_the_table_counts_differing_weights() -> None:
     """Of the table itself, and of the comparison."""
     bad = [Outcome("a", "", True, 0, 0.0), Outcome("a", "", False, 7, 2.5)]
     assert "| a | 2 | 1 | 7 | 2.5 s |" in table(bad)

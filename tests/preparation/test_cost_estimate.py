@@ -46,7 +46,7 @@ def reckon(devices: int = 1, efficiency: float = 0.8, speed: float = 1.0, measur
     return estimate(measured, SETTINGS, sample, devices=devices, efficiency=efficiency, speed=speed)
 
 
-def test_the_whole_is_reckoned_from_the_part() -> None:
+def test_the_whole_cost_is_computed_from_the_sample() -> None:
     found = reckon()
     assert (found.units, found.tokens, found.epochs) == (10_000, 200_000, 0.5)
     assert (found.tokens_per_second, found.epoch_seconds) == (2000, 100)
@@ -68,9 +68,9 @@ def test_devices_share_the_work_and_their_state_may_be_sharded() -> None:
 def test_real_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MIN_STEPS", 6)
     sample = sample_pairs(write_reversals(tmp_path, 400), DataSettings(), tmp_path)
-    told: list[str] = []
+    messages: list[str] = []
     given = gather(None, {**SMALL, "training.ema": 0.9})
-    found = measure(sample, given, tmp_path / "run", 0.01, told.append)
+    found = measure(sample, given, tmp_path / "run", 0.01, messages.append)
     assert (found.steps, found.device, found.threads) == (3, "cpu", 1)
     trainer = open_run(tmp_path / "run")
     assert found.parameters == sum(p.numel() for p in trainer.model.parameters())
@@ -83,10 +83,12 @@ def test_real_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert 2 * weights <= found.memory.moments < 2 * weights + 1000
     assert found.memory.peak == pytest.approx(sum((found.memory.state, found.memory.rest)))
     assert found.evaluating > 0
-    assert told
+    assert messages
 
 
-def test_memory_is_that_of_evaluations_that_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_measured_with_outputs_of_the_greatest_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """How soon a model ends depends on what it has learnt; room is taken up to the limit, in a full batch."""
     sample = sample_pairs(write_reversals(tmp_path, 400), DataSettings(), tmp_path)
     given = gather(None, {**SMALL, "training.evaluate_pairs": 500, "data.dev_pairs": 390, "decoding.batch_tokens": 900})
@@ -108,7 +110,7 @@ def test_memory_is_that_of_evaluations_that_do_not_end(tmp_path: Path, monkeypat
     assert trainer.model.training
 
 
-def test_what_subword_sampling_holds_grows_with_the_corpus(tmp_path: Path) -> None:
+def test_memory_of_subword_sampling_grows_with_the_corpus(tmp_path: Path) -> None:
     sample = sample_pairs(write_reversals(tmp_path, 400), DataSettings(), tmp_path)
     one, none = (
         measure(
@@ -127,7 +129,7 @@ def test_what_subword_sampling_holds_grows_with_the_corpus(tmp_path: Path) -> No
     assert reckoned.memory == one.memory.peak + int(1000 * one.memory.unit)
 
 
-def test_operations_are_those_of_the_matrices(tmp_path: Path) -> None:
+def test_operations_are_counted_for_all_matrices(tmp_path: Path) -> None:
     """Six for each weight of a matrix and token: two forward, four backward; and attention's two products."""
     sample = sample_pairs(write_reversals(tmp_path, 60, longest=3), DataSettings(), tmp_path)
     given = gather(None, {**SMALL, "model.dropout": 0.0, "training.batch_tokens": 100_000})
@@ -173,7 +175,7 @@ def test_a_sample_is_spread_over_the_corpus(tmp_path: Path, monkeypatch: pytest.
         sample_texts([tmp_path / "empty.txt"], DataSettings(), tmp_path)
 
 
-def test_what_is_invented_is_like_what_was_said_of_it(tmp_path: Path) -> None:
+def test_invented_corpora_have_the_given_size(tmp_path: Path) -> None:
     found = invented_pairs(3_000_000, 90_000_000, tmp_path)
     assert (found.whole, found.tokens, found.size) == (3_000_000, 90_000_000, 25_000)
     words = [len(line.split("\t")[0].split()) for line in found.train[0].read_text().splitlines()]

@@ -78,7 +78,7 @@ def make(folder: Path, texts: list[str], back: bool = True) -> SyntheticState:
 
 
 @pytest.mark.parametrize("back", [False, True])
-def test_pairs_stand_in_the_order_of_the_text(tmp_path: Path, back: bool) -> None:
+def test_pairs_have_the_order_of_the_text(tmp_path: Path, back: bool) -> None:
     texts = rows(50, seed=1)
     make(tmp_path, texts, back)
     found = [line.split("\t") for line in (tmp_path / "pairs.tsv").read_text().splitlines()]
@@ -86,7 +86,7 @@ def test_pairs_stand_in_the_order_of_the_text(tmp_path: Path, back: bool) -> Non
     assert [pair[::-1] if back else pair for pair in found] == [list(pair) for pair in zip(texts, turned, strict=True)]
 
 
-def test_progress_is_told_from_none_to_all(tmp_path: Path) -> None:
+def test_progress_is_reported_from_zero_to_all(tmp_path: Path) -> None:
     events = list(translating(tmp_path, rows(50, seed=1), SyntheticState(50)))
     stages = [event for event in events if isinstance(event, Stage)]
     assert {(stage.name, stage.total) for stage in stages} == {("translating", 50)}
@@ -95,7 +95,7 @@ def test_progress_is_told_from_none_to_all(tmp_path: Path) -> None:
     assert all(0 <= after - before <= 8 for before, after in pairwise(done))
 
 
-def test_what_cannot_be_learnt_from_is_counted_with_its_place(tmp_path: Path) -> None:
+def test_useless_translations_are_counted_with_their_places(tmp_path: Path) -> None:
     long = " ".join("1" * 40)
     state = make(tmp_path, ["1 2", "silent", "endless", "bell", "half", long, "3 4"])
     assert (tmp_path / "pairs.tsv").read_text() == "2 1\t1 2\n4 3\t3 4\n"
@@ -161,7 +161,7 @@ def test_killed_while_writing_the_pairs_are_the_same(
     assert len(translator.asked) == max(len(texts) - 20 * (moment // 4), 0)  # finished shards are not made again
 
 
-def test_pairs_that_an_earlier_version_had_begun_are_made_again(tmp_path: Path) -> None:
+def test_unfinished_pairs_of_an_earlier_version_are_made_again(tmp_path: Path) -> None:
     texts = rows(50, seed=1)
     make(tmp_path / "a", texts)
     (tmp_path / "b").mkdir()
@@ -258,11 +258,11 @@ def test_a_run_with_back_translation(corpus: list[Path], mono: Path, tmp_path: P
     assert events[-1].complete
     assert sum(isinstance(event, Finished) for event in events) == 1
     assert [event.step for event in events if isinstance(event, Progress)] == [*range(1, 7), *range(1, 7)]
-    told = texts_of(events)
-    assert "to be translated: 70 sentences read, 70 kept" in told
-    assert "First the model that translates back, back → forth." in told
-    assert "The model that translates back is trained: all 6 steps are done." in told
-    assert "synthetic: 70 sentences translated, 70 kept" in told
+    messages = texts_of(events)
+    assert "to be translated: 70 sentences read, 70 kept" in messages
+    assert "First the model that translates back, back → forth." in messages
+    assert "The model that translates back is trained: all 6 steps are done." in messages
+    assert "synthetic: 70 sentences translated, 70 kept" in messages
 
     reverse = tmp_path / "run" / "training" / "reverse"
     data = read_settings(reverse).data
@@ -299,7 +299,7 @@ def test_both_directions_hold_out_the_same_pairs(corpus: list[Path], mono: Path,
 
 @pytest.mark.parametrize("form", ["tsv", "jsonl", "languages"])
 @pytest.mark.usefixtures("turning")
-def test_a_corpus_in_one_file_is_read_the_other_way(corpus: list[Path], mono: Path, tmp_path: Path, form: str) -> None:
+def test_a_corpus_in_one_file_can_be_swapped(corpus: list[Path], mono: Path, tmp_path: Path, form: str) -> None:
     lines = zip(*(path.read_text().splitlines() for path in corpus), strict=True)
     names = ("source", "target") if form == "jsonl" else ("forth", "back")
     file = tmp_path / f"corpus.{'tsv' if form == 'tsv' else 'jsonl'}"
@@ -315,7 +315,7 @@ def test_a_corpus_in_one_file_is_read_the_other_way(corpus: list[Path], mono: Pa
 
 
 @pytest.mark.usefixtures("turning")
-def test_what_is_held_out_is_not_learnt_from(corpus: list[Path], mono: Path, tmp_path: Path) -> None:
+def test_held_out_pairs_are_not_trained_on(corpus: list[Path], mono: Path, tmp_path: Path) -> None:
     """Neither a dev or test target in the text, nor a text that comes back as a dev source."""
     dev, test = tmp_path / "dev.tsv", tmp_path / "test.tsv"
     dev.write_text("x 1 2\ty 3 4\nz 7 7\tw\n")
@@ -390,7 +390,7 @@ def result(folder: Path) -> list[bytes]:
     [(moment, killed) for moment in MOMENTS for killed in (False, True) if not (killed and "preparing" in moment)],
 )
 @pytest.mark.usefixtures("turning")
-def test_a_run_goes_on_from_every_stage(
+def test_a_run_continues_from_every_stage(
     corpus: list[Path], mono: Path, undisturbed: list[bytes], tmp_path: Path, moment: str, killed: bool
 ) -> None:
     stop, seen = threading.Event(), list[Event]()
@@ -454,7 +454,7 @@ def test_a_request_of_an_older_version_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "name", "error", "told"),
+    ("content", "name", "error", "message"),
     [
         (b"\n \n", "mono.back", DataError, r"no usable sentences in .*mono.back: 2 left out: blank"),
         (b"", "mono.back", DataError, "there is no line in it"),
@@ -468,12 +468,12 @@ def test_a_request_of_an_older_version_is_read() -> None:
         (None, "mono.back", DataError, r"mono.back: cannot be read"),
     ],
 )
-def test_a_bad_text_is_told_at_once_and_leaves_no_trace(
-    corpus: list[Path], tmp_path: Path, content: bytes | None, name: str, error: type[RegardError], told: str
+def test_a_bad_text_is_refused_at_once_and_leaves_no_trace(
+    corpus: list[Path], tmp_path: Path, content: bytes | None, name: str, error: type[RegardError], message: str
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         list(train(corpus, tmp_path / "runs" / "new", back_translate=[tmp_path / name], overrides=BRIEF))
     assert not (tmp_path / "runs").exists()
 
@@ -488,9 +488,9 @@ def test_a_bad_corpus_leaves_no_trace_either(corpus: list[Path], mono: Path, tmp
 def test_the_reverse_model_must_fit(corpus: list[Path], mono: Path, tmp_path: Path) -> None:
     finish(train(corpus, tmp_path / "same", overrides={**BRIEF, "training.steps": 1}))
 
-    def refuse(error: type[RegardError], told: str, **more: Any) -> None:
+    def refuse(error: type[RegardError], message: str, **more: Any) -> None:
         given = {"back_translate": [mono], "overrides": BRIEF, **more}
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=message):
             list(train(corpus, tmp_path / "new", **given))
         assert not (tmp_path / "new").exists()
 

@@ -34,11 +34,11 @@ def parts_of(rows: list[str], begins: list[bool] | None = None) -> Iterator[Docu
 
 
 def prepare(folder: Path, files: list[Path], dev: list[Path] | None = None, **given_settings: Any) -> list[Event]:
-    told: list[Event] = []
+    messages: list[Event] = []
     settings: dict[str, Any] = {"tokenizer": {"vocabulary": 320}, **given_settings}
     request = TrainingRequest([str(path) for path in files], settings, "cpu", [str(path) for path in dev or []])
-    TextPreparation(folder, request, told.append).run()
-    return told
+    TextPreparation(folder, request, messages.append).run()
+    return messages
 
 
 # Held out
@@ -77,11 +77,11 @@ def test_the_end_is_held_out_from_a_line_on(rows: list[str], begins: list[bool],
 
 
 @pytest.mark.parametrize(("count", "equal"), [(10, False), (60, True)])
-def test_documents_that_are_few_or_equal_are_split_at_the_end(count: int, equal: bool, tmp_path: Path) -> None:
+def test_few_or_equal_documents_are_split_at_the_end(count: int, equal: bool, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("".join(f"document {0 if equal else i}\n" for i in range(count)))
-    told = prepare(tmp_path / "new", [path], task="write", data={"documents": "line"})
-    assert any(isinstance(event, Note) and event.text.endswith("split off: the end of the text") for event in told)
+    messages = prepare(tmp_path / "new", [path], task="write", data={"documents": "line"})
+    assert any(isinstance(event, Note) and event.text.endswith("split off: the end of the text") for event in messages)
     train, dev = (len(documents_of(Stream(tmp_path / "new" / name))) for name in ("train", "dev"))
     assert train + dev == count
     assert dev == count // 10
@@ -112,8 +112,8 @@ def test_a_dev_set_cannot_be_split_off_from_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("documents", "what"), [("file", "the end of the text"), ("line", "whole documents")])
 def test_train_and_dev_are_all_of_the_text(documents: str, what: str, tmp_path: Path) -> None:
     path = write_text(tmp_path, lines=100)
-    told = prepare(tmp_path / "new", [path], task="write", data={"documents": documents})
-    assert any(isinstance(event, Note) and event.text.endswith(f"split off: {what}") for event in told)
+    messages = prepare(tmp_path / "new", [path], task="write", data={"documents": documents})
+    assert any(isinstance(event, Note) and event.text.endswith(f"split off: {what}") for event in messages)
     vocabulary = Vocabularies.load(tmp_path / "new" / TOKENIZER).target
     train, dev = Stream(tmp_path / "new" / "train"), Stream(tmp_path / "new" / "dev")
     lines = [line for stream in (train, dev) for ids in documents_of(stream) for line in lines_of(vocabulary, ids)]
@@ -133,7 +133,7 @@ def lines_of(vocabulary: Any, ids: list[int]) -> list[str]:
 # Streams
 
 
-def test_a_document_to_write_has_a_begin_and_an_end(tmp_path: Path) -> None:
+def test_a_document_for_writing_has_a_begin_and_an_end(tmp_path: Path) -> None:
     path, dev = write_text(tmp_path, lines=30), write_text(tmp_path, "dev.txt", lines=5, seed=1)
     prepare(tmp_path / "write", [path], [dev], task="write", data={"documents": "line"})
     prepare(tmp_path / "fill", [path], [dev], task="fill", data={"documents": "line"})
@@ -146,7 +146,7 @@ def test_a_document_to_write_has_a_begin_and_an_end(tmp_path: Path) -> None:
         assert Stream(tmp_path / "write" / name).characters == sum(map(len, lines))
 
 
-def test_a_long_document_is_one(tmp_path: Path) -> None:
+def test_a_long_document_stays_one_document(tmp_path: Path) -> None:
     path, dev = tmp_path / "long.txt", write_text(tmp_path)
     text = "\n".join(f"the cat {i} sat.{' ' * (i % 3)}" for i in range(12_000))
     path.write_text(text)

@@ -163,7 +163,7 @@ def test_a_run_scores_each_direction_and_their_mean(trained: tuple[Path, list[Ev
     assert "regard translate run input.txt --to de\n" in card
 
 
-def test_the_model_is_told_where_to(trained: tuple[Path, list[Event]]) -> None:
+def test_the_target_language_must_be_named_unless_it_is_clear(trained: tuple[Path, list[Event]]) -> None:
     translator = regard.load_as(regard.Translator, trained[0])
     assert isinstance(translator("one two", target="de"), str)
     assert isinstance(translator("eins", source="de"), str)

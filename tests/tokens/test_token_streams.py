@@ -22,7 +22,7 @@ def stream_of(folder: Path, rows: list[list[int]], vocabulary: int = 100) -> Str
 
 
 @given(rows=documents, vocabulary=st.sampled_from([100, 2**16, 2**16 + 1]))
-def test_what_is_written_is_read(
+def test_written_examples_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], vocabulary: int
 ) -> None:
     stream = stream_of(tmp_path_factory.mktemp("stream"), rows, vocabulary)

@@ -42,7 +42,7 @@ def test_windows_are_counted_without_planning_them(examples: Examples) -> None:
     assert len(found) == found.ends[-1] == len(list(found))
 
 
-def test_it_depends_on_seed_and_epoch_alone(examples: Examples) -> None:
+def test_a_windowed_plan_depends_only_on_seed_and_epoch(examples: Examples) -> None:
     def rows(*which: int) -> list[list[int]]:
         return [each.tolist() for each in plan(examples, *which)]
 
@@ -51,7 +51,7 @@ def test_it_depends_on_seed_and_epoch_alone(examples: Examples) -> None:
     assert rows(1, 0) != rows(2, 0)
 
 
-def test_it_is_read_from_any_place_as_a_list_is(examples: Examples) -> None:
+def test_a_windowed_plan_can_be_indexed_like_a_list(examples: Examples) -> None:
     found, places = list(plan(examples)), (0, 7, -1, len(plan(examples)) // 2)
     other = plan(examples)
     assert all(other[place].tolist() == found[place].tolist() for place in places)
@@ -62,7 +62,7 @@ def test_it_is_read_from_any_place_as_a_list_is(examples: Examples) -> None:
         other[len(other)]
 
 
-def test_neighbours_are_torn_apart_and_padding_stays_little(examples: Examples) -> None:
+def test_neighbours_are_separated_and_there_is_little_padding(examples: Examples) -> None:
     found = plan(examples)
     first = np.concatenate(found.window(0))
     assert first.max() - first.min() > 20_000  # a window has blocks of the whole corpus
@@ -72,7 +72,7 @@ def test_neighbours_are_torn_apart_and_padding_stays_little(examples: Examples) 
     assert real / sum(b.inputs.numel() + b.labels.numel() for b in made) > 0.94
 
 
-def test_a_large_corpus_is_planned_so(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_corpus_is_planned_in_windows(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(examples.plan(1024, 1, 0), list)
     monkeypatch.setattr(batches, "WHOLE", 20_000)
     assert isinstance(examples.plan(1024, 1, 0), WindowedPlan)

@@ -28,7 +28,7 @@ def stored(pairs: Pairs, vocabulary: int = 301) -> Examples:
 
 
 @given(PAIRS, st.sampled_from([301, 70_000]))
-def test_what_is_written_is_read(pairs: Pairs, vocabulary: int) -> None:
+def test_written_examples_are_read_back(pairs: Pairs, vocabulary: int) -> None:
     examples = stored(pairs, vocabulary)
     assert [(s.tolist(), t.tolist()) for s, t in map(examples.pair, range(len(examples)))] == pairs
 
@@ -61,14 +61,14 @@ def test_a_batch_shifts_the_target_and_pads(pairs: Pairs) -> None:
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=80), st.integers(1, 300), st.integers(0, 5))
-def test_texts_of_like_length_are_batched(lengths: list[int], budget: int, seed: int) -> None:
+def test_texts_of_similar_length_share_a_batch(lengths: list[int], budget: int, seed: int) -> None:
     batches = plan_texts(np.array(lengths), budget, np.random.default_rng(seed))
     assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
     for rows in batches:
         assert len(rows) == 1 or len(rows) * (max(lengths[row] for row in rows) + 2) <= budget
 
 
-def test_the_plan_depends_on_seed_and_epoch_alone() -> None:
+def test_the_plan_depends_only_on_seed_and_epoch() -> None:
     pairs = [([5] * (1 + i % 7), [6] * (1 + i % 5)) for i in range(200)]
     examples = stored(pairs)
 

@@ -83,21 +83,21 @@ def flip_any(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [truncate, flip_any, lambda path: path.write_bytes(b"")])
-def test_a_damaged_state_is_told_and_the_one_before_is_gone_on_from(
+def test_a_damaged_state_is_reported_and_the_one_before_is_used(
     spoil: Callable[[Path], None], paused: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(paused, folder)
     spoil(state_path(folder / "training", 12))
     events = list(resume(folder))
-    told = next(event.text for event in events if isinstance(event, Note))
-    assert f"{state_path(folder / 'training', 12)}: damaged" in told
-    assert told.endswith("continuing from step 8 instead")
+    message = next(event.text for event in events if isinstance(event, Note))
+    assert f"{state_path(folder / 'training', 12)}: damaged" in message
+    assert message.endswith("continuing from step 8 instead")
     for name in ("weights.safetensors", "training/state-00000008.safetensors", "training/state-00000012.safetensors"):
         assert spelt(folder / name)[0] == spelt(paused / name)[0]
 
 
-def test_when_no_state_is_whole_nothing_is_begun(paused: Path, tmp_path: Path) -> None:
+def test_if_all_states_are_damaged_the_run_is_refused(paused: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(paused, folder)
     for step in (8, 12):
@@ -106,7 +106,7 @@ def test_when_no_state_is_whole_nothing_is_begun(paused: Path, tmp_path: Path) -
         list(resume(folder))
 
 
-def test_a_damaged_checkpoint_is_told_and_not_averaged(paused: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_not_averaged(paused: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(paused, folder)
     kept = sorted((folder / "training").glob("step-*"))
@@ -127,7 +127,7 @@ def test_a_state_of_an_earlier_version_is_read(paused: Path, tmp_path: Path) -> 
     assert spelt(folder / "weights.safetensors") == spelt(paused / "weights.safetensors")
 
 
-def test_parts_without_the_others_are_no_state(tmp_path: Path) -> None:
+def test_an_incomplete_state_is_ignored(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     optimizer, mean = torch.optim.AdamW(model.parameters()), RunningMean(model, 0.0)
     save_state(tmp_path, model, optimizer, mean, State(step=3))

@@ -60,7 +60,7 @@ def parts_of(kind: str, size: int) -> list[str]:
     return [""] if kind == "ddp" else [f"-{part}-of-{size}" for part in range(1, size + 1)]
 
 
-def test_what_two_processes_saved_any_number_goes_on_with(prepared: Path, alone: Curve, tmp_path: Path) -> None:
+def test_a_state_of_two_processes_continues_with_any_number(prepared: Path, alone: Curve, tmp_path: Path) -> None:
     """Paused after step 3 by two, each with a part; the rest by one and by four, as if it had not been."""
     folder = copied(prepared, tmp_path / "run")
     finish(start(folder, 2, training__parallel="fsdp", leave=3))
@@ -70,7 +70,7 @@ def test_what_two_processes_saved_any_number_goes_on_with(prepared: Path, alone:
 
 
 @pytest.mark.parametrize("task", ["write", "fill", "classify"])
-def test_every_task_is_shared_out_to_rounding(task: str, tmp_path: Path) -> None:
+def test_every_task_gives_the_same_losses_in_several_processes(task: str, tmp_path: Path) -> None:
     more = {**TINY, "task": task, "model.pooler": "tanh", "model.next_sentence": task == "fill"}
     if task == "write":
         more |= {"model.pooler": "none", "data.documents": "line"}
@@ -87,7 +87,7 @@ def test_muon_and_bfloat16_are_the_same_in_two_processes(prepared: Path, tmp_pat
     assert [loss for loss, _ in one] == pytest.approx([loss for loss, _ in two], abs=2e-2)
 
 
-def test_muons_matrices_are_shared_out(prepared: Path, tmp_path: Path) -> None:
+def test_muon_computes_each_matrix_in_one_process(prepared: Path, tmp_path: Path) -> None:
     """Three processes do what one does, though the number of matrices of a shape is no multiple of three."""
     one = losses(copied(prepared, tmp_path / "one"), 1, training__optimizer="muon")
     three = losses(copied(prepared, tmp_path / "three"), 3, training__optimizer="muon")
@@ -95,33 +95,35 @@ def test_muons_matrices_are_shared_out(prepared: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"optimizer": "muon"}, {"precision": "float16"}])
-def test_what_needs_whole_matrices_is_refused_in_parts(wrong: dict[str, str], prepared: Path, tmp_path: Path) -> None:
+def test_settings_that_need_whole_matrices_are_refused_with_fsdp(
+    wrong: dict[str, str], prepared: Path, tmp_path: Path
+) -> None:
     folder = copied(prepared, tmp_path / "run")
     before = (folder / "model.toml").read_bytes()
     given = {f"training__{name}": value for name, value in wrong.items()}
     assert finish(start(folder, 2, training__parallel="fsdp", **given)) == [2, 2]
-    told = (folder / "error-0.txt").read_text()
-    assert told.startswith("SettingsError: training.")
-    assert "ddp" in told or "needs a GPU" in told
+    message = (folder / "error-0.txt").read_text()
+    assert message.startswith("SettingsError: training.")
+    assert "ddp" in message or "needs a GPU" in message
     assert (folder / "error-1.txt").read_text().startswith("ReportedElsewhereError")
     assert (folder / "model.toml").read_bytes() == before
 
 
-def test_a_loss_that_is_no_number_in_one_process_stops_all_and_one_tells(prepared: Path, tmp_path: Path) -> None:
+def test_a_loss_of_nan_in_one_process_stops_all_and_one_reports_it(prepared: Path, tmp_path: Path) -> None:
     folder = copied(prepared, tmp_path / "run")
     assert finish(start(folder, 2, spoil=4)) == [2, 2]
     assert (folder / "error-0.txt").read_text().startswith(f"ModelError: {folder}: the loss became nan at step 5")
     assert (folder / "error-1.txt").read_text().startswith("ReportedElsewhereError")
 
 
-def test_a_lost_process_stops_the_others_and_the_run_goes_on_from_its_state(
+def test_a_lost_process_stops_the_others_and_the_run_can_be_resumed(
     prepared: Path, alone: Curve, tmp_path: Path
 ) -> None:
     folder = copied(prepared, tmp_path / "run")
     assert finish(start(folder, 2, die=4)) == [2, -9]
-    told = (folder / "error-0.txt").read_text()
-    assert told.startswith("LostProcessError: another process of this run was lost")
-    assert "--resume" in told
+    message = (folder / "error-0.txt").read_text()
+    assert message.startswith("LostProcessError: another process of this run was lost")
+    assert "--resume" in message
     assert_alike(alone[3:], losses(folder, 2), 3)
 
 

@@ -120,15 +120,15 @@ ELSEWHERE = {
     "data.undecodable": "files/test_formats.py"
     "::test_lines_that_are_not_utf8_can_be_dropped_without_shifting_the_others",
     "tokenizer.tags": "tokens/test_directions.py::test_three_files_give_every_direction_that_is_wanted",
-    "tokenizer.vocabulary": "training/test_every_setting.py::test_a_vocabulary_is_as_large_as_was_asked_for",
+    "tokenizer.vocabulary": "training/test_every_setting.py::test_a_vocabulary_has_the_requested_size",
     "training.adapters": "training/test_low_rank_adapters.py::test_adapters_need_a_model_to_start_from",
     "training.device": "decoding/test_translator.py::test_a_device_that_is_not_there_is_refused",
-    "training.evaluate_pairs": "training/test_every_setting.py::test_as_many_pairs_are_translated_as_were_asked_for",
-    "training.parallel": "training/test_distributed.py::test_what_two_processes_saved_any_number_goes_on_with",
+    "training.evaluate_pairs": "training/test_every_setting.py::test_the_requested_number_of_pairs_is_translated",
+    "training.parallel": "training/test_distributed.py::test_a_state_of_two_processes_continues_with_any_number",
     "training.recompute": "training/test_every_setting.py::test_recompute_reaches_every_stack",
-    "training.restarts": "training/test_every_setting.py::test_training_together_starts_over_as_often_as_was_asked",
-    "training.threads": "training/test_every_setting.py::test_threads_are_those_that_were_asked_for",
-    "training.timeout": "training/test_every_setting.py::test_another_process_is_waited_for_as_long_as_was_asked",
+    "training.restarts": "training/test_every_setting.py::test_lost_processes_are_restarted_as_often_as_requested",
+    "training.threads": "training/test_every_setting.py::test_the_requested_number_of_threads_is_used",
+    "training.timeout": "training/test_every_setting.py::test_the_timeout_of_another_process_is_the_requested_one",
 }  # fmt: skip
 """Settings that need more than a short run of one process, and a test that fails without them."""
 
@@ -149,10 +149,10 @@ def trained(folder: Path, changes: tuple[tuple[str, Any], ...]) -> list[Any]:
     run = place / "run"
     names = sorted(str(path.relative_to(run)) for path in run.rglob("*"))
     content = [(run / name).read_bytes() for name in ("weights.safetensors", "tokenizer.json")]
-    return [names, *content, *(line for event in events for line in told(event))]
+    return [names, *content, *(line for event in events for line in values_of(event))]
 
 
-def told(event: object) -> list[Any]:
+def values_of(event: object) -> list[Any]:
     match event:
         case Progress():
             return [(event.step, event.epoch, event.loss, event.learning_rate, event.gradient)]
@@ -200,7 +200,7 @@ def begun(folder: Path, **training: Any) -> TrainingRun:
     return open_run(folder / "run")
 
 
-def test_a_vocabulary_is_as_large_as_was_asked_for(tmp_path: Path) -> None:
+def test_a_vocabulary_has_the_requested_size(tmp_path: Path) -> None:
     text = tmp_path / "words.txt"
     text.write_text("".join(f"{chr(97 + i % 26) * 3}{chr(97 + i % 7)} word{i}\n" for i in range(300)))
     for size in (300, 320):
@@ -214,14 +214,14 @@ def test_recompute_reaches_every_stack(tmp_path: Path) -> None:
     assert [each.recomputes for each in model.modules() if isinstance(each, Stack)] == [True, True]
 
 
-def test_threads_are_those_that_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_requested_number_of_threads_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     begun(tmp_path, threads=3)
     assert asked[-1] == 3
 
 
-def test_as_many_pairs_are_translated_as_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_requested_number_of_pairs_is_translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, made = begun(tmp_path, evaluate_pairs=2), []
     assert isinstance(run.task, TranslationTraining)
     translate = run.task.translate
@@ -235,20 +235,20 @@ def test_as_many_pairs_are_translated_as_were_asked_for(tmp_path: Path, monkeypa
     assert made == [2]
 
 
-def test_another_process_is_waited_for_as_long_as_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_of_another_process_is_the_requested_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def join_group(seconds: int) -> ProcessGroup:
         asked.append(seconds)
         return ProcessGroup()
 
-    monkeypatch.setattr("regard.preparation.train_and_resume.join_group", join_group)
+    monkeypatch.setattr("regard.preparation.run_in_folder.join_group", join_group)
     begun(tmp_path, timeout=7)
     list(resume(tmp_path / "run", overrides={"training.steps": 1}))
     assert asked == [7, 7]
 
 
-def test_training_together_starts_over_as_often_as_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_processes_are_restarted_as_often_as_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a process ends from outside, what remains of the restarts is handed on."""
     asked: list[int] = []
 

@@ -47,7 +47,7 @@ def test_a_finished_model_has_a_few_of_its_own_outputs(task: str, tmp_path: Path
     assert outputs(task, tmp_path / "run", list(found)) == list(found.values())
 
 
-def test_models_of_words_have_none(tmp_path: Path) -> None:
+def test_models_that_label_words_have_no_canary(tmp_path: Path) -> None:
     given = {**TINY, "task": "classify", "data.carrier": "word", "training.steps": 1}
     list(regard.train(write_words(tmp_path), tmp_path / "run", overrides=given))
     assert not (tmp_path / "run" / CANARY).exists()

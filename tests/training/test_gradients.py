@@ -69,7 +69,7 @@ def losses(events: list[Event]) -> list[float]:
 @pytest.mark.parametrize(
     ("error", "backward"), list(zip(ERRORS, [True, False, True], strict=True)), ids=lambda value: type(value).__name__
 )
-def test_a_batch_is_split_and_that_is_said_once(
+def test_a_batch_is_split_with_one_note(
     error: Exception,
     backward: bool,
     corpus: list[Path],
@@ -80,8 +80,8 @@ def test_a_batch_is_split_and_that_is_said_once(
     with_memory_for(12, error, monkeypatch, backward)
     events = run(corpus, tmp_path / "run")
     assert losses(events) == pytest.approx(losses(undisturbed), abs=1e-5)
-    told = [e.text for e in events if isinstance(e, Note) and "memory" in e.text]
-    assert [text.split("in ")[1][:7] for text in told] in (["2 parts"], ["2 parts", "4 parts"])
+    messages = [e.text for e in events if isinstance(e, Note) and "memory" in e.text]
+    assert [text.split("in ")[1][:7] for text in messages] in (["2 parts"], ["2 parts", "4 parts"])
 
 
 def test_one_row_that_is_too_large_ends_the_run(
@@ -92,7 +92,9 @@ def test_one_row_that_is_too_large_ends_the_run(
         run(corpus, tmp_path / "run")
 
 
-def test_other_errors_are_not_taken_for_it(corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_not_mistaken_for_lack_of_memory(
+    corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not is_out_of_memory(RuntimeError("size mismatch"))
     with_memory_for(0, RuntimeError("size mismatch"), monkeypatch)
     with pytest.raises(RuntimeError, match="size mismatch"):

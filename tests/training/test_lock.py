@@ -25,7 +25,7 @@ with sole_writer(Path(sys.argv[1])):
 """
 
 
-def test_the_second_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
     corpus, folder = write_reversals(tmp_path, 40), tmp_path / "run"
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -37,7 +37,7 @@ def test_the_second_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
     list(train(corpus, folder, overrides={**SMALL, "training.steps": 2}))
 
 
-def test_a_folder_that_nothing_was_put_into_is_taken_away(tmp_path: Path) -> None:
+def test_an_empty_new_folder_is_removed(tmp_path: Path) -> None:
     with sole_writer(tmp_path / "a" / "b"):
         assert (tmp_path / "a" / "b").is_dir()
     assert list(tmp_path.iterdir()) == []

@@ -34,7 +34,7 @@ SMALL = {
 }
 
 
-def test_an_adapter_begins_as_nothing_and_is_merged_exactly() -> None:
+def test_an_adapter_is_zero_at_first_and_is_merged_exactly() -> None:
     torch.manual_seed(0)
     model, tokens = Decoder(SHAPE, 30).eval(), torch.arange(12)[None]
     before, names = model(tokens), set(parameters(model))

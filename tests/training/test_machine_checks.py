@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
         ({"avx2": True}, "float32"),
     ],
 )
-def test_precision_is_chosen_by_what_the_cpu_has(
+def test_precision_depends_on_the_capabilities_of_the_cpu(
     monkeypatch: pytest.MonkeyPatch, able: dict[str, bool], precision: str
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
@@ -34,11 +34,11 @@ def test_precision_is_chosen_by_what_the_cpu_has(
         assert choose_precision(settings, CPU) is settings
 
 
-def test_other_devices_are_not_guessed_at() -> None:
+def test_other_devices_use_float32() -> None:
     assert not has_fast_bfloat16(torch.device("mps"))
 
 
-def test_what_was_chosen_is_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_chosen_settings_are_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """So that a run that goes on elsewhere goes on as it began."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
     corpus = write_reversals(tmp_path, 60)

@@ -65,7 +65,7 @@ def test_matrices_decay_and_vectors_do_not() -> None:
     torch.testing.assert_close(module.bias.detach(), before[1])
 
 
-def test_orthogonalize_leaves_directions_and_evens_their_lengths() -> None:
+def test_orthogonalize_keeps_directions_and_equalizes_singular_values() -> None:
     torch.manual_seed(0)
     matrices = torch.randn(3, 24, 40)
     for given in (matrices, matrices.mT):
@@ -78,7 +78,7 @@ def test_orthogonalize_leaves_directions_and_evens_their_lengths() -> None:
     assert orthogonalize(torch.zeros(1, 3, 3)).isfinite().all()
 
 
-def test_orthogonalize_in_bfloat16_finds_nearly_the_same() -> None:
+def test_orthogonalize_in_bfloat16_is_nearly_the_same() -> None:
     torch.manual_seed(0)
     matrices = torch.randn(3, 24, 40)
     exact, rounded = orthogonalize(matrices), orthogonalize(matrices, torch.bfloat16)
@@ -113,7 +113,7 @@ def test_muon_moves_matrices_and_adam_the_rest_at_a_higher_rate() -> None:
     torch.testing.assert_close(module.tokens.weight.detach(), signs, atol=1e-5, rtol=1e-5)
 
 
-def test_muons_momentum_remembers() -> None:
+def test_muon_accumulates_momentum() -> None:
     """A second step with no gradient goes on in the direction of the first."""
     torch.manual_seed(0)
     module = nn.Linear(6, 4, bias=False)

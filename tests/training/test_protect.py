@@ -80,7 +80,7 @@ def test_the_same_run_gives_the_same_weights_and_goes_on_exactly(corpus: list[Pa
     assert (whole / WEIGHTS).read_bytes() == (stopped / WEIGHTS).read_bytes()
 
 
-def test_when_a_model_has_slots(tmp_path: Path) -> None:
+def test_a_model_has_slots_for_files_of_messages_or_if_asked(tmp_path: Path) -> None:
     found = [uses_slots(DataSettings(), [name]) for name in ("de.po", "a.tmx.gz", "a.tsv", "a.txt")]
     assert found == [True, True, False, False]
     assert uses_slots(DataSettings(protect="on"), ["a.txt"])
@@ -91,7 +91,7 @@ def test_when_a_model_has_slots(tmp_path: Path) -> None:
     assert uses_slots(DataSettings(), [f"{tmp_path}/**/*.po"])
 
 
-def test_a_model_to_start_from_has_its_own_slots_or_none(corpus: list[Path], tmp_path: Path) -> None:
+def test_slots_are_those_of_the_model_to_start_from(corpus: list[Path], tmp_path: Path) -> None:
     plain = run(corpus, tmp_path / "plain", **{"data.protect": "off"})
     assert read_settings(plain).tokenizer.tags == ()
     with pytest.raises(SettingsError, match="has no slots"):

@@ -42,7 +42,7 @@ def models(corpus: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_recipe_gives_all_but_the_shape(
+def test_a_recipe_sets_everything_except_the_shape(
     recipe: Path, corpus: list[Path], models: dict[bool, Path], tmp_path: Path
 ) -> None:
     tables = tomllib.loads(recipe.read_text())
@@ -51,9 +51,9 @@ def test_a_recipe_gives_all_but_the_shape(
     events = list(
         regard.train(files, tmp_path / "run", settings_file=recipe, start=model, overrides=QUICK, prepare_only=True)
     )
-    told = [event.text for event in events if isinstance(event, Note) and str(recipe) in event.text]
+    messages = [event.text for event in events if isinstance(event, Note) and str(recipe) in event.text]
     left_out = find_shape_settings(tables)
-    assert told == [f"{recipe}: taken from {model} instead of this file: {', '.join(left_out)}."] * bool(left_out)
+    assert messages == [f"{recipe}: taken from {model} instead of this file: {', '.join(left_out)}."] * bool(left_out)
     assert "model.dropout" not in left_out
     settings, start = read_settings(tmp_path / "run"), read_settings(model)
     assert settings.tokenizer == start.tokenizer
@@ -66,7 +66,7 @@ def test_a_recipe_gives_all_but_the_shape(
                 assert found == (tuple(value) if isinstance(value, list) else value), name
 
 
-def test_every_recipe_with_a_shape_was_seen() -> None:
+def test_every_recipe_with_a_shape_is_covered() -> None:
     assert sum(bool(find_shape_settings(tomllib.loads(path.read_text()))) for path in RECIPES) >= 5
 
 
@@ -79,7 +79,7 @@ def test_every_recipe_with_a_shape_was_seen() -> None:
         ({"model.widht": 9}, r"unknown setting model\.widht; did you mean model\.width\?"),
     ],
 )
-def test_what_contradicts_the_model_is_refused(
+def test_settings_that_contradict_the_model_are_refused(
     flags: dict[str, Any], message: str, models: dict[bool, Path], corpus: list[Path], tmp_path: Path
 ) -> None:
     """Beside a recipe, too: who writes a flag wants what it says."""
@@ -89,13 +89,13 @@ def test_what_contradicts_the_model_is_refused(
         assert not (tmp_path / "run").exists()
 
 
-def test_what_agrees_with_the_model_is_no_error(models: dict[bool, Path]) -> None:
+def test_settings_that_agree_with_the_model_are_accepted(models: dict[bool, Path]) -> None:
     start = read_settings(models[False])
     given = gather(None, {"model.width": "32", "model.dropout": 0.4}, starting=True)
     assert resolve(given, start=start).model.width == 32
 
 
-def test_a_misspelt_setting_of_the_file_is_not_left_out(tmp_path: Path, models: dict[bool, Path]) -> None:
+def test_a_misspelt_setting_in_a_file_is_refused(tmp_path: Path, models: dict[bool, Path]) -> None:
     (tmp_path / "own.toml").write_text("[model]\nwidht = 9\n")
     with pytest.raises(SettingsError, match=r"unknown setting model\.widht"):
         resolve(gather(tmp_path / "own.toml", starting=True), start=read_settings(models[False]))

@@ -36,7 +36,7 @@ def letters(tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([np.array(row, np.int32) for row in rows]), np.cumsum([0, *map(len, rows)])
 
 
-def test_tags_stay_and_long_pairs_are_cut_as_usual(usual: Examples, tokenizer: Tokenizer) -> None:
+def test_tags_stay_and_long_pairs_keep_their_usual_subwords(usual: Examples, tokenizer: Tokenizer) -> None:
     cut = letters(tokenizer)
     recut = ResampledExamples(usual, cut, cut, tokenizer.specials, longest=17)
     tag = tokenizer.tags["de"]
@@ -54,7 +54,7 @@ def test_tags_stay_and_long_pairs_are_cut_as_usual(usual: Examples, tokenizer: T
     assert batch.inputs.shape[1] == recut.lengths[:4, 0].max() + 1
 
 
-def test_every_epoch_is_cut_anew_and_always_the_same_way(tmp_path: Path) -> None:
+def test_each_epoch_has_other_subwords_which_depend_on_the_seed(tmp_path: Path) -> None:
     corpus = write_reversals(tmp_path, 60)
     overrides = {**SMALL, "training.steps": 1, "training.subword_sampling": 0.3}
     for _ in train(corpus, tmp_path / "model", overrides=overrides):

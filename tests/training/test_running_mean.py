@@ -15,7 +15,7 @@ from regard.weights import read_tensors
 from tests.training.corpora import SMALL, write_reversals
 
 
-def test_it_forgets_as_its_decay_says_and_the_first_weights_sooner() -> None:
+def test_the_mean_follows_its_decay_and_forgets_the_first_weights_sooner() -> None:
     model = nn.Linear(1, 1, bias=False)
     mean = RunningMean(model, 0.9)
     expected = 0.0
@@ -31,7 +31,7 @@ def test_it_forgets_as_its_decay_says_and_the_first_weights_sooner() -> None:
     assert abs(199 - expected - 9) < 0.1  # in the long run it lags by decay / (1 - decay) updates
 
 
-def test_it_takes_the_place_of_the_weights_only_for_a_while() -> None:
+def test_the_mean_replaces_the_weights_only_within_the_block() -> None:
     model = nn.Linear(2, 2)
     mean = RunningMean(model, 0.5)
     own, kept = model.weight.detach().clone(), torch.full((2, 2), 7.0)
@@ -42,7 +42,7 @@ def test_it_takes_the_place_of_the_weights_only_for_a_while() -> None:
     assert torch.equal(mean.values["weight"], kept)
 
 
-def test_without_a_decay_nothing_is_kept_or_changed() -> None:
+def test_without_a_decay_there_is_no_mean() -> None:
     model = nn.Linear(2, 2)
     mean = RunningMean(model, 0.0)
     own = model.weight.detach().clone()

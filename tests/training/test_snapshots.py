@@ -101,7 +101,7 @@ def test_a_run_that_ends_early_keeps_its_last_step(corpus: list[Path], tmp_path:
     assert max(history(tmp_path / "run")) == snapshot_path(Path(), 16).name
 
 
-def test_of_adapters_the_merged_weights_are_kept(corpus: list[Path], undisturbed: Path, tmp_path: Path) -> None:
+def test_the_history_has_merged_adapters(corpus: list[Path], undisturbed: Path, tmp_path: Path) -> None:
     changes = {"training.adapters": 2, "training.history": 2, "training.steps": 8, "training.average": 1}
     list(train(corpus, tmp_path / "run", overrides=changes, start=undisturbed))
     before, after = (read_tensors(snapshot_path(tmp_path / "run" / HISTORY, step))[0] for step in (0, 8))

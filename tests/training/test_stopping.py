@@ -58,7 +58,7 @@ def resumed(folder: Path, overrides: Mapping[str, Any] | None = None, **more: An
 
 
 @pytest.mark.parametrize("name", [*RUNS, "tuned"])
-def test_resuming_a_finished_run_changes_no_byte_and_says_so(name: str, runs: Path) -> None:
+def test_resuming_a_finished_run_changes_no_byte_and_reports_it(name: str, runs: Path) -> None:
     note, finished = resumed(runs / name)
     assert isinstance(note, Note)
     assert isinstance(finished, Finished)
@@ -82,7 +82,7 @@ def test_settings_that_are_wrong_are_refused_first(runs: Path) -> None:
         resumed(runs / "translate", {"model.width": 64})
 
 
-def test_what_the_note_names_trains_on(runs: Path, tmp_path: Path) -> None:
+def test_the_command_in_the_note_continues_training(runs: Path, tmp_path: Path) -> None:
     longer = shutil.copytree(runs / "translate", tmp_path / "translate")
     events = list(regard.resume(longer, overrides={"training.steps": 26}))
     assert [event.step for event in events if isinstance(event, Progress)] == [25, 26]
@@ -112,14 +112,14 @@ def test_a_damaged_state_of_a_finished_run_is_not_repaired(runs: Path, tmp_path:
     assert [type(event) for event in resumed(folder)] == [Note, Finished]
 
 
-def test_without_its_training_folder_a_model_is_started_from(runs: Path, tmp_path: Path) -> None:
+def test_a_model_without_its_training_folder_can_be_started_from(runs: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(runs / "translate", tmp_path / "run")
     shutil.rmtree(folder / "training")
     with pytest.raises(ModelError, match=r"no training to resume here: .* regard train FILES --from "):
         resumed(folder)
 
 
-def test_only_a_run_that_can_go_on_is_said_to(runs: Path, tmp_path: Path) -> None:
+def test_only_an_unfinished_run_is_said_to_be_resumable(runs: Path, tmp_path: Path) -> None:
     files, folder = write_reversals(tmp_path, 300), tmp_path / "run"
     list(regard.train(files, folder, overrides=SMALL, prepare_only=True))
     with pytest.raises(ModelError, match=r"already contains a model: continue with regard train --resume "):

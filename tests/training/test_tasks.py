@@ -82,7 +82,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 @kinds
-def test_a_run_tells_its_course_and_leaves_a_whole_folder(kind: str, runs: Runs) -> None:
+def test_a_run_yields_its_events_and_fills_its_folder(kind: str, runs: Runs) -> None:
     folder, events = runs(kind), runs.events[kind]
     assert [e.step for e in events if isinstance(e, Progress)] == list(range(1, 7))
     evaluations = [e for e in events if isinstance(e, Evaluation)]
@@ -124,7 +124,7 @@ def test_the_folders_work(runs: Runs) -> None:
 
 
 @kinds
-def test_the_weights_in_the_folder_have_the_dev_loss_that_was_told(kind: str, runs: Runs) -> None:
+def test_the_weights_in_the_folder_have_the_reported_dev_loss(kind: str, runs: Runs) -> None:
     folder = runs(kind)
     best = [e.loss for e in runs.events[kind] if isinstance(e, Evaluation) and e.best][-1]
     assert dev_loss(folder) == pytest.approx(best, rel=1e-5)
@@ -178,7 +178,7 @@ def test_a_test_set_is_scored_at_the_end(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("moment", [1, 4])
-def test_a_stopped_run_goes_on_as_if_it_had_not_been(kind: str, moment: int, runs: Runs, tmp_path: Path) -> None:
+def test_a_stopped_run_continues_as_if_it_had_not_stopped(kind: str, moment: int, runs: Runs, tmp_path: Path) -> None:
     corpus, folder = corpus_for(kind, tmp_path / "corpus"), tmp_path / "run"
     stop = threading.Event()
     for event in train([corpus], folder, overrides=options(KINDS[kind]), stop=stop):
@@ -201,7 +201,7 @@ def first_evaluation(events: Iterator[Event]) -> float:
 
 
 @pytest.mark.parametrize("kind", ["write", "fill", "classify"])
-def test_a_run_from_a_model_begins_where_the_model_stands(kind: str, runs: Runs, tmp_path: Path) -> None:
+def test_a_run_from_a_model_begins_with_its_loss(kind: str, runs: Runs, tmp_path: Path) -> None:
     """With a learning rate of nothing, what is evaluated is the model it came from."""
     start, corpus = runs(kind), corpus_for(kind, tmp_path / "corpus")
     still = fine(training__learning_rate=0.0, training__steps=1, model__dropout=0.0)
@@ -229,7 +229,7 @@ def test_shape_and_vocabulary_are_those_of_the_model(kind: str, runs: Runs, tmp_
     assert weights_of(tmp_path / "run") != weights_of(start)
 
 
-def test_training_from_a_model_takes_four_epochs_unless_told_otherwise(runs: Runs, tmp_path: Path) -> None:
+def test_training_from_a_model_takes_four_epochs_by_default(runs: Runs, tmp_path: Path) -> None:
     corpus, given = write_text(tmp_path, lines=600), {"training.batch_tokens": 200, "training.device": "cpu"}
     for name, more in {"four": {}, "accumulated": {"training.accumulate": 3}, "two": {"training.steps": 2}}.items():
         list(train([corpus], tmp_path / name, start=runs("write"), overrides=given | more, prepare_only=True))
@@ -297,7 +297,7 @@ def test_labels_keep_their_order_where_the_model_knows_them(runs: Runs, tmp_path
         ("fill", "embed", None),
     ],
 )
-def test_a_model_for_something_else_is_refused(
+def test_a_model_of_another_task_is_refused(
     start: str, task: str, allowed: str | None, runs: Runs, tmp_path: Path
 ) -> None:
     corpus = corpus_for(task, tmp_path / "corpus")
@@ -368,7 +368,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_start_is_told_in_a_line(kind: str, runs: Runs, tmp_path: Path) -> None:
+def test_a_damaged_model_to_start_from_is_refused_in_one_line(kind: str, runs: Runs, tmp_path: Path) -> None:
     start = Path(shutil.copytree(runs("write"), tmp_path / "start"))
     damage(start, kind)
     with pytest.raises(ModelError) as caught:
@@ -379,7 +379,7 @@ def test_a_damaged_start_is_told_in_a_line(kind: str, runs: Runs, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["write", "fill", "classify"])
-def test_a_corpus_that_is_none_leaves_nothing(kind: str, tmp_path: Path) -> None:
+def test_an_empty_or_missing_corpus_leaves_no_folder(kind: str, tmp_path: Path) -> None:
     (tmp_path / "empty.tsv").write_text("")
     for name in ("empty.tsv", "missing.tsv"):
         with pytest.raises(DataError):
@@ -414,7 +414,7 @@ def test_long_texts_of_words_do_not_end_a_run(tmp_path: Path) -> None:
     assert any("their ends are not read" in event.text for event in events if isinstance(event, Note))
 
 
-def test_what_a_writer_says_is_reproducible(runs: Runs) -> None:
+def test_the_output_of_a_writer_is_reproducible(runs: Runs) -> None:
     first, again = (load_as(Writer, runs("write")) for _ in range(2))
     assert first("the", temperature=1.0, seed=4) == again("the", temperature=1.0, seed=4)
     assert np.isfinite(first.score("the cat sat.").surprise)

@@ -39,7 +39,7 @@ def run(corpus: list[Path], folder: Path, **changes: Any) -> list[Event]:
     return list(train(corpus, folder, overrides=overrides))
 
 
-def test_a_run_tells_its_course_and_leaves_a_whole_folder(corpus: list[Path], tmp_path: Path) -> None:
+def test_a_run_yields_its_events_and_fills_its_folder(corpus: list[Path], tmp_path: Path) -> None:
     events = run(corpus, tmp_path / "run")
     progress = [e for e in events if isinstance(e, Progress)]
     assert [e.step for e in progress] == list(range(1, 25))
@@ -116,7 +116,7 @@ def test_a_gradient_is_clipped_to_its_largest_norm(clip: float, corpus: list[Pat
         assert float(found.norm()) > 0.1
 
 
-def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(
+def test_a_loss_of_nan_stops_training_and_keeps_the_last_good_checkpoint(
     corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
@@ -170,7 +170,7 @@ def test_final_weights_are_the_mean_or_the_best(corpus: list[Path], tmp_path: Pa
 
 @pytest.mark.parametrize(("metric", "better"), [("loss", -0.5), ("chrf", 0.5)])
 @pytest.mark.parametrize("gain", [-1, 0, 1])
-def test_the_mean_is_taken_unless_the_best_does_better(
+def test_the_mean_is_used_unless_the_best_scores_higher(
     metric: str, better: float, gain: int, corpus: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(corpus, tmp_path / "run", training__metric=metric)
@@ -226,7 +226,7 @@ def test_resuming_may_change_training_settings_only(corpus: list[Path], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("wrong", "several", "told"),
+    ("wrong", "several", "message"),
     [
         ({"parallel": "fsdp", "optimizer": "muon"}, True, "works on whole matrices"),
         ({"precision": "float16", "device": "cpu"}, False, "needs a GPU"),
@@ -234,14 +234,14 @@ def test_resuming_may_change_training_settings_only(corpus: list[Path], tmp_path
         ({"steps": 0}, False, "training.steps"),
     ],
 )
-def test_what_is_refused_when_resuming_is_not_kept(
-    wrong: dict[str, Any], several: bool, told: str, corpus: list[Path], tmp_path: Path
+def test_refused_changes_of_settings_are_not_saved(
+    wrong: dict[str, Any], several: bool, message: str, corpus: list[Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     list(train(corpus, folder, overrides=SMALL, prepare_only=True))
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     given = {f"training.{name}": value for name, value in wrong.items()}
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=message):
         list(resume(folder, overrides=given, prepare_only=several))
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
@@ -306,7 +306,7 @@ def test_leaked_dev_sentences_are_reported(corpus: list[Path], tmp_path: Path) -
     assert any("1 of 2 dev sources are also in train" in note and "dev.tsv:1" in note for note in notes)
 
 
-def test_pairs_worth_a_look_are_told_and_used(tmp_path: Path) -> None:
+def test_suspicious_pairs_are_reported_and_used(tmp_path: Path) -> None:
     path = tmp_path / "train.tsv"
     path.write_text("".join(f"{n} files %s\t{n} Dateien\n" for n in range(40)), encoding="utf-8")
     events = list(train([path], tmp_path / "run", overrides={**SMALL, "training.steps": 1}))

@@ -26,9 +26,9 @@ def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, A
     from regard.preparation.train_and_resume import resume
     from regard.training.events import Progress
 
-    told: dict[str, object] = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
-    told |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
-    os.environ.update({name: str(value) for name, value in told.items()})
+    environment: dict[str, object] = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size}
+    environment |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
+    os.environ.update({name: str(value) for name, value in environment.items()})
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     fate = {name: overrides.pop(name, 0) for name in ("die", "spoil", "leave")}

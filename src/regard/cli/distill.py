@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.output:
         raise InputError("name the folder of the student: -o FOLDER")
 
-    from regard.preparation.distillation import distill
+    from regard.preparation.train_and_resume import distill
 
     stop, folder = threading.Event(), Path(arguments.output)
     events = distill(

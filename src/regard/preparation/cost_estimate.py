@@ -31,9 +31,9 @@ from regard.model.layers import TABLES
 from regard.model.transformer import EncoderDecoder
 from regard.preparation.corpus_sample import Sample
 from regard.preparation.pair_preparation import without_sampling
+from regard.preparation.run_in_folder import prepare_run
 from regard.preparation.task_preparation import TrainingRequest
 from regard.preparation.text_preparation import MAX_HELD_OUT
-from regard.preparation.train_and_resume import prepare_run
 from regard.settings import Settings
 from regard.settings.presets import choose_preset
 from regard.settings.resolution import resolve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -14,8 +14,6 @@ import torch
 
 from regard.atomic_files import write_text
 from regard.errors import SettingsError
-from regard.files.corpus_files import expand_paths
-from regard.files.remote_files import as_path
 from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, read_settings
 from regard.settings import Settings
 from regard.settings.option_fields import dump
@@ -66,12 +64,6 @@ class TrainingRequest:
     def start_settings(self) -> Settings | None:
         """Returns the settings of the model to start from, if there is one."""
         return None if self.start is None else read_settings(Path(self.start))
-
-
-def absolute_paths(names: Sequence[Path | str], settings: Settings) -> list[str]:
-    """Returns the files of a request as absolute paths; folders and patterns of pairs are expanded."""
-    paths = expand_paths(names, settings.data) if settings.task == "translate" else map(as_path, names)
-    return [str(path.absolute()) for path in paths]
 
 
 class Preparation(ABC):

@@ -1,30 +1,28 @@
-"""Trains from corpus files to a finished model folder, as a stream of events: `train` and `resume`."""
+"""Trains from corpus files to a finished model folder, as a stream of events: `train`, `distill` and `resume`."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from regard.argument_checks import require_path, require_paths
 from regard.atomic_files import write_text
-from regard.errors import ModelError, SettingsError
-from regard.model_folder import SETTINGS, TRAINING, WEIGHTS, sole_writer
-from regard.preparation.prepared_folder import (
-    changed_settings,
-    claim_folder,
-    events_from_thread,
-    has_same_request,
-    install_if_ready,
-    prepare,
-)
-from regard.preparation.synthetic_corpus import synthesize, with_back_translation
-from regard.preparation.task_preparation import TrainingRequest, absolute_paths
-from regard.settings import TrainingSettings
-from regard.settings.option_fields import dump
+from regard.decoding.model_loading import load_as
+from regard.decoding.translator import Translator
+from regard.errors import InputError, ModelError, SettingsError
+from regard.files.corpus_files import expand_paths
+from regard.files.formats.format_by_suffix import require_plain
+from regard.files.remote_files import as_path
+from regard.model_folder import SETTINGS, TRAINING, WEIGHTS
+from regard.preparation.prepared_folder import changed_settings, claim_folder, has_same_request, install_if_ready
+from regard.preparation.run_in_folder import Beginning, conduct
+from regard.preparation.synthetic_pairs import SYNTHETIC
+from regard.preparation.task_preparation import TrainingRequest
+from regard.settings import Settings
+from regard.settings.option_fields import dump, merge
 from regard.settings.resolution import (
     find_removed,
     find_shape_settings,
@@ -34,16 +32,11 @@ from regard.settings.resolution import (
     read_toml,
     resolve,
 )
-from regard.training.distributed import ProcessGroup, join_group, report_lost_process
-from regard.training.events import Event, Finished, Note, Training
-from regard.training.loop import train_model
-from regard.training.run import open_run
-from regard.training.stopping import explain_finished, finished_run
+from regard.training.distributed import ProcessGroup
+from regard.training.events import Note, Training
+from regard.training.stopping import finished_run
 from regard.training.tasks.task import ABOUT
 from regard.weights import choose_device, read_folder
-
-Beginning = TrainingRequest | Finished | None
-"""A request that is still to be prepared, or how a run has ended; None if training can begin."""
 
 
 def train(
@@ -79,11 +72,7 @@ def train(
         if model is not None:
             require_path(model, what)
     notes = []
-    if (
-        settings_file is not None
-        and start is not None
-        and (names := find_shape_settings(read_toml(Path(settings_file))))
-    ):
+    if settings_file and start and (names := find_shape_settings(read_toml(Path(settings_file)))):
         notes = [Note(f"{settings_file}: taken from {start} instead of this file: {', '.join(names)}.")]
 
     def make_request() -> TrainingRequest:
@@ -91,29 +80,53 @@ def train(
         settings = resolve(given, start=None if start is None else read_folder(Path(start)).settings)
         if settings.training.adapters and start is None:
             raise SettingsError("training.adapters change an existing model: pass --from MODEL")
-        device = choose_device(settings.training.device)
-        absolute = [absolute_paths(names, settings) for names in corpora]
-        origin = None if start is None else str(Path(start).resolve())
-        request = TrainingRequest(absolute[0], given, device.type, absolute[1], absolute[2], origin)
+        request = request_for(corpora, given, settings)
+        if start is not None:
+            request = replace(request, start=str(Path(start).resolve()))
         return with_back_translation(request, settings, texts, reverse)
 
     begin = new_run(folder, overwrite, make_request)
     return Training(folder, conduct(folder, begin, stop or threading.Event(), given, prepare_only, notes))
 
 
-def new_run(
-    folder: Path, overwrite: bool, make_request: Callable[[], TrainingRequest]
-) -> Callable[[ProcessGroup], Beginning]:
-    """Returns the function that begins a run in a folder, or continues it after a restart of its processes."""
+def distill(
+    teacher: Path | str,
+    files: Path | str | Iterable[Path | str],
+    output: Path | str,
+    *,
+    dev: Path | str | Iterable[Path | str] = (),
+    test: Path | str | Iterable[Path | str] = (),
+    settings_file: Path | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    stop: threading.Event | None = None,
+) -> Training:
+    """Trains a new model on the teacher's translations of the sources; `resume` continues it.
 
-    def begin(group: ProcessGroup) -> Beginning:
-        request = make_request()
-        if group.restart and has_same_request(folder, request):
-            return install_if_ready(folder) or finished_run(folder)
-        claim_folder(folder, overwrite, request.inputs)
-        return request
+        >>> for event in regard.distill("runs/big", ["train.en", "train.de"], "runs/small"):
+        ...     print(event)
 
-    return begin
+    `files` are one file of text or a corpus of pairs. If no dev set is given, it is split off these pairs: it keeps its
+    own targets, and the student never sees the teacher's. The other arguments are those of `train`.
+    """
+    folder, given = require_path(output, "output"), gather(settings_file, overrides)
+    require_path(teacher, "teacher")
+    corpora = [require_paths(names, what) for names, what in ((files, "distill"), (dev, "dev"), (test, "test"))]
+
+    def make_request() -> TrainingRequest:
+        data = load_as(Translator, teacher, "cpu").settings.data  # the whole model: a damaged one is refused now
+        if data.directions:
+            raise SettingsError(f"{teacher}: translates in several directions: give a teacher of one direction")
+        asked = merge({"data": {"source": data.source, "target": data.target}}, given)
+        settings = resolve(asked)
+        if settings.task != "translate":
+            raise SettingsError(f"a teacher that translates cannot teach the task {settings.task}")
+        if settings.training.adapters:
+            raise SettingsError("training.adapters change an existing model, but a student starts from nothing")
+        return replace(request_for(corpora, asked, settings), teacher=str(Path(teacher).resolve()))
+
+    begin = new_run(folder, overwrite, make_request)
+    return Training(folder, conduct(folder, begin, stop or threading.Event(), given))
 
 
 def resume(
@@ -159,45 +172,64 @@ def resume(
     return Training(folder, conduct(folder, begin, stop or threading.Event(), given, prepare_only))
 
 
-def conduct(
-    folder: Path,
-    begin: Callable[[ProcessGroup], Beginning],
-    stop: threading.Event,
-    given: Mapping[str, Any],
-    prepare_only: bool = False,
-    notes: Iterable[Note] = (),
-) -> Generator[Event, None, None]:
-    """Yields the notes, prepares the result of `begin` in the first process, and trains in all processes."""
-    yield from notes
-    group = join_group(int(given.get("training", {}).get("timeout", TrainingSettings.timeout)))
-    try:
-        with sole_writer(folder) if group.first else nullcontext(), report_lost_process():
-            ended = yield from group.run_in_first(lambda: prepare_run(folder, begin(group), stop))
-            if ended:
-                yield Finished(**ended)
-            elif not prepare_only:
-                yield from train_model(open_run(folder, stop, group))
-    finally:
-        group.leave()
+def request_for(corpora: Iterable[Sequence[Path | str]], given: dict[str, Any], settings: Settings) -> TrainingRequest:
+    """Returns the request to train on files, by absolute paths; folders and patterns of pairs are expanded."""
+    is_pairs = settings.task == "translate"
+    paths = [expand_paths(names, settings.data) if is_pairs else map(as_path, names) for names in corpora]
+    files, dev, test = ([str(path.absolute()) for path in each] for each in paths)
+    return TrainingRequest(files, given, choose_device(settings.training.device).type, dev, test)
 
 
-def train_in_process(folder: Path, request: TrainingRequest | None, stop: threading.Event) -> Iterator[Event]:
-    """Prepares a request, if there is one, and trains in this process alone."""
-    ended = yield from prepare_run(folder, request, stop)
-    yield from [Finished(**ended)] if ended else train_model(open_run(folder, stop))
+def new_run(
+    folder: Path, overwrite: bool, make_request: Callable[[], TrainingRequest]
+) -> Callable[[ProcessGroup], Beginning]:
+    """Returns the function that begins a run in a folder, or continues it after a restart of its processes."""
+
+    def begin(group: ProcessGroup) -> Beginning:
+        request = make_request()
+        if group.restart and has_same_request(folder, request):
+            return install_if_ready(folder) or finished_run(folder)
+        claim_folder(folder, overwrite, request.inputs)
+        return request
+
+    return begin
 
 
-def prepare_run(folder: Path, beginning: Beginning, stop: threading.Event) -> Generator[Event, None, dict[str, Any]]:
-    """Prepares a request; returns how the run has ended, or an empty object if training can begin."""
-    if isinstance(beginning, Finished):
-        yield explain_finished(folder, beginning)
-        return asdict(beginning)
-    if beginning is not None:
-        request = beginning
-        if request.synthetic:
-            yield from synthesize(folder, request, stop, train_in_process)
-        if not (request.synthetic and stop.is_set()):
-            yield from events_from_thread(lambda send: prepare(folder, request, send), stop)
-        if stop.is_set():
-            return asdict(Finished("stopped", False, 0, 0.0, {}))
-    return {}
+def with_back_translation(
+    request: TrainingRequest, settings: Settings, texts: Sequence[Path | str], reverse: Path | str | None
+) -> TrainingRequest:
+    """Adds text to translate back to a request; refuses what cannot work before any work is done."""
+    if not texts:
+        if reverse is not None:
+            raise InputError("--reverse MODEL translates text back: add the text with --back-translate FILES")
+        return request
+    if settings.task != "translate":
+        raise SettingsError(f"--back-translate makes pairs, which the task {settings.task} cannot use: leave it out")
+    if settings.data.directions:
+        raise SettingsError("--back-translate makes pairs for one direction: train without data.directions")
+    for path in map(as_path, texts):
+        require_plain(path, "text to translate back is plain text, one sentence per line (it may end in .gz)")
+    if reverse is not None:
+        require_opposite(Path(reverse), settings)
+    elif request.start is not None:
+        raise InputError("--back-translate with --from needs the model that translates back: add --reverse MODEL")
+    tags = settings.tokenizer.tags
+    given = request.given
+    if SYNTHETIC not in tags and request.start is None:
+        given = merge(given, {"tokenizer": {"tags": [*tags, SYNTHETIC]}})
+    return replace(
+        request,
+        given=given,
+        texts=[str(as_path(name).absolute()) for name in texts],
+        reverse=None if reverse is None else str(Path(reverse).resolve()),
+    )
+
+
+def require_opposite(reverse: Path, settings: Settings) -> None:
+    """Refuses a model that does not translate from the target language into the source language."""
+    data, wanted = load_as(Translator, reverse, "cpu").settings.data, settings.data
+    if (data.source, data.target) != (wanted.target, wanted.source):
+        raise InputError(
+            f"{reverse}: translates {data.source} → {data.target}, and --reverse needs {wanted.target} → "
+            f"{wanted.source}: give another model, or name the languages with --source and --target"
+        )

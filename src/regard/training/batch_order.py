@@ -15,6 +15,9 @@ from regard.tokens.token_shards import WHOLE, Lengths, Rows, Shards
 BLOCK = 1 << 12
 """Pairs that stay together when a large corpus is shuffled."""
 
+LONGEST = 1 << 24
+"""More tokens than any source has."""
+
 
 class WindowedPlan(Sequence[Rows]):
     """The batches of an epoch of a large corpus: every pair once, planned a window at a time.
@@ -57,29 +60,30 @@ class WindowedPlan(Sequence[Rows]):
         return np.concatenate([self.shards.between(b * BLOCK, (b + 1) * BLOCK) for b in map(int, self.windows[number])])
 
     def _count(self, number: int) -> int:
-        """Returns the number of batches of a window, for which only the sorted lengths are needed."""
-        sources, targets = self._lengths(number).T.astype(np.uint64)
-        step = targets >> np.uint64(1)
-        most = np.uint64(1 << 24)
-        snake = np.where(step % 2, sources, most - sources)
-        key = np.sort((step << np.uint64(26)) + (snake << np.uint64(1)) + (targets & np.uint64(1)))
-        step, snake, odd = key >> np.uint64(26), (key >> np.uint64(1)) & np.uint64((1 << 25) - 1), key & np.uint64(1)
-        sources = np.where(step % 2, snake, most - snake)
-        longer = np.maximum(sources, step * np.uint64(2) + odd).astype(np.int64) + 1
-        return len(cut_into_batches(longer, self.batch_tokens))
+        """Returns the number of batches of a window, which does not depend on the order of equal lengths."""
+        lengths = self._lengths(number)
+        order = np.argsort(similarity_key(lengths))
+        return len(cut_into_batches(lengths.max(1)[order] + 1, self.batch_tokens))
 
 
 def plan_pairs(lengths: Lengths, batch_tokens: int, random: np.random.Generator) -> list[Rows]:
     """Returns batches of pairs of these lengths: every pair once, similar lengths together, in random order.
 
-    Pairs are sorted by target length in steps of two and, within a step, by source length, alternately up and down, so
-    that neighbours are similar on both sides; equal lengths are shuffled in every epoch.
+    Equal lengths are shuffled in every epoch.
     """
-    sources, targets = lengths[:, 0], lengths[:, 1]
+    order = np.lexsort((random.random(len(lengths), dtype=np.float32), similarity_key(lengths)))
+    return _fill_and_shuffle(order, lengths.max(1)[order] + 1, batch_tokens, random)
+
+
+def similarity_key(lengths: Lengths) -> NDArray[np.int64]:
+    """[N, 2] lengths of pairs -> [N] keys: in their order, neighbours are similar on both sides.
+
+    Pairs are sorted by target length in steps of two and, within a step, by source length, alternately up and down.
+    """
+    sources, targets = lengths.T.astype(np.int64)
     step = targets // 2
-    snake = np.where(step % 2, sources, -sources)
-    order = np.lexsort((random.random(len(lengths), dtype=np.float32), targets, snake, step))
-    return _fill_and_shuffle(order, np.maximum(sources, targets)[order] + 1, batch_tokens, random)
+    snake = np.where(step % 2, sources, LONGEST - sources)
+    return (2 * step * LONGEST + snake) * 2 + targets % 2
 
 
 def plan_texts(lengths: NDArray[np.integer], batch_tokens: int, random: np.random.Generator) -> list[Rows]:

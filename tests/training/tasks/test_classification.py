@@ -31,18 +31,18 @@ CPU = torch.device("cpu")
 
 
 def prepare(folder: Path, file: Path, dev: Path | None = None, **data: Any) -> tuple[ClassificationTraining, list[str]]:
-    """Prepares a file of labelled texts; returns the task and the events."""
-    told: list[Event] = []
+    """Prepares a file of labelled texts; returns the task and the notes."""
+    events: list[Event] = []
     settings = {
         "task": "classify", "tokenizer": {"vocabulary": 320}, "model": SHAPE, "data": data,
         "training": {"batch_tokens": 100, "device": "cpu"},
     }  # fmt: skip
     LabelPreparation(
-        folder, TrainingRequest([str(file)], settings, "cpu", [str(dev)] if dev else []), told.append
+        folder, TrainingRequest([str(file)], settings, "cpu", [str(dev)] if dev else []), events.append
     ).run()
     recorded: Settings = read_settings(folder)
     task = ClassificationTraining(folder, recorded, Vocabularies.load(folder / TOKENIZER), CPU)
-    return task, [event.text for event in told if isinstance(event, Note)]
+    return task, [event.text for event in events if isinstance(event, Note)]
 
 
 def contents_of(task: ClassificationTraining) -> Contents:
@@ -68,11 +68,11 @@ def rows_of(batch: LabelBatch) -> list[tuple[list[int], list[int], Any]]:
 
 
 @pytest.mark.parametrize("two", [False, True])
-def test_a_batch_has_what_a_classifier_reads(two: bool, tmp_path: Path) -> None:
+def test_a_batch_equals_the_input_of_a_classifier(two: bool, tmp_path: Path) -> None:
     file, dev = write_labels(tmp_path, two=two), write_labels(tmp_path, "dev.tsv", 20, seed=1, two=two)
-    task, told = prepare(tmp_path / "new", file, dev)
+    task, notes = prepare(tmp_path / "new", file, dev)
     assert task.settings.data.labels == ("bad", "good")
-    assert any("texts are longer than 12 tokens; their ends are not read" in line for line in told) == two
+    assert any("texts are longer than 12 tokens; their ends are not read" in line for line in notes) == two
     lines = [line.split("\t") for line in file.read_text().splitlines()[1:]]
     texts: list[Any] = [tuple(texts) if two else texts[0] for _, *texts in lines]
     rows = Classifier(contents_of(task)).rows(texts)
@@ -129,21 +129,21 @@ def test_the_loss_is_the_surprise_at_the_labels(carrier: str, tmp_path: Path) ->
     assert float(smoothed.total) != pytest.approx(found.surprise, rel=1e-5)
 
 
-def test_the_dev_set_is_split_off_and_told(tmp_path: Path) -> None:
+def test_the_dev_set_is_split_off_and_reported(tmp_path: Path) -> None:
     file = write_labels(tmp_path, rows=100)
-    task, told = prepare(tmp_path / "new", file)
+    task, notes = prepare(tmp_path / "new", file)
     dev = [(*record["labels"], *record["texts"]) for record in task.held_out("dev")]
     lines = [tuple(line.split("\t")) for line in file.read_text().splitlines()[1:]]
     assert len(dev) == len(task.dev) == 10
     assert len(task.train) == 90
     assert set(dev) < set(lines)
-    assert "train: 100 texts read, 100 kept" in told
-    assert "dev: 10 texts split off; they are not in the rest" in told
+    assert "train: 100 texts read, 100 kept" in notes
+    assert "dev: 10 texts split off; they are not in the rest" in notes
     about = json.loads((tmp_path / "new" / ABOUT).read_text())
     train = [line[0] for line in lines if line not in dev]
     assert about["balance"] == {label: train.count(label) for label in ("good", "bad")}
     assert about["held_out"] == {"dev": 10}
-    shares = next(line for line in told if line.startswith("labels: "))
+    shares = next(line for line in notes if line.startswith("labels: "))
     assert all(f"{label} {train.count(label) / 90:.1%}" in shares for label in ("good", "bad"))
 
 
@@ -172,8 +172,8 @@ def test_scores_are_those_of_the_dev_set(tmp_path: Path) -> None:
 
 def test_a_text_of_more_words_than_fit_is_judged_in_pieces(tmp_path: Path) -> None:
     file = write_words(tmp_path, longest=40)
-    task, told = prepare(tmp_path / "new", file, carrier="word")
-    assert any("texts are longer than 12 tokens" in line for line in told)
+    task, notes = prepare(tmp_path / "new", file, carrier="word")
+    assert any("texts are longer than 12 tokens" in line for line in notes)
     contents = contents_of(task)
     records, outputs = task.label(contents, "dev")
     assert records == task.held_out("dev")

@@ -49,7 +49,7 @@ def restored(batch: GapBatch) -> torch.Tensor:
 
 
 @given(rows=documents, follows=st.booleans(), words=st.booleans(), update=st.integers(0, 5))
-def test_labels_are_what_stood_there(
+def test_labels_are_the_hidden_tokens(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], follows: bool, words: bool, update: int
 ) -> None:
     task = task_for(tmp_path_factory.mktemp("s"), rows, {"whole_words": words}, next_sentence=follows)
@@ -119,7 +119,7 @@ def test_whole_words_are_hidden_or_not(tmp_path: Path) -> None:
         assert batch.tokens / len(ids) == pytest.approx(0.15, abs=0.02)
 
 
-def test_one_token_is_hidden_where_luck_hides_none(tmp_path: Path) -> None:
+def test_at_least_one_token_of_a_text_is_hidden(tmp_path: Path) -> None:
     task = task_for(tmp_path, [[9], [10], [11, 12]], {"masked": 0.01})
     batch = task.hide(task.train, np.array([[0, 1], [1, 1], [2, 2]]), np.random.default_rng(0))
     assert (batch.labels != IGNORE).sum(1).tolist() == [1, 1, 1]
@@ -152,7 +152,7 @@ def test_half_of_the_second_texts_follow_the_first(tmp_path: Path) -> None:
             assert second != right
 
 
-def test_without_a_head_there_is_one_text(tmp_path: Path) -> None:
+def test_without_next_sentence_there_is_one_text(tmp_path: Path) -> None:
     task = task_for(tmp_path, [text(100)])
     batch = gaps(task.batch(task.plan(0)[0], 0))
     assert batch.follows is None
@@ -177,7 +177,7 @@ def test_dev_batches_are_always_equal(tmp_path: Path) -> None:
     assert count == len(task.dev)
 
 
-def test_gaps_depend_on_the_update_alone(tmp_path: Path) -> None:
+def test_gaps_depend_only_on_the_update(tmp_path: Path) -> None:
     task = task_for(tmp_path, [text(300)])
     pieces = task.plan(0)[0]
     first = gaps(task.batch(pieces, 4))

@@ -40,7 +40,7 @@ def decoder(task: WritingTraining, seed: int = 0) -> Decoder:
 
 
 @given(documents=rows)
-def test_labels_are_what_follows_in_the_same_document(
+def test_labels_are_the_next_tokens_of_the_same_document(
     tmp_path_factory: pytest.TempPathFactory, documents: list[list[int]]
 ) -> None:
     task = task_for(tmp_path_factory.mktemp("stream"), documents)
@@ -78,7 +78,7 @@ def test_the_dev_set_is_predicted_whole_and_always_the_same(
         assert torch.equal(one.labels, other.labels)
 
 
-def test_epochs_are_drawn_from_the_seed_alone(tmp_path: Path) -> None:
+def test_epochs_depend_only_on_the_seed(tmp_path: Path) -> None:
     task = task_for(tmp_path, [[BOS, *range(5, 299), EOS]])
     first, again, second = (np.concatenate(task.plan(epoch)) for epoch in (0, 0, 1))
     assert np.array_equal(first, again)
@@ -86,7 +86,7 @@ def test_epochs_are_drawn_from_the_seed_alone(tmp_path: Path) -> None:
     assert not np.array_equal(first, np.sort(first))
 
 
-def test_what_ends_as_it_begins_predicts_the_next_begin(tmp_path: Path) -> None:
+def test_with_one_token_for_begin_and_end_the_next_begin_is_predicted(tmp_path: Path) -> None:
     """GPT-2 has one token for both: it tells that a document is over."""
     vocabulary = Tokenizer(TOKENIZER.model)
     vocabulary.specials = Specials(pad=1, begin=1, end=1, unknown=None, mask=None)
@@ -97,7 +97,7 @@ def test_what_ends_as_it_begins_predicts_the_next_begin(tmp_path: Path) -> None:
     assert batch.documents is not None
 
 
-def test_packed_documents_lose_what_they_lose_alone(tmp_path: Path) -> None:
+def test_packed_documents_have_the_loss_of_single_ones(tmp_path: Path) -> None:
     """Where positions only tell distances, a document does not notice what stands before it in its row."""
     task = task_for(tmp_path, DOCUMENTS, positions="rotary", max_length=80)
     model = decoder(task)
@@ -122,7 +122,7 @@ def test_the_surprise_of_a_stream_is_that_of_a_writer(tmp_path: Path) -> None:
     assert surprise == pytest.approx(scored.surprise, rel=1e-5)
 
 
-def test_assessment_and_report_tell_nats_per_character(tmp_path: Path) -> None:
+def test_assessment_and_report_contain_nats_per_character(tmp_path: Path) -> None:
     task = task_for(tmp_path, DOCUMENTS)
     contents = Contents(task.settings, VOCABULARIES, decoder(task))
     found = task.assess(contents, 30.0, 1)

@@ -1,4 +1,4 @@
-"""Makes the synthetic pairs that a training run needs, after it has trained the model that makes them if need be.
+"""Conducts a run in a folder: makes synthetic pairs if they are needed, prepares the corpus, and trains.
 
 Back-translation (Sennrich et al., 2016): text in the target language is translated back into the source language.
 Sequence-level distillation (Kim & Rush, 2016): a teacher translates the sources, and the student learns from that.
@@ -10,19 +10,26 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from regard.atomic_files import write_text
-from regard.decoding.model_loading import load_as
-from regard.decoding.translator import Translator
-from regard.errors import DataError, InputError, SettingsError
-from regard.files.formats.format_by_suffix import require_plain
+from regard.errors import DataError
 from regard.files.remote_files import as_path
-from regard.model_folder import CARD, TRAINING, read_settings
-from regard.preparation.prepared_folder import NEW, READY, REQUEST, REVERSE, install, removing_traces
+from regard.model_folder import CARD, TRAINING, read_settings, sole_writer
+from regard.preparation.prepared_folder import (
+    NEW,
+    READY,
+    REQUEST,
+    REVERSE,
+    events_from_thread,
+    install,
+    prepare,
+    removing_traces,
+)
 from regard.preparation.synthetic_pairs import (
     SYNTHETIC,
     SyntheticState,
@@ -31,60 +38,60 @@ from regard.preparation.synthetic_pairs import (
     translate_sentences,
 )
 from regard.preparation.task_preparation import TrainingRequest
-from regard.settings import Settings
+from regard.settings import Settings, TrainingSettings
 from regard.settings.option_fields import merge
 from regard.settings.resolution import resolve
 from regard.tokens.corpus_report import Report, require_kept
+from regard.training.distributed import ProcessGroup, join_group, report_lost_process
 from regard.training.events import Event, Finished, Note, Stage
+from regard.training.loop import train_model
 from regard.training.machine_checks import set_up_machine
+from regard.training.run import open_run
+from regard.training.stopping import explain_finished
 from regard.training.tasks.task import ABOUT
 from regard.weights import choose_device
 
-TrainInFolder = Callable[[Path, TrainingRequest | None, threading.Event], Iterator[Event]]
-"""Prepares and trains in a folder; without a request, continues there."""
+Beginning = TrainingRequest | Finished | None
+"""A request that is still to be prepared, or how a run has ended; None if training can begin."""
 
 
-def with_back_translation(
-    request: TrainingRequest, settings: Settings, texts: Sequence[Path | str], reverse: Path | str | None
-) -> TrainingRequest:
-    """Adds text to translate back to a request; refuses what cannot work before any work is done."""
-    if not texts:
-        if reverse is not None:
-            raise InputError("--reverse MODEL translates text back: add the text with --back-translate FILES")
-        return request
-    if settings.task != "translate":
-        raise SettingsError(f"--back-translate makes pairs, which the task {settings.task} cannot use: leave it out")
-    if settings.data.directions:
-        raise SettingsError("--back-translate makes pairs for one direction: train without data.directions")
-    for path in map(as_path, texts):
-        require_plain(path, "text to translate back is plain text, one sentence per line (it may end in .gz)")
-    if reverse is not None:
-        require_opposite(Path(reverse), settings)
-    elif request.start is not None:
-        raise InputError("--back-translate with --from needs the model that translates back: add --reverse MODEL")
-    tags = settings.tokenizer.tags
-    given = request.given
-    if SYNTHETIC not in tags and request.start is None:
-        given = merge(given, {"tokenizer": {"tags": [*tags, SYNTHETIC]}})
-    return replace(
-        request,
-        given=given,
-        texts=[str(as_path(name).absolute()) for name in texts],
-        reverse=None if reverse is None else str(Path(reverse).resolve()),
-    )
+def conduct(
+    folder: Path,
+    begin: Callable[[ProcessGroup], Beginning],
+    stop: threading.Event,
+    given: Mapping[str, Any],
+    prepare_only: bool = False,
+    notes: Iterable[Note] = (),
+) -> Generator[Event, None, None]:
+    """Yields the notes, prepares the result of `begin` in the first process, and trains in all processes."""
+    yield from notes
+    group = join_group(int(given.get("training", {}).get("timeout", TrainingSettings.timeout)))
+    try:
+        with sole_writer(folder) if group.first else nullcontext(), report_lost_process():
+            ended = yield from group.run_in_first(lambda: prepare_run(folder, begin(group), stop))
+            if ended:
+                yield Finished(**ended)
+            elif not prepare_only:
+                yield from train_model(open_run(folder, stop, group))
+    finally:
+        group.leave()
 
 
-def require_opposite(reverse: Path, settings: Settings) -> None:
-    """Refuses a model that does not translate from the target language into the source language."""
-    data, wanted = load_as(Translator, reverse, "cpu").settings.data, settings.data
-    if (data.source, data.target) != (wanted.target, wanted.source):
-        raise InputError(
-            f"{reverse}: translates {data.source} → {data.target}, and --reverse needs {wanted.target} → "
-            f"{wanted.source}: give another model, or name the languages with --source and --target"
-        )
+def prepare_run(folder: Path, beginning: Beginning, stop: threading.Event) -> Generator[Event, None, dict[str, Any]]:
+    """Prepares a request; returns how the run has ended, or an empty object if training can begin."""
+    if isinstance(beginning, Finished):
+        yield explain_finished(folder, beginning)
+        return asdict(beginning)
+    if beginning is None:
+        return {}
+    if beginning.synthetic:
+        yield from synthesize(folder, beginning, stop)
+    if not (beginning.synthetic and stop.is_set()):
+        yield from events_from_thread(lambda send: prepare(folder, beginning, send), stop)
+    return asdict(Finished("stopped", False, 0, 0.0, {})) if stop.is_set() else {}
 
 
-def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event, run: TrainInFolder) -> Iterator[Event]:
+def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event) -> Iterator[Event]:
     """Makes the pairs that a request needs, and continues with those of an earlier run."""
     new = folder / NEW
     pairs_folder = new / SYNTHETIC
@@ -92,8 +99,7 @@ def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event, ru
     if state is not None and state.complete:
         return
     with removing_traces(folder):
-        start = None if request.start is None else read_settings(Path(request.start))
-        settings = resolve(request.given, start=start)
+        settings = resolve(request.given, start=request.start_settings())
         write_text(new / REQUEST, json.dumps(asdict(request)))
         total = yield from count_sentences(request, settings, stop)
         if stop.is_set():
@@ -104,7 +110,7 @@ def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event, ru
                 f"translation began, and now has {total:,}: restore it, or start over with --overwrite"
             )
         if request.texts and request.reverse is None:
-            yield from train_reverse(new / REVERSE, request, settings, stop, run)
+            yield from train_reverse(new / REVERSE, request, settings, stop)
         if stop.is_set():
             return
         set_up_machine(settings.training, choose_device(settings.training.device))
@@ -134,9 +140,7 @@ def count_sentences(request: TrainingRequest, settings: Settings, stop: threadin
     return report.kept
 
 
-def train_reverse(
-    folder: Path, request: TrainingRequest, settings: Settings, stop: threading.Event, run: TrainInFolder
-) -> Iterator[Event]:
+def train_reverse(folder: Path, request: TrainingRequest, settings: Settings, stop: threading.Event) -> Iterator[Event]:
     """Trains the model that translates back on the same corpus, with the same settings and the same dev pairs."""
     if not (folder / CARD).exists():  # which is written last
         data = settings.data
@@ -144,7 +148,8 @@ def train_reverse(
         if (folder / NEW / READY).exists():
             install(folder)
         begun = (folder / TRAINING / ABOUT).exists()
-        for event in run(folder, None if begun else swapped(request, settings), stop):
+        stopped = yield from prepare_run(folder, None if begun else swapped(request, settings), stop)
+        for event in () if stopped else train_model(open_run(folder, stop)):
             if not isinstance(event, Finished):
                 yield event
             elif event.complete:
