@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from regard.cli import main
+from regard.manifest import write_manifest
 from regard.model_folder import NATIVE
 
 
@@ -45,6 +46,7 @@ def with_settings(model: str, folder: Path, old: str, new: str) -> str:
     text = (copy / "model.toml").read_text()
     assert text.count(old) == 1
     (copy / "model.toml").write_text(text.replace(old, new))
+    write_manifest(copy)
     return str(copy)
 
 

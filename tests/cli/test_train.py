@@ -50,6 +50,7 @@ def test_a_run_leaves_a_whole_folder(trained: tuple[Path, str]) -> None:
         "canary.json",
         "confidence.json",
         "log.jsonl",
+        "manifest.json",
         "training",
     }
     assert {path.name for path in folder.iterdir()} - {"native"} == names  # which another test may have used already

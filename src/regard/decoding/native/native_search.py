@@ -130,10 +130,14 @@ class NativeSearch:
             alignment=settings.alignment and not self.decoder_only,
             workers=self.threads,
             lanes=1,
+            length_penalty=settings.length_penalty,
+            patience=settings.patience,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            min_p=settings.min_p,
+            repetition_penalty=settings.repetition_penalty,
             rows_at_once=ROWS_AT_ONCE,
         )
-        for name in ("length_penalty", "patience", "temperature", "top_p", "min_p", "repetition_penalty"):
-            setattr(request, name, getattr(settings, name))
         return request, [len(row) if request.alignment else 0 for row in rows], arrays
 
     @property
