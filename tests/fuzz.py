@@ -22,9 +22,9 @@ from random import Random
 from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import format_by_suffix as files, glossary_tables as terms
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 
 SECONDS = 10.0  # of computing for one input
 MEMORY = 1 << 31  # bytes for all

@@ -12,9 +12,9 @@ from hypothesis import given, strategies as st
 
 from regard.errors import DataError
 from regard.files.corpus import clean, leaks, read_pairs
+from regard.files.corpus_report import Report, require_kept
 from regard.settings import DataSettings
 from regard.tokens.clean_text import tidy
-from regard.tokens.corpus_report import Report, require_kept
 from regard.tokens.text_pairs import Location, Pair
 
 

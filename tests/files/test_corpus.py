@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 
 from regard.errors import DataError
 from regard.files.corpus import DevSplit, read_pairs, split
+from regard.files.corpus_report import Report
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 
 
 def corpus(*sources: str) -> list[str]:

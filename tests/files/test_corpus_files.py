@@ -10,8 +10,8 @@ import pytest
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
 from regard.files.corpus_files import declared_languages, expand_paths, language_in_name, languages
+from regard.files.corpus_report import Report
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 
 DATA = DataSettings()
 HEADER = 'msgid ""\nmsgstr "Language: {}\\nContent-Type: text/plain; charset=UTF-8\\n"\n'

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import Document, format_by_suffix as files
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 
 CSV = '''id,source,target,note\r
 1,"Hello, you","Hallo, du",x\r

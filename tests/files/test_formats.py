@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
+from regard.files.corpus_report import Report
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location, Pair
 
 DATA = DataSettings(source="en", target="de")

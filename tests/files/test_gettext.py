@@ -14,9 +14,9 @@ from hypothesis import given, strategies as st
 from translate.storage import pypo
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import Document, format_by_suffix as files
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 from tests.examples import examples
 
 DATA = DataSettings(source="en", target="de")

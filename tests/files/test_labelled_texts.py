@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats.labelled_texts import Labelled, read
 from regard.settings import DataSettings
 from regard.tokens.clean_text import tidy
-from regard.tokens.corpus_report import Report
 
 Row = tuple[tuple[str, ...], tuple[str, ...]]  # texts, labels
 words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=8)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import pytest
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import format_by_suffix as files, glossary_tables
 from regard.settings import DataSettings
 from regard.tokens import protected_pieces
-from regard.tokens.corpus_report import Report
 
 SMALLEST, LARGEST = 2_000, 250_000  # bytes of the smaller of the two files that are compared
 ENOUGH = 0.005  # seconds of the smaller file, from which on times can be compared

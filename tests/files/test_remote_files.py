@@ -16,10 +16,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
 from regard.files.corpus_files import expand_paths
+from regard.files.corpus_report import Report
 from regard.files.formats import plain_text as plain
 from regard.files.remote_files import RemotePath, as_path
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import running_text as running
 from regard.files.formats.running_text import SEPARATOR, DocumentPart, read
 from regard.settings import DataSettings, TokenizerSettings
-from regard.tokens.corpus_report import Report
 from regard.tokens.tokenizer import Tokenizer
 
 KINDS = ("file", "paragraph", "line")

@@ -9,9 +9,9 @@ from translate.storage.tmx import tmxfile
 
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
+from regard.files.corpus_report import Report
 from regard.files.formats import Unit, tmx
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 
 HEADER = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">\n'
 SEVERAL = """ <header srclang="{}" segtype="sentence"/>

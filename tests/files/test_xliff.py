@@ -10,9 +10,9 @@ from translate.storage.xliff import xlifffile
 from translate.storage.xliff2 import Xliff2File
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import xliff
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 from tests.examples import examples
 
 ONE = """<?xml version="1.0" encoding="utf-8"?>

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import format_by_suffix as files, xml_parsing as markup
 from regard.files.formats.inline_elements import with_attributes, write_segment
 from regard.files.formats.tmx import TMXReader
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 
 Readers = dict[str, Callable[[Path], object]]
 READERS: Readers = {

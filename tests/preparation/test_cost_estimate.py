@@ -12,12 +12,12 @@ from torch import Tensor
 from regard.decoding.decoder_step import TranslationStep
 from regard.errors import DataError
 from regard.files.corpus import read_pairs
+from regard.files.corpus_report import Report
 from regard.preparation import cost_estimate as module
 from regard.preparation.corpus_sample import Sample, invented_pairs, invented_texts, sample_pairs, sample_texts
 from regard.preparation.cost_estimate import Estimate, Measured, TrainingMemory, estimate, measure
 from regard.settings import DataSettings
 from regard.settings.resolution import gather, resolve
-from regard.tokens.corpus_report import Report
 from regard.training.run import open_run
 from tests.training.corpora import SMALL, write_reversals
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from regard.errors import DataError, InputError, ModelError, RegardError, SettingsError
+from regard.files.corpus_report import Report
 from regard.jobs.resumable_shards import ThisProcess
 from regard.model_folder import read_settings
 from regard.preparation import synthetic_pairs as synthetic
@@ -29,7 +30,6 @@ from regard.preparation.synthetic_pairs import (
 from regard.preparation.task_preparation import TrainingRequest
 from regard.preparation.train_and_resume import resume, train
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples

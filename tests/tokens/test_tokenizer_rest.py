@@ -13,9 +13,9 @@ import tokenizers
 from hypothesis import given, strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from regard.files.corpus_report import Report
 from regard.files.formats import running_text as running
 from regard.settings import DataSettings, TokenizerSettings
-from regard.tokens.corpus_report import Report
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.tokenizer import Specials, Tokenizer
 from regard.tokens.vocabulary_learning import BOS, EOS, MASK, PAD, RESERVED, UNK

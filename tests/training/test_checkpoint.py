@@ -157,5 +157,5 @@ def test_facts_of_an_earlier_version_about_the_corpus_are_read(tmp_path: Path) -
         "unit": "pairs",
     }
     (tmp_path / "about.json").write_text(json.dumps({"files": ["x"], "report": report}))
-    lines = ["3 pairs read, 2 kept", "1 left out: one side or both are empty (x:1)"]
+    lines = ["3 pairs read, 2 kept", "1 left out: empty (x:1)"]
     assert read_about(tmp_path) == {"files": ["x"], "corpus": lines}

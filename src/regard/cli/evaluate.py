@@ -115,8 +115,8 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]
         sources = read_text(Path(arguments.files[0])) if len(arguments.files) > 1 else []
         return sources, references, arguments.language or arguments.target or ""
     from regard.files.corpus import read_pairs
+    from regard.files.corpus_report import Report
     from regard.model_folder import read_settings
-    from regard.tokens.corpus_report import Report
 
     if len(arguments.files) < 2:
         raise InputError("give a model and a test set (two files, one .tsv or one .jsonl), or --hypotheses")
@@ -194,8 +194,8 @@ def _measure_writer(arguments: argparse.Namespace) -> int:
     """Prints the perplexity of text files; each document is scored by itself."""
     from regard.decoding.model_loading import load_as
     from regard.decoding.writer import Writer, perplexity
+    from regard.files.corpus_report import Report
     from regard.files.formats.running_text import read
-    from regard.tokens.corpus_report import Report
 
     writer = load_as(Writer, arguments.files[0], arguments.device)
     parts = read([as_path(name) for name in arguments.files[1:]], writer.settings.data, Report())
@@ -245,8 +245,8 @@ def _measure_classifier(arguments: argparse.Namespace) -> int:
     from regard.decoding.fill_classify_embed import Classifier
     from regard.decoding.model_loading import load_as
     from regard.evaluation.classification_scores import compare_labels
+    from regard.files.corpus_report import Report, require_kept
     from regard.files.formats.labelled_texts import read
-    from regard.tokens.corpus_report import Report, require_kept
     from regard.training.tasks.classification import predict_labels
 
     classifier = load_as(Classifier, arguments.files[0], arguments.device)

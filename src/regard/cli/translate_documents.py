@@ -19,8 +19,8 @@ from regard.cli import shared_flags as flags
 from regard.cli.output_paths import identity, require_output, require_writable
 from regard.errors import DataError, InputError
 from regard.files.formats import format_by_suffix as files
+from regard.files.language_tags import same_language
 from regard.settings import DataSettings
-from regard.tokens.language_tags import same_language
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
@@ -185,9 +185,9 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
     """Opens the translation memory that --memory names."""
     from regard.faithful import translation_memory as memory
     from regard.files.corpus import read_pairs
+    from regard.files.corpus_report import Report
     from regard.manifest import require_unchanged
     from regard.model_folder import MEMORY
-    from regard.tokens.corpus_report import Report
 
     direction = translator.direction(**flags.direction_options(arguments))
     if arguments.memory == "auto":

@@ -18,8 +18,7 @@ from regard.decoding.translation_results import TermSearch, TermSource, Translat
 from regard.errors import InputError, ModelError
 from regard.settings import DecodingSettings, Settings
 from regard.settings.option_fields import build
-from regard.tokens.directions import Direction, choose_direction, format_directions
-from regard.tokens.language_tags import UNSPACED, primary
+from regard.tokens.directions import UNSPACED, Direction, choose_direction, format_directions, primary
 from regard.tokens.protected_pieces import find
 from regard.tokens.slot_tokens import CutText, slot_text
 from regard.tokens.split_long_texts import split_lines, split_text

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from regard.errors import DataError
 from regard.files.corpus_files import expand_paths, is_reversed
+from regard.files.corpus_report import EXAMPLES, Report
 from regard.files.formats import format_by_suffix as files, multilingual_texts
 from regard.settings import DataSettings
 from regard.tokens.clean_text import CONTROL, tidy
-from regard.tokens.corpus_report import EXAMPLES, Report
 from regard.tokens.text_pairs import Location, Pair
 
 

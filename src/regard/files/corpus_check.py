@@ -15,11 +15,11 @@ from regard.errors import DataError
 from regard.files.character_arrays import Characters
 from regard.files.check_thresholds import CheckSettings
 from regard.files.corpus import read_pairs
+from regard.files.corpus_report import EXAMPLES, REASONS, Report
 from regard.files.language_classifier import Identifier, find_foreign
 from regard.files.pair_checks import CHECKS, CHUNK, Check, CheckResult, Severity, find_faults
 from regard.settings import DataSettings
 from regard.tokens.clean_text import tidy
-from regard.tokens.corpus_report import EXAMPLES, REASONS, Report
 from regard.tokens.text_pairs import Pair
 
 FlagArray = NDArray[np.bool_]

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from regard.errors import DataError
 from regard.files.formats import format_by_suffix as files
+from regard.files.language_tags import CODE, TWO_LETTERS, same_language
 from regard.files.remote_files import RemotePath, as_path
 from regard.settings import DataSettings
-from regard.tokens.language_tags import CODE, TWO_LETTERS, normalize_code, primary, same_language
+from regard.tokens.directions import normalize_code, primary
 
 CATALOGUES = (".po", ".pot", ".mo")
 
@@ -117,6 +118,6 @@ def language_in_name(path: Path) -> str:
     """
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
     for name in (stem, re.split(r"[. ]", stem)[-1], stem.partition("-")[2], *path.parts[-2:-5:-1]):
-        if CODE.fullmatch(name) and (name.lower() in TWO_LETTERS.split() or primary(name) != name.lower()):
+        if CODE.fullmatch(name) and (name.lower() in TWO_LETTERS or primary(name) != name.lower()):
             return normalize_code(name)
     return ""

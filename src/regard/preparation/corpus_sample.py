@@ -10,9 +10,9 @@ from pathlib import Path
 
 from regard.errors import DataError
 from regard.files.corpus import clean, read_pairs
+from regard.files.corpus_report import Report, require_kept
 from regard.files.formats import running_text as running
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report, require_kept
 
 MOST_PAIRS, MOST_CHARACTERS, DEV = 50_000, 3_000_000, 200
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]

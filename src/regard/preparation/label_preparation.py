@@ -9,10 +9,10 @@ from typing import ClassVar
 from regard.decoding.fill_classify_embed import shorten
 from regard.errors import DataError
 from regard.files.corpus import split
+from regard.files.corpus_report import Report, require_kept
 from regard.files.formats.labelled_texts import Labelled, read
 from regard.files.remote_files import as_path
 from regard.preparation.task_preparation import Preparation, report_progress
-from regard.tokens.corpus_report import Report, require_kept
 from regard.tokens.tokenizer import Tokenizer
 from regard.training.batches import write_examples
 

@@ -13,6 +13,7 @@ from regard.errors import DataError
 from regard.faithful import translation_memory as memory
 from regard.files.corpus import clean, leaks, read_pairs, split, split_each
 from regard.files.corpus_files import expand_paths
+from regard.files.corpus_report import Report, require_kept
 from regard.files.formats.format_by_suffix import suffix
 from regard.files.formats.multilingual_texts import missing_direction
 from regard.files.pair_checks import Notices
@@ -25,7 +26,6 @@ from regard.preparation.task_preparation import Preparation, SendEvent, Training
 from regard.preparation.vocabulary_tags import require_tags, with_tags
 from regard.settings import DataSettings, Settings
 from regard.tokens.clean_text import tidy
-from regard.tokens.corpus_report import Report, require_kept
 from regard.tokens.directions import directions_of
 from regard.tokens.slot_tokens import SLOTS, slot_pair
 from regard.tokens.text_pairs import Pair

@@ -22,6 +22,7 @@ from regard.decoding.translation_results import Translation
 from regard.decoding.translator import Translator
 from regard.errors import DataError
 from regard.files.corpus import clean, read_pairs
+from regard.files.corpus_report import Report
 from regard.files.formats import plain_text as plain
 from regard.files.formats.format_by_suffix import PAIRED, require_plain, suffix
 from regard.files.remote_files import as_path
@@ -30,7 +31,6 @@ from regard.jobs.resumable_shards import Executor, MakeShard, ResumableRun, Shar
 from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import DataSettings
 from regard.tokens.clean_text import CONTROL, tidy
-from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location, Pair
 from regard.training.events import Event, Stage
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats.running_text import DocumentPart, read
 from regard.files.remote_files import as_path
 from regard.preparation.task_preparation import Preparation, SendEvent, TrainingRequest
-from regard.tokens.corpus_report import Report
 from regard.tokens.token_streams import write_stream
 from regard.tokens.tokenizer import MOST_CHARACTERS, Tokenizer
 from regard.training.events import Stage

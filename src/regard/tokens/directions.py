@@ -1,15 +1,22 @@
-"""Directions of translation, such as en-de.
+"""Directions of translation, such as en-de, and the codes of their languages.
 
 A model of several directions reads the target language as a tag before the source (Johnson et al., 2017).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from regard.errors import InputError
 from regard.settings import DataSettings
+
+CHINESE = {"zh", "zho", "chi", "cmn", "yue"}
+JAPANESE = {"ja", "jpn"}
+UNSPACED = CHINESE | JAPANESE | {"th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
+"""Primary codes of languages that are written without spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,18 @@ def languages_of(directions: Iterable[Direction]) -> list[str]:
 def targets_of(data: DataSettings) -> tuple[str, ...]:
     """Returns the languages that a tag marks: the target languages of a model of several directions."""
     return tuple(dict.fromkeys(each.target for each in directions_of(data))) if data.directions else ()
+
+
+@lru_cache(1000)
+def normalize_code(code: str) -> str:
+    """Returns the code of a language in the spelling that directions use: EN-us becomes en_US."""
+    first, *rest = re.split("[-_]", code.strip())
+    return "_".join([first.lower(), *(part.title() if len(part) == 4 else part.upper() for part in rest)])
+
+
+def primary(code: str) -> str:
+    """Returns the code of a language without script and region."""
+    return normalize_code(code).split("_")[0].split("@")[0]
 
 
 def language(name: str) -> str:

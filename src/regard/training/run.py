@@ -20,7 +20,6 @@ from regard.model.kernels.compute_mode import computing
 from regard.model.transformer import Encoder, Stack
 from regard.model_folder import CANARY, TOKENIZER, TRAINING, WEIGHTS, read_settings
 from regard.settings import Settings
-from regard.tokens.corpus_report import Report
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Batch, Rows
 from regard.training.checkpoint import State, load_matching_weights, load_state, save_state
@@ -194,8 +193,10 @@ def require_metric(settings: Settings) -> None:
 def read_about(work: Path) -> dict[str, Any]:
     """Returns what preparation recorded about the corpus; earlier versions recorded the report as an object."""
     about: dict[str, Any] = json.loads((work / ABOUT).read_text(encoding="utf-8"))
-    if "report" in about:
-        about["corpus"] = Report(**about.pop("report")).lines()
+    if report := about.pop("report", None):
+        dropped = ((count, kind, ", ".join(report["examples"][kind])) for kind, count in report["counts"].items())
+        about["corpus"] = [f"{report['read']:,} {report['unit']} read, {report['kept']:,} kept"]
+        about["corpus"] += [f"{count:,} left out: {kind} ({places})" for count, kind, places in dropped]
     return about
 
 

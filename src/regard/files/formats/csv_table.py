@@ -13,13 +13,13 @@ from itertools import islice
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import Document, plain_text as plain
 from regard.files.formats.format_by_suffix import suffix
 from regard.files.formats.replaced_text import TextDocument, Write, on_one_line
+from regard.files.language_tags import is_language
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE
-from regard.tokens.corpus_report import Report
-from regard.tokens.language_tags import is_language
 from regard.tokens.text_pairs import Location, Pair
 
 DELIMITERS = ",;\t"

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import Document, plain_text as plain
+from regard.files.language_tags import is_language
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
-from regard.tokens.language_tags import is_language
 from regard.tokens.text_pairs import Pair
 
 PAIRED = {  # formats with both languages in one file, and their modules

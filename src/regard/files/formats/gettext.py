@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import TranslationState, Unit, plain_text as plain
 from regard.files.formats.format_by_suffix import suffix
 from regard.files.formats.po_lines import CHARSET, POEntry, charset, entries, format_value, line_decoder
 from regard.files.formats.replaced_text import replace_surrogates
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE
-from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location, Pair
 
 MOST_FORMS = 10  # of a plural; Arabic has six

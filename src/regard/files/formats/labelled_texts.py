@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import json_texts, plain_text as plain
 from regard.files.formats.format_by_suffix import require_plain, suffix
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE, tidy
-from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location
 
 LABELS = ("label", "labels", "class", "category", "tag", "tags", "sentiment", "ner_tags")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import Document
 from regard.files.formats.replaced_text import TextDocument, has_words, on_one_line
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
 from regard.tokens.text_pairs import Location, Pair
 
 HEAD = 1 << 14  # bytes of a file in which its kind is looked for

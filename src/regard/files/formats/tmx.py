@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import TranslationState, Unit
 from regard.files.formats.inline_elements import (
     Segment,
@@ -19,9 +20,9 @@ from regard.files.formats.inline_elements import (
     write_segment,
 )
 from regard.files.formats.xml_parsing import Element, ElementReader, load
+from regard.files.language_tags import best_match, matches_code, same_language
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
-from regard.tokens.language_tags import best_match, matches_code, normalize_code, primary, same_language
+from regard.tokens.directions import normalize_code, primary
 from regard.tokens.text_pairs import Location, Pair
 
 CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements with native code, in which only a <sub> has text

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import DataError
+from regard.files.corpus_report import Report
 from regard.files.formats import TranslationState, Unit
 from regard.files.formats.inline_elements import (
     Segment,
@@ -18,9 +19,9 @@ from regard.files.formats.inline_elements import (
     write_segment,
 )
 from regard.files.formats.xml_parsing import Content, Element, ElementReader, load
+from regard.files.language_tags import same_language
 from regard.settings import DataSettings
-from regard.tokens.corpus_report import Report
-from regard.tokens.language_tags import normalize_code, same_language
+from regard.tokens.directions import normalize_code
 from regard.tokens.text_pairs import Location, Pair
 
 ByteEdit = tuple[int, int, bytes]

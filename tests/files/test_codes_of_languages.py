@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from regard.tokens.language_tags import best_match, matches_code, normalize_code, primary, same_language
+from regard.files.language_tags import best_match, matches_code, same_language
+from regard.tokens.directions import normalize_code, primary
 
 
 def test_codes() -> None:
