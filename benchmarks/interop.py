@@ -50,10 +50,10 @@ def main() -> None:
 def check_vocabularies(folder: Path) -> Iterator[Check]:
     """Compares the ids of texts with the expected ones."""
     end = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-    gpt2 = byte_level(folder / "gpt2_bpe_encoder.json", folder / "gpt2_bpe_vocab.bpe", {}, end)
+    gpt2 = byte_level([folder / "gpt2_bpe_encoder.json", folder / "gpt2_bpe_vocab.bpe"], {}, end)
     yield compare_cases("GPT-2", gpt2, folder / "ggml-vocab-gpt-2.gguf")
     names = {f"{name.lower()}_token": f"[{name}]" for name in ("CLS", "SEP", "UNK", "PAD", "MASK")}
-    bert = word_pieces(folder / "bert_base_uncased_vocab.txt", {}, names)
+    bert = word_pieces([folder / "bert_base_uncased_vocab.txt"], {}, names)
     yield compare_cases("BERT", bert, folder / "ggml-vocab-bert-bge.gguf")
 
 

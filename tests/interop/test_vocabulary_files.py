@@ -24,7 +24,7 @@ HOSTILE = [*TEXTS, "", " ", "\tA\n", "Ärger [MASK] [SEP]x", "naïve café", "�
 )
 def test_word_pieces(tmp_path: Path, options: dict[str, Any]) -> None:
     save_bert(tmp_path)
-    ours = word_pieces(tmp_path / "vocab.txt", options, BERT)
+    ours = word_pieces([tmp_path / "vocab.txt"], options, BERT)
     theirs = BertTokenizer(str(tmp_path / "vocab.txt"), **options)
     for text in HOSTILE:
         assert ours.encode(text).ids == theirs(text)["input_ids"], text
@@ -33,9 +33,9 @@ def test_word_pieces(tmp_path: Path, options: dict[str, Any]) -> None:
 
 def test_case_is_kept_where_the_vocabulary_has_capitals(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nDog\ndog\n")
-    assert word_pieces(tmp_path / "vocab.txt", {}, BERT).encode("Dog dog", add_special_tokens=False).ids == [5, 6]
+    assert word_pieces([tmp_path / "vocab.txt"], {}, BERT).encode("Dog dog", add_special_tokens=False).ids == [5, 6]
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ndog\n")
-    assert word_pieces(tmp_path / "vocab.txt", {}, BERT).encode("Dog dog", add_special_tokens=False).ids == [5, 5]
+    assert word_pieces([tmp_path / "vocab.txt"], {}, BERT).encode("Dog dog", add_special_tokens=False).ids == [5, 5]
 
 
 @pytest.mark.parametrize("space", [True, False])
@@ -43,7 +43,7 @@ def test_byte_level(tmp_path: Path, space: bool) -> None:
     save_gpt2(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"add_prefix_space": space}))
     names = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-    ours = byte_level(tmp_path / "vocab.json", tmp_path / "merges.txt", {"add_prefix_space": space}, names)
+    ours = byte_level([tmp_path / "vocab.json", tmp_path / "merges.txt"], {"add_prefix_space": space}, names)
     theirs = their_tokenizer(tmp_path, "GPT2Tokenizer")
     for text in [*HOSTILE, "x<|endoftext|>y", "  two\n\nlines "]:
         assert ours.encode(text).ids == theirs(text)["input_ids"], text

@@ -253,7 +253,7 @@ def refuse_links_outside(folder: Path) -> None:
     source = save_bert(folder / "theirs")
     (source / "vocab.txt").unlink()
     (source / "vocab.txt").symlink_to("/etc/passwd")
-    refused(source, folder / "ours", "is a link to a file in another folder")
+    refused(source, folder / "ours", "is a link to a file outside its folder")
 
 
 def refuse_devices(folder: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
+import os
 import pickle
-import stat
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard import limited_files
 from regard.errors import ModelError
 from regard.weights import read_tensors
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 TOKENIZER_CONFIG, SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
-
-
 LARGEST = 64_000_000
 """Maximum bytes of a file that is read whole: vocabularies have up to 40 MB."""
 LARGEST_CONFIG = 4_000_000
@@ -30,28 +28,21 @@ LARGEST_HEADER = 16_000_000
 """Maximum bytes of the names and shapes in a safetensors file."""
 
 
-def require_regular(path: Path, largest: float = math.inf) -> None:
-    """Refuses devices, pipes, links to other folders and files of more than `largest` bytes.
+def require_regular(path: Path, most: int | None = None) -> None:
+    """Refuses devices, pipes, links to other folders and files of more than `most` bytes.
 
     A folder in the cache of Hugging Face has links to the files of the same model in `blobs`.
     """
-    try:
-        status, target = path.stat(), path.resolve()
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-    if not stat.S_ISREG(status.st_mode):
-        raise ModelError(f"{path}: is not a regular file: copy the original file here")
-    snapshots = [folder.parents[1] for folder in path.absolute().parents if folder.parent.name == "snapshots"]
-    roots = [path.parent, *(model / "blobs" for model in snapshots)]
-    if not any(target.is_relative_to(root.resolve()) for root in roots):
-        raise ModelError(f"{path}: is a link to a file in another folder: copy that file here")
-    if status.st_size > largest:
-        raise ModelError(f"{path}: has {status.st_size:,} bytes; such files have at most {largest:,}")
+    folder, target = path.parent, Path(os.path.realpath(path))
+    for snapshot in path.absolute().parents:
+        blobs = snapshot.parents[1] / "blobs" if snapshot.parent.name == "snapshots" else folder
+        folder = blobs if target.is_relative_to(blobs.resolve()) else folder
+    limited_files.require_regular(path, folder, most)
 
 
-def read_bytes(path: Path, largest: float = LARGEST) -> bytes:
+def read_bytes(path: Path, most: int | None = LARGEST) -> bytes:
     """Reads a file."""
-    require_regular(path, largest)
+    require_regular(path, most)
     try:
         return path.read_bytes()
     except OSError as error:

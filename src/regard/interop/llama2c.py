@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,10 +15,9 @@ from torch import Tensor
 
 from regard.errors import InputError, ModelError
 from regard.foreign_files import identify
-from regard.interop.config_reading import Config, build_settings
+from regard.interop.config_reading import Config, build_settings, read_settings
 from regard.interop.huggingface import write_model
 from regard.interop.huggingface_files import read_bytes
-from regard.interop.model_families import families
 from regard.interop.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, Piece, SentencePiece, as_tokenizer
 from regard.interop.tokenizer_layouts import put_around
 from regard.interop.vocabulary_files import check_exists, read_vocabularies
@@ -50,6 +49,21 @@ class Header(NamedTuple):
         if min(sizes) <= 0 or self.vocabulary == 0 or self.heads % self.groups:
             return False
         return self.width % (2 * self.heads) == 0  # rotary positions turn pairs of numbers
+
+    def as_config(self) -> dict[str, Any]:
+        """Returns the same shape as a config.json of Llama."""
+        return {
+            "model_type": "llama",
+            "hidden_size": self.width,
+            "intermediate_size": self.hidden,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.groups,
+            "vocab_size": abs(self.vocabulary),
+            "max_position_embeddings": self.length,
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": self.vocabulary > 0,
+        }
 
     @property
     def file_size(self) -> int:
@@ -84,26 +98,14 @@ def import_model(
     header = _read_header(source)
     if tokenizer is None:
         raise InputError(f"{source}: a llama2.c model has its vocabulary in another file: name it with --tokenizer")
-    shared = _read_tokenizer(Path(tokenizer), source, abs(header.vocabulary))
+    config = Config(source, header.as_config())
+    shared = _read_tokenizer(Path(tokenizer), config)
     vocabularies = Vocabularies(shared, shared)
     tensors = _read_weights(source, header)
-    shape = {
-        **families()["llama"].fixed,
-        "width": header.width,
-        "heads": header.heads,
-        "key_value_heads": None if header.groups == header.heads else header.groups,
-        "hidden": header.hidden,
-        "decoder_layers": header.layers,
-        "norm_epsilon": 1e-5,
-        "max_length": header.length,
-        "bias": False,
-        "tie": "output" if header.vocabulary > 0 else "none",
-        "dropout": 0.0,
-    }
-    settings = build_settings(source, {"task": "write", "model": shape})
+    settings = build_settings(source, read_settings(config, tensors))
     with torch.device("meta"):
         model = build_model(settings, vocabularies)
-    weights = import_weights(families()["llama"], tensors, model, source)
+    weights = import_weights(config.family, tensors, model, source)
     write_model(output, source, "a model of llama2.c", settings, vocabularies, weights, overwrite=overwrite)
     return []
 
@@ -130,7 +132,7 @@ def _read_header(path: Path) -> Header:
 
 def _read_weights(path: Path, header: Header) -> dict[str, Tensor]:
     """Reads the tensors of a file with this header."""
-    content, at = read_bytes(path, math.inf), HEADER.size
+    content, at = read_bytes(path, None), HEADER.size
     tensors: dict[str, Tensor] = {}
     for name, shape, count in header.tensors():
         for layer in range(count):
@@ -149,13 +151,14 @@ def _pairs_to_halves(weight: Tensor, head: int) -> Tensor:
     return weight.view(-1, head // 2, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
 
 
-def _read_tokenizer(place: Path, source: Path, size: int) -> Tokenizer:
+def _read_tokenizer(place: Path, config: Config) -> Tokenizer:
     """Reads the vocabulary: the files of any Llama, a SentencePiece model, or llama2.c's own tokenizer file."""
     check_exists(place)
     if not any((place / name).is_file() for name in ("tokenizer.json", "tokenizer.model")):
         place = place / "tokenizer.bin" if (place / "tokenizer.bin").is_file() else place
+    size: int = config["vocab_size"]
     if place.suffix != ".bin":
-        tokenizer = read_vocabularies(place, Config(source, {"model_type": "llama", "vocab_size": size})).target
+        tokenizer = read_vocabularies(place, config).target
         pieces = tokenizer.model.get_vocab_size()
         if pieces != size:
             raise ModelError(f"{place}: has {pieces:,} pieces, but the model's vocabulary has {size:,}")

@@ -78,8 +78,9 @@ def _parse(content: bytes) -> SentencePiece:
     for number, value in fields(content):
         if number == 1:
             piece = {1: b"", 2: bytes(4), 3: NORMAL, **dict(fields(value))}
-            pieces.append(Piece(piece[1].decode("utf-8"), struct.unpack("<f", piece[2])[0], piece[3]))
-            if len(pieces[-1].text) > LONGEST_PIECE or not math.isfinite(pieces[-1].score):
+            text = piece[1][: 4 * LONGEST_PIECE + 1].decode("utf-8")  # a character has at most four bytes
+            pieces.append(Piece(text, struct.unpack("<f", piece[2])[0], piece[3]))
+            if len(text) > LONGEST_PIECE or not math.isfinite(pieces[-1].score):
                 raise ValueError("a piece that is too long, or has no score")
         elif number == 2:
             training = dict(fields(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Layout:
     files: tuple[str, ...]
     classes: tuple[str, ...]
     spelled: tuple[str, str]
-    build: Callable[[list[Path], Options, Names], tokenizers.Tokenizer]
+    build: Callable[[Sequence[Path], Options, Names], tokenizers.Tokenizer]
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,9 @@ def load(path: Path) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-def word_pieces(path: Path, options: Options, names: Names) -> tokenizers.Tokenizer:
+def word_pieces(paths: Sequence[Path], options: Options, names: Names) -> tokenizers.Tokenizer:
     """Builds the tokenizer of BERT from a file with one piece per line."""
+    (path,) = paths
     pieces = read_text(path).removesuffix("\n").split("\n")
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     if names["unk_token"] not in vocabulary:
@@ -171,8 +172,9 @@ def word_pieces(path: Path, options: Options, names: Names) -> tokenizers.Tokeni
     return tokenizer
 
 
-def byte_level(path: Path, merges: Path, options: Options, names: Names) -> tokenizers.Tokenizer:
+def byte_level(paths: Sequence[Path], options: Options, names: Names) -> tokenizers.Tokenizer:
     """Builds the tokenizer of GPT-2 or RoBERTa from its pieces and merges of bytes."""
+    path, merges = paths
     vocabulary = read_vocabulary(path)
     lines = read_text(merges).removesuffix("\n").split("\n")
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
@@ -201,9 +203,9 @@ def _add_special_tokens(
         put_around(tokenizer, f"{begin} $A {end}", pair.format(begin=begin, end=end))
 
 
-def sentence_pieces(path: Path, options: Options, names: Names) -> tokenizers.Tokenizer:
+def sentence_pieces(paths: Sequence[Path], options: Options, names: Names) -> tokenizers.Tokenizer:
     """Builds the tokenizer of Llama, which begins texts with a token unless its files say otherwise."""
-    model = read_sentencepiece(path)
+    model = read_sentencepiece(paths[0])
     tokenizer = as_tokenizer(model, list(dict.fromkeys(names.values())))
     begin = names.get("bos_token")
     if begin in {piece.text for piece in model.pieces} and options.get("add_bos_token"):
@@ -232,22 +234,11 @@ def put_around(tokenizer: tokenizers.Tokenizer, single: str, pair: str) -> None:
 
 
 JSON = Layout((TOKENIZER,), (), ("", ""), lambda paths, _options, _names: load(paths[0]))
-WORD_PIECES = Layout(
-    ("vocab.txt",),
-    ("BertTokenizer", "DistilBertTokenizer"),
-    ("bert", "bert"),
-    lambda paths, options, names: word_pieces(paths[0], options, names),
-)
+WORD_PIECES = Layout(("vocab.txt",), ("BertTokenizer", "DistilBertTokenizer"), ("bert", "bert"), word_pieces)
 BYTE_PAIRS = Layout(
-    ("vocab.json", "merges.txt"),
-    ("GPT2Tokenizer", "RobertaTokenizer"),
-    ("gpt2", "roberta"),
-    lambda paths, options, names: byte_level(paths[0], paths[1], options, names),
+    ("vocab.json", "merges.txt"), ("GPT2Tokenizer", "RobertaTokenizer"), ("gpt2", "roberta"), byte_level
 )
 SENTENCE_PIECES = Layout(
-    ("tokenizer.model",),
-    ("LlamaTokenizer", "MistralTokenizer"),
-    ("llama", "roberta"),
-    lambda paths, options, names: sentence_pieces(paths[0], options, names),
+    ("tokenizer.model",), ("LlamaTokenizer", "MistralTokenizer"), ("llama", "roberta"), sentence_pieces
 )
 LAYOUTS = (JSON, WORD_PIECES, BYTE_PAIRS, SENTENCE_PIECES)
