@@ -15,9 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script finds its own folder only
 
-from benchmarks import markdown, quality_report
+from benchmarks import quality_report
 from benchmarks.records import QUALITY, ROOT, Record, read, read_all
-from benchmarks.tables import to_markdown
+from benchmarks.tables import markdown_table, to_markdown
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURES = "measured-"  # how the names of the plots begin
@@ -89,7 +89,7 @@ def listing(records: Mapping[str, Record]) -> str:
         ]
         for name, each in records.items()
     ]
-    return "\n".join(["## Every record\n", markdown.table(["day", "kind", "record", "figures"], rows)])
+    return "\n".join(["## Every record\n", markdown_table(["day", "kind", "record", "figures"], rows)])
 
 
 if __name__ == "__main__":

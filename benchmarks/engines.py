@@ -63,10 +63,8 @@ def main() -> None:
         kinds = {EncoderDecoder: compare_translators, Encoder: compare_encoders, Decoder: compare_writers}
         equal, rows = kinds[type(contents.model)](contents, texts, *exports)
     table = tables.build(f"{options.folder.name}, {len(texts)} lines of {options.texts.name}", rows)
-    tables.show([table])
-    if options.keep:
-        versions = {"CTranslate2": ctranslate2.__version__, "onnxruntime": onnxruntime.__version__}
-        records.keep("engines", [table], versions=versions)
+    versions = {"CTranslate2": ctranslate2.__version__, "onnxruntime": onnxruntime.__version__}
+    records.publish(options.keep, "engines", [table], versions=versions)
     sys.exit(0 if equal else 1)
 
 

@@ -46,11 +46,9 @@ def main() -> None:
         {"what": what, "measured": round(value, 1), "aim": aim, "limit": limit} for what, value, aim, limit in found
     ]
     table = tables.build("", rows)
-    tables.show([table])
+    records.publish(options.keep, "look", [table], versions=versions)
     for what in [what for what, value, _, limit in found if value > limit]:
         print(f"over the limit: {what}")
-    if options.keep:
-        records.keep("look", [table], versions=versions)
 
 
 def measure(page: Page, model: Path) -> Iterator[Figure]:
@@ -60,7 +58,7 @@ def measure(page: Page, model: Path) -> Iterator[Figure]:
     yield from first_data(page, address)
     page.goto(f"{address}#view=head&text={quote(TEXT)}")
     page.wait_for_selector("[role=grid]")
-    hover = Path(__file__).with_name("hover.js").read_text(encoding="utf-8")
+    hover = Path(__file__).with_name("explorer_hover_times.js").read_text(encoding="utf-8")
     yield "hover to highlight, ms", float(page.locator("[role=grid]").first.evaluate(hover)), 16, 50
     base = base_model(model)
     page.goto(f"{serve(base)}#view=atlas&text={quote(TEXT)}")

@@ -55,10 +55,8 @@ def main() -> None:
             peak, phases = train(files, Path(folder) / "run", options.steps, options.threads, copies)
             rows += [{"pairs": pairs * copies, "text MiB": round(size), **phase} for phase in phases]
     table = tables.build(f"{options.pairs * options.copies:,} pairs", rows)
-    tables.show([table])
-    if options.keep:
-        settings = {"steps": options.steps, "threads": options.threads, "copies": options.copies}
-        records.keep("memory", [table], settings=settings)
+    settings = {"steps": options.steps, "threads": options.threads, "copies": options.copies}
+    records.publish(options.keep, "memory", [table], settings=settings)
     if peak > options.limit:
         sys.exit(f"more than {options.limit} GB")
 

@@ -36,9 +36,7 @@ def main() -> None:
     options = parser.parse_args()
     found = [tables.build("Wheel", weigh()), tables.build("Lines", count_lines())]
     found += [tables.build("Tests", [run_tests()])] if options.tests else []
-    tables.show(found)
-    if options.keep:
-        records.keep("package", found)
+    records.publish(options.keep, "package", found)
 
 
 def weigh() -> list[tables.Row]:

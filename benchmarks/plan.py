@@ -39,9 +39,7 @@ def main() -> None:
             wrong += [f"{preset}: {what}"] if abs(ratio - 1) > options.limit else []
         rows.append(row)
     table = tables.build(f"{Path(options.files[0]).name}, estimated for measured", rows)
-    tables.show([table])
-    if options.keep:
-        records.keep("plan", [table], settings={"threads": int(options.threads)})
+    records.publish(options.keep, "plan", [table], settings={"threads": int(options.threads)})
     if wrong:
         sys.exit(f"off by more than {options.limit:.0%}: {', '.join(wrong)}")
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.markdown import plain, table
 from benchmarks.plots import Line, draw
 from benchmarks.recipes import RECIPES
 from benchmarks.records import DOCS
+from benchmarks.tables import markdown_table as table, plain
 from regard.errors import InputError
 
 PUBLISHED = {"de": 41.02, "fr": 61.80}  # of multi30k, from English

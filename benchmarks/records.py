@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_machine
-from benchmarks.tables import Table
+from benchmarks.tables import Table, show
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -27,6 +27,13 @@ QUALITY = DOCS / "quality"  # the records of benchmarks/quality.py
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 
 Record = dict[str, Any]
+
+
+def publish(store: bool, kind: str, tables: Sequence[Table], **about: Any) -> None:
+    """Prints the tables of a run and, if wanted, stores them; `about` is what `keep` takes."""
+    show(tables)
+    if store:
+        keep(kind, tables, **about)
 
 
 def keep(

@@ -39,9 +39,7 @@ def main() -> None:
             if arguments.curves
             else measure_speed(Path(folder), arguments.steps, arguments.rounds)
         )
-    tables.show([table])
-    if arguments.keep:
-        records.keep("scaling", [table])
+    records.publish(arguments.keep, "scaling", [table])
 
 
 def compare_losses(folder: Path, steps: int) -> tables.Table:

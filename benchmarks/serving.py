@@ -37,9 +37,8 @@ def main() -> int:
     speeds = [head for head in rows[0] if head.endswith("sentences/s")]
     bars = {"names": ["model"], "values": speeds, "unit": "sentences a second: longer is better"}
     table = tables.build(", ".join(str(each["model"]) for each in rows), rows, "", bars)
-    tables.show([table])
-    if options.keep:
-        records.keep("serving", [table], settings={"clients": options.clients, "seconds": options.seconds})
+    settings = {"clients": options.clients, "seconds": options.seconds}
+    records.publish(options.keep, "serving", [table], settings=settings)
     return failed
 
 

@@ -5,12 +5,13 @@ A row maps columns to values: a text, a number, or, of several rounds, the media
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
-from benchmarks import markdown
 from benchmarks.plots import Bars, draw_bars
 
 Row = dict[str, Any]
@@ -76,13 +77,23 @@ def show(tables: Iterable[Table]) -> None:
         console.print(grid)
 
 
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def plain(text: str) -> str:
+    """Escapes a text so that Markdown shows it as it is."""
+    return re.sub(r"[\\`*_\[\]|~]", lambda found: f"&#{ord(found[0])};", escape(text, quote=False))
+
+
 def to_markdown(section: str, table: Table, picture: str, pictures: dict[str, str]) -> list[str]:
     """Returns the parts of a page that show a table; its plot is added to `pictures` by its name, `picture`."""
     parts = [f"### {table['title']}\n"] if table["title"] else []
     if "bars" in table:
         pictures[picture] = plot(section, table)
         parts.append(f"![{section}, {table['title']}: {table['bars']['unit']}](images/{picture})\n")
-    parts += [markdown.table(*columns(table["rows"]))] if table["rows"] else []
+    parts += [markdown_table(*columns(table["rows"]))] if table["rows"] else []
     return parts + ([f"{table['note']}\n"] if "note" in table else [])
 
 

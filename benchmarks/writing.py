@@ -46,10 +46,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     made = [compare(name, arguments) for name in arguments.shapes]
-    tables.show(made)
-    if arguments.keep:
-        settings = {key: getattr(arguments, key) for key in ("steps", "rounds", "threads")}
-        records.keep("writing", made, settings=settings)
+    settings = {key: getattr(arguments, key) for key in ("steps", "rounds", "threads")}
+    records.publish(arguments.keep, "writing", made, settings=settings)
     return 0
 
 

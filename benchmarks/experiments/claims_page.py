@@ -17,7 +17,7 @@ from docs.book.computing import expand
 from benchmarks.experiments import claim_plots, heads_and_norms, recurrent_networks, transformer_parts, verdicts
 from benchmarks.experiments.claim_records import Figures, command, read_record
 from benchmarks.experiments.verdicts import Conclusions
-from benchmarks.markdown import table
+from benchmarks.tables import markdown_table as table
 
 PAGES = {"claims.md": "claims.md", "zh/claims.md": "claims.zh.md"}
 """Pages below docs/, and the templates beside this file that they are made from."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.markdown import plain
 from benchmarks.plots import Line, draw, ticks
 from benchmarks.program import ROOT
 from benchmarks.quality_report import read_log
 from benchmarks.recipes import RECIPES, kind_of
+from benchmarks.tables import plain
 
 from benchmarks import quality, quality_report as report
 from regard.cli import build_parser

@@ -24,17 +24,7 @@ SHORT = "The animal didn't cross the street because it was too tired."
 LONG = "The dog didn't cross the street because it was too tired. " * 20
 AGAIN = ("tired", "wide", "old", "big", "small", "long", "near", "far")  # other words, so that no run is known already
 
-HOVER = """async (grid) => {
-  const box = grid.getBoundingClientRect(), times = [];
-  for (let i = 1; i < 40; i++) {
-    const start = performance.now();
-    const x = box.left + box.width * i / 40, y = box.top + box.height * i / 40;
-    grid.dispatchEvent(new PointerEvent("pointermove", {clientX: x, clientY: y, bubbles: true}));
-    grid.querySelector(".crosshair").getBoundingClientRect();
-    times.push(performance.now() - start);
-  }
-  return times.sort((a, b) => a - b)[20];
-}"""
+HOVER = (Path(__file__).parents[2] / "benchmarks" / "explorer_hover_times.js").read_text(encoding="utf-8")
 
 
 def imports(name: str, found: set[str]) -> set[str]:
