@@ -220,7 +220,7 @@ VERBS = {
     "embed": ["MODEL", "a"],
     "evaluate": ["MODEL", "a.en", "a.de"],
     "look": ["MODEL"],
-    "serve": ["MODEL"],
+    "serve": ["MODEL", "--port", "0"],
     "info": ["MODEL"],
     "verify": ["MODEL"],
     "bench": ["serve", "MODEL"],
