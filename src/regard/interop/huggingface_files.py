@@ -33,11 +33,10 @@ def require_regular(path: Path, most: int | None = None) -> None:
 
     A folder in the cache of Hugging Face has links to the files of the same model in `blobs`.
     """
-    folder, target = path.parent, Path(os.path.realpath(path))
-    for snapshot in path.absolute().parents:
-        blobs = snapshot.parents[1] / "blobs" if snapshot.parent.name == "snapshots" else folder
-        folder = blobs if target.is_relative_to(blobs.resolve()) else folder
-    limited_files.require_regular(path, folder, most)
+    snapshot = next((each for each in path.absolute().parents if each.parent.name == "snapshots"), None)
+    blobs = None if snapshot is None else snapshot.parents[1] / "blobs"
+    in_blobs = blobs is not None and Path(os.path.realpath(path)).is_relative_to(blobs.resolve())
+    limited_files.require_regular(path, blobs if in_blobs else path.parent, most)
 
 
 def read_bytes(path: Path, most: int | None = LARGEST) -> bytes:
