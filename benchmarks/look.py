@@ -23,7 +23,7 @@ import regard
 from benchmarks import program, records, tables
 from regard.explorer.ablation import ablate
 from regard.explorer.model_explorer import Explorer
-from regard.settings.resolution import resolve
+from regard.preparation.chosen_settings import resolve
 from regard.weights import Contents, build_model, read_folder
 
 TEXT = "The animal didn't cross the street because it was too tired and the old man was very sad."

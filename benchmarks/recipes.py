@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.records import ROOT
 from regard.errors import InputError
+from regard.preparation.chosen_settings import FREE, gather, resolve
 from regard.settings import Settings
-from regard.settings.resolution import FREE, gather, resolve
 
 FORMS = {"tokenised": ".lc.norm.tok", "raw": ""}  # and the end of their files' names before the language
 OF_THE_RUN = ("seed", "threads", "device", "precision")  # settings in which runs of one recipe may differ

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from regard.files.check_thresholds import CheckSettings
+from regard.preparation.chosen_settings import PRESETS, TASKS
 from regard.settings import Settings
 from regard.settings.option_fields import Option, options
-from regard.settings.presets import PRESETS, TASKS
 
 HEAD = """# Settings
 

@@ -13,7 +13,7 @@ import regard
 from regard.cli import build_parser
 from regard.settings import Settings
 from regard.settings.option_fields import options
-from regard.settings.resolution import REMOVED
+from regard.settings.recorded_settings import REMOVED
 
 SOURCE = Path(regard.__file__).parent
 VERBS = dict(build_parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
@@ -30,7 +30,7 @@ SHOWN_BY = {
     "cli/encoder_verbs.py": ("fill", "classify", "embed"),
     "cli/argument_parser.py": (),
     "cli/welcome.py": (),
-    "settings/resolution.py": ("train",),
+    "preparation/chosen_settings.py": ("train",),
     "jobs/ray_cluster.py": ("translate",),
     "decoding": TRANSLATING,
     "demo": ("demo",),

@@ -20,7 +20,7 @@ from regard.faithful.glossary import Glossary
 from regard.files.formats import format_by_suffix as files
 from regard.interop import ctranslate2, huggingface, int8_folder as quantized, llama2c, onnx
 from regard.jobs.shortlist_learning import learn_shortlist
-from regard.settings import resolution as configuration
+from regard.preparation import chosen_settings as configuration
 from regard.training.events import Training
 from tests.decoding.toys import toy
 

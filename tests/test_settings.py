@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import SettingsError
+from regard.preparation.chosen_settings import NAMES, PRESETS, TASKS, choose_preset, load
 from regard.settings import DataSettings, DecodingSettings, ModelSettings, Settings, TokenizerSettings, TrainingSettings
 from regard.settings.option_fields import Bounds, Option, Section, build, dump, merge, options
-from regard.settings.presets import NAMES, PRESETS, TASKS, choose_preset
-from regard.settings.resolution import find_removed, load, load_recorded, read_toml
+from regard.settings.recorded_settings import find_removed, load_recorded, read_toml
 from tests.examples import examples
 
 OPTIONS = {option.path: option for option in options(Settings)}

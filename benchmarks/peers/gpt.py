@@ -49,7 +49,7 @@ class GptJob:
 def run_regard(job: GptJob) -> float:
     """Trains in the trainer's own loop, as `regard train --task write` runs it."""
     from benchmarks.peers.regard_trainer import open_prepared
-    from regard.settings.resolution import resolve
+    from regard.preparation.chosen_settings import resolve
     from regard.tokens.token_streams import write_stream
     from regard.training.events import Progress
     from regard.training.loop import train_model

@@ -29,7 +29,7 @@ from regard.errors import ModelError, RegardError
 from regard.foreign_files import identify
 from regard.limited_files import require_regular
 from regard.settings import Settings
-from regard.settings.resolution import load_recorded
+from regard.settings.recorded_settings import load_recorded
 
 EVERYTHING = (
     "model.toml",

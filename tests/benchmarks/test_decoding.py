@@ -25,7 +25,7 @@ from benchmarks.tables import show, spread
 
 from benchmarks import decoding
 from regard.interop.config_writing import describe
-from regard.settings.resolution import load
+from regard.preparation.chosen_settings import load
 from regard.weights import read_folder
 from tests.interop.toys import SHAPES, SOURCES, settings_of, write_model
 

@@ -20,7 +20,7 @@ from benchmarks.tables import plain
 from benchmarks import quality, quality_report as report
 from regard.cli import build_parser
 from regard.errors import RegardError
-from regard.settings.resolution import load
+from regard.preparation.chosen_settings import load
 
 TINY = {
     "tokenizer.vocabulary": "300",

@@ -10,8 +10,8 @@ import torch
 
 from regard.demo.sentence_generator import generate_splits
 from regard.explorer.model_explorer import Explorer
+from regard.preparation.chosen_settings import resolve
 from regard.settings import TokenizerSettings
-from regard.settings.resolution import resolve
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
 

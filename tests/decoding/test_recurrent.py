@@ -13,8 +13,8 @@ from regard.decoding.pytorch_engine import translator_of
 from regard.errors import InputError, SettingsError
 from regard.explorer.model_explorer import Explorer
 from regard.interop import ctranslate2, huggingface, onnx
+from regard.preparation.chosen_settings import resolve
 from regard.settings.option_fields import dump
-from regard.settings.resolution import resolve
 from regard.weights import parameters, write_tensors
 from tests.decoding.toys import toy
 

@@ -11,7 +11,7 @@ from regard.demo.sentence_generator import EXAMPLES, pronoun_accuracy
 from regard.demo.train_glass_model import SETTINGS_FILE as TRAINED_WITH, generate_glass_splits
 from regard.evaluation.translation_scores import exact_match
 from regard.model_folder import CARD, HISTORY, NATIVE, SETTINGS as SETTINGS_FILE, TOKENIZER, WEIGHTS
-from regard.settings.resolution import load
+from regard.preparation.chosen_settings import load
 from regard.weights import assign, read_folder, read_tensors
 
 SENTENCES = generate_glass_splits()

@@ -12,7 +12,7 @@ from pathlib import Path
 from regard import errors, model_folder as folder
 from regard.cli import build_parser
 from regard.files.formats import format_by_suffix as files
-from regard.settings.resolution import load
+from regard.preparation.chosen_settings import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

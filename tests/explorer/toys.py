@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from regard.explorer.model_explorer import Explorer, Run
+from regard.preparation.chosen_settings import resolve
 from regard.settings import TokenizerSettings
-from regard.settings.resolution import resolve
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
 

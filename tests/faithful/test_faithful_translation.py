@@ -17,8 +17,8 @@ from regard.decoding.translator import Translator
 from regard.errors import SettingsError
 from regard.faithful.faithful_translation import Faithful, FaithfulResult, MarkedText
 from regard.faithful.glossary import Glossary, Term
+from regard.preparation.chosen_settings import resolve
 from regard.settings import DataSettings, DecodingSettings, Settings, TokenizerSettings
-from regard.settings.resolution import resolve
 from regard.tokens.protected_pieces import arguments, counts, find
 from regard.tokens.slot_tokens import SLOTS
 from regard.tokens.tokenizer import Tokenizer, Vocabularies

@@ -18,9 +18,9 @@ from regard.errors import ModelError
 from regard.explorer.model_explorer import contents_of
 from regard.interop.huggingface import export_model, import_model
 from regard.interop.weight_conversion import halve_sinusoids
+from regard.preparation.chosen_settings import resolve
 from regard.settings import Settings
 from regard.settings.option_fields import dump
-from regard.settings.resolution import resolve
 from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import build_model, parameters, read_folder, write_tensors

@@ -13,8 +13,8 @@ DECLARED = "settings/__init__.py"
 BEFORE = (
     DECLARED,
     "settings/option_fields.py",
-    "settings/resolution.py",
-    "settings/presets.py",
+    "settings/recorded_settings.py",
+    "preparation/chosen_settings.py",
     "cli/setting_flags.py",
 )
 """Files that hand settings on, and do nothing by them."""

@@ -14,10 +14,10 @@ from regard.errors import DataError
 from regard.files.corpus import read_pairs
 from regard.files.corpus_report import Report
 from regard.preparation import cost_estimate as module
+from regard.preparation.chosen_settings import gather, resolve
 from regard.preparation.corpus_sample import Sample, invented_pairs, invented_texts, sample_pairs, sample_texts
 from regard.preparation.cost_estimate import Estimate, Measured, TrainingMemory, estimate, measure
 from regard.settings import DataSettings
-from regard.settings.resolution import gather, resolve
 from regard.training.run import open_run
 from tests.training.corpora import SMALL, write_reversals
 

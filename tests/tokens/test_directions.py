@@ -16,8 +16,8 @@ from regard.errors import DataError, InputError, SettingsError
 from regard.files.corpus import clean, read_pairs, split_each
 from regard.files.corpus_report import Report
 from regard.files.formats.multilingual_texts import group_files
+from regard.preparation.chosen_settings import load
 from regard.settings import DataSettings, Settings, TokenizerSettings
-from regard.settings.resolution import load
 from regard.tokens.directions import (
     Direction,
     choose_direction,

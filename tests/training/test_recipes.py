@@ -11,7 +11,7 @@ import pytest
 import regard
 from regard.errors import SettingsError
 from regard.model_folder import read_settings
-from regard.settings.resolution import find_shape_settings, gather, resolve
+from regard.preparation.chosen_settings import find_shape_settings, gather, resolve
 from regard.training.events import Note
 from tests.training.corpora import SMALL, write_reversals
 

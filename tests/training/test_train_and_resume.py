@@ -15,8 +15,8 @@ import torch
 import regard
 from regard.errors import DataError, ModelError, SettingsError
 from regard.model_folder import read_settings
+from regard.preparation.chosen_settings import load
 from regard.preparation.train_and_resume import resume, train
-from regard.settings.resolution import load
 from regard.training import final_weights, loop
 from regard.training.batches import Batch
 from regard.training.checkpoint import State

@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from regard.preparation.chosen_settings import resolve
 from regard.settings import Settings, TokenizerSettings
-from regard.settings.resolution import resolve
 from regard.tokens.token_streams import write_stream
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 

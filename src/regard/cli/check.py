@@ -16,9 +16,9 @@ from regard.errors import DataError, InputError
 from regard.files.check_thresholds import CheckSettings
 from regard.files.corpus_files import expand_paths, languages
 from regard.files.remote_files import as_path
+from regard.preparation.chosen_settings import gather
 from regard.settings import DataSettings
 from regard.settings.option_fields import build
-from regard.settings.resolution import gather
 
 if TYPE_CHECKING:
     from rich.progress import Progress

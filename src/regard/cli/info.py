@@ -36,7 +36,7 @@ def describe_model(path: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
     from regard.model_folder import CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
-    from regard.settings.resolution import load_recorded
+    from regard.settings.recorded_settings import load_recorded
     from regard.tokens.directions import format_directions
 
     check_settings(path)

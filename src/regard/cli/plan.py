@@ -15,8 +15,8 @@ from regard.cli.shared_flags import Verbs, add_languages, add_training, count, p
 from regard.errors import InputError
 from regard.files.corpus_files import expand_paths
 from regard.files.remote_files import as_path
+from regard.preparation.chosen_settings import gather, resolve
 from regard.settings import Settings
-from regard.settings.resolution import gather, resolve
 
 if TYPE_CHECKING:
     from regard.preparation.corpus_sample import Sample

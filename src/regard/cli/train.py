@@ -16,7 +16,7 @@ from regard.errors import InputError, RegardError
 from regard.files.corpus_files import expand_paths, languages
 from regard.files.formats.format_by_suffix import ALONE, PAIRED, suffix
 from regard.files.remote_files import as_path
-from regard.settings.resolution import gather, resolve
+from regard.preparation.chosen_settings import gather, resolve
 from regard.tokens.directions import directions_of, languages_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from torch import Tensor
 from regard.errors import ModelError, SettingsError
 from regard.interop.model_families import FIRST_POSITION, Family, families
 from regard.model.positions import sinusoids
+from regard.preparation.chosen_settings import resolve
 from regard.settings import Settings
-from regard.settings.resolution import resolve
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu"}
 SYNONYMS = {"gelu_python": "gelu", "gelu_fast": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "swish": "silu"}

@@ -29,14 +29,13 @@ from regard.files.corpus import dev_size
 from regard.model.kernels.compute_mode import computing
 from regard.model.layers import TABLES
 from regard.model.transformer import EncoderDecoder
+from regard.preparation.chosen_settings import choose_preset, resolve
 from regard.preparation.corpus_sample import Sample
 from regard.preparation.pair_preparation import without_sampling
 from regard.preparation.run_in_folder import prepare_run
 from regard.preparation.task_preparation import TrainingRequest
 from regard.preparation.text_preparation import MAX_HELD_OUT
 from regard.settings import Settings
-from regard.settings.presets import choose_preset
-from regard.settings.resolution import resolve
 from regard.tokens.directions import directions_of
 from regard.tokens.token_shards import token_type
 from regard.training.batches import ResampledExamples

@@ -34,6 +34,7 @@ from regard.model_folder import (
     has_finished,
     read_settings,
 )
+from regard.preparation.chosen_settings import override, resolve
 from regard.preparation.label_preparation import LabelPreparation
 from regard.preparation.pair_preparation import PairPreparation
 from regard.preparation.synthetic_pairs import SYNTHETIC
@@ -41,7 +42,7 @@ from regard.preparation.task_preparation import Preparation, SendEvent, Training
 from regard.preparation.text_preparation import TextPreparation
 from regard.settings import Settings
 from regard.settings.option_fields import dump
-from regard.settings.resolution import override, read_record, resolve
+from regard.settings.recorded_settings import read_record
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.distributed import ProcessGroup, require_shardable
 from regard.training.events import Event

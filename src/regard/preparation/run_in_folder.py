@@ -21,6 +21,7 @@ from regard.errors import DataError
 from regard.files.corpus_report import Report, require_kept
 from regard.files.remote_files import as_path
 from regard.model_folder import CARD, TRAINING, read_settings, sole_writer
+from regard.preparation.chosen_settings import resolve
 from regard.preparation.prepared_folder import (
     NEW,
     READY,
@@ -41,7 +42,6 @@ from regard.preparation.synthetic_pairs import (
 from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import Settings, TrainingSettings
 from regard.settings.option_fields import merge
-from regard.settings.resolution import resolve
 from regard.training.distributed import ProcessGroup, join_group, report_lost_process
 from regard.training.events import Event, Finished, Note, Stage
 from regard.training.loop import train_model

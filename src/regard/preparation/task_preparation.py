@@ -16,10 +16,9 @@ from regard.atomic_files import write_text
 from regard.errors import SettingsError
 from regard.files.corpus_report import Report
 from regard.model_folder import SETTINGS, TOKENIZER, WEIGHTS, read_settings
+from regard.preparation.chosen_settings import choose_preset, resolve
 from regard.settings import Settings
 from regard.settings.option_fields import dump
-from regard.settings.presets import choose_preset
-from regard.settings.resolution import resolve
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.events import Event, Note, Stage
 from regard.training.machine_checks import choose_precision

@@ -17,21 +17,14 @@ from regard.files.corpus_files import expand_paths
 from regard.files.formats.format_by_suffix import require_plain
 from regard.files.remote_files import as_path
 from regard.model_folder import SETTINGS, TRAINING, WEIGHTS
+from regard.preparation.chosen_settings import find_shape_settings, gather, override, resolve
 from regard.preparation.prepared_folder import changed_settings, claim_folder, has_same_request, install_if_ready
 from regard.preparation.run_in_folder import Beginning, conduct
 from regard.preparation.synthetic_pairs import SYNTHETIC
 from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import Settings
 from regard.settings.option_fields import dump, merge
-from regard.settings.resolution import (
-    find_removed,
-    find_shape_settings,
-    gather,
-    override,
-    read_record,
-    read_toml,
-    resolve,
-)
+from regard.settings.recorded_settings import find_removed, read_record, read_toml
 from regard.training.distributed import ProcessGroup
 from regard.training.events import Note, Training
 from regard.training.stopping import finished_run

@@ -8,10 +8,10 @@ from dataclasses import replace
 from regard.errors import SettingsError
 from regard.files.corpus_files import expand_paths
 from regard.files.formats.format_by_suffix import suffix
+from regard.preparation.chosen_settings import resolve
 from regard.preparation.task_preparation import TrainingRequest
 from regard.settings import DataSettings, Settings
 from regard.settings.option_fields import merge
-from regard.settings.resolution import resolve
 from regard.tokens.directions import targets_of
 from regard.tokens.slot_tokens import SLOTS
 

@@ -1,7 +1,7 @@
 """Declares every setting of Regard once.
 
-`option_fields.py` derives TOML keys, flags and checks from a declaration; `resolution.py` combines defaults, presets,
-files and flags.
+`option_fields.py` derives TOML keys, flags and checks from a declaration; `recorded_settings.py` reads those of a model
+folder. `preparation/chosen_settings.py` combines defaults, presets, files and flags.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Resolves settings from their sources: defaults, what the task needs, the preset, the file, the flags; later wins."""
+"""Chooses the settings of a training: defaults, what the task needs, the preset, the file, the flags; later wins.
+
+`presets.toml` has what each task changes in the defaults, and presets of several sizes for each task.
+"""
 
 from __future__ import annotations
 
-import re
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,6 +16,30 @@ from regard.argument_checks import require, require_path
 from regard.errors import SettingsError
 from regard.settings import Settings
 from regard.settings.option_fields import build, convert, merge, options
+from regard.settings.recorded_settings import read_toml
+
+Tables = dict[str, Any]
+
+_FILE: Tables = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
+
+
+def _resolved(tables: Tables) -> Tables:
+    """Returns tables of settings with those that they inherit from merged in."""
+    base: Tables = {}
+    for name in tables.get("inherits", ()):
+        base = merge(base, _resolved(_FILE["shared"][name]))
+    return merge(base, {name: table for name, table in tables.items() if name != "inherits"})
+
+
+TASKS = {task: _resolved(tables) for task, tables in _FILE["tasks"].items()}
+PRESETS = {
+    task: {name: _resolved(tables) for name, tables in presets.items()} for task, presets in _FILE["presets"].items()
+}
+FINE_TUNING: Tables = _FILE["fine_tuning"]
+"""Settings for a model that starts from another one's weights."""
+
+NAMES = {name for presets in PRESETS.values() for name in presets}
+UNITS = {"translate": "pairs", "write": "characters", "fill": "characters", "classify": "labelled texts"}
 
 
 def load(
@@ -66,8 +93,6 @@ def resolve(given: Mapping[str, Any], preset: str | None = None, start: Settings
     `preset` is used if the user names none, or auto. With a model to `start` from, its shape and vocabulary replace
     the preset's and cannot be changed.
     """
-    from regard.settings.presets import FINE_TUNING, NAMES, PRESETS, TASKS  # a file that a translation does not need
-
     task, named = given.get("task", start.task if start else "translate"), given.get("preset", "auto")
     chosen = preset if named == "auto" and preset is not None else named
     base = TASKS.get(task, {}) if isinstance(task, str) else {}
@@ -122,59 +147,11 @@ FREE = ("dropout", "embedding_dropout", "attention_dropout", "activation_dropout
 """Settings of a model that its weights do not depend on: they may differ from those of the model to start from."""
 
 
-def load_recorded(path: Path) -> Settings:
-    """Returns the settings that a model folder records, which are complete and need no preset."""
-    return build(Settings, read_record(path))
-
-
-REMOVED = ("training.r_drop", "training.risk")
-"""Settings of earlier versions, whose model folders record them; 0 means that they were not used."""
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Returns the tables that a model folder records, without the settings that this version no longer has."""
-    tables = read_toml(path)
-    for name in find_removed(tables):
-        table, _, leaf = name.partition(".")
-        del tables[table][leaf]
-    return tables
-
-
-def find_removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str]:
-    """Lists the removed settings in recorded tables; with `in_use`, only those that are not 0."""
-    found = []
-    for name in REMOVED:
-        table, _, leaf = name.partition(".")
-        values = tables.get(table)
-        if isinstance(values, dict) and leaf in values and (values[leaf] or not in_use):
-            found.append(name)
-    return found
-
-
-LARGEST = 1_000_000
-"""Bytes of a settings file."""
-MOST_DOTS = 64
-"""Dots in a line outside of strings: tomllib takes quadratic time and memory for `a.a.a.a`, without an end."""
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Returns the tables of a TOML file."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise SettingsError(f"{path}: is too large for a settings file, which has at most {LARGEST:,} bytes")
-        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-        without_strings = text if re.search("\"{3}|'{3}", text) else _STRING.sub("", text)
-        if any(line.partition("#")[0].count(".") > MOST_DOTS for line in without_strings.split("\n")):
-            raise SettingsError(f"{path}: not a settings file: a line has more than {MOST_DOTS} dots")
-        return tomllib.loads(text)
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
-    except RecursionError:
-        raise SettingsError(f"{path}: not a settings file: its values are nested too deeply") from None
-    except ValueError as error:
-        raise SettingsError(f"{path}: not valid TOML: {error}") from None
-
-
-_STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
+def choose_preset(task: str, size: int, device: str) -> tuple[str, str]:
+    """Returns the preset for a corpus of `size` pairs, characters or labelled texts, and the reason in words."""
+    limits: dict[str, float] = _FILE["limits"][task]
+    name, limit = next((preset, limit) for preset, limit in limits.items() if size < limit)
+    reason = f"{size:,} {UNITS[task]}" + ("" if limit == math.inf else f" are fewer than {limit:,}")
+    if name in ("base", "big") and device == "cpu":
+        return "small", f"{reason}, for which {name} is recommended, but on a CPU that would take weeks"
+    return name, reason

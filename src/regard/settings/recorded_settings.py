@@ -1,0 +1,71 @@
+"""Reads the settings that a model folder records, and TOML files of settings."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.errors import SettingsError
+from regard.settings import Settings
+from regard.settings.option_fields import build
+
+
+def load_recorded(path: Path) -> Settings:
+    """Returns the settings that a model folder records, which are complete and need no preset."""
+    return build(Settings, read_record(path))
+
+
+REMOVED = ("training.r_drop", "training.risk")
+"""Settings of earlier versions, whose model folders record them; 0 means that they were not used."""
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Returns the tables that a model folder records, without the settings that this version no longer has."""
+    tables = read_toml(path)
+    for name in find_removed(tables):
+        table, _, leaf = name.partition(".")
+        del tables[table][leaf]
+    return tables
+
+
+def find_removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str]:
+    """Lists the removed settings in recorded tables; with `in_use`, only those that are not 0."""
+    found = []
+    for name in REMOVED:
+        table, _, leaf = name.partition(".")
+        values = tables.get(table)
+        if isinstance(values, dict) and leaf in values and (values[leaf] or not in_use):
+            found.append(name)
+    return found
+
+
+LARGEST = 1_000_000
+"""Bytes of a settings file."""
+MOST_DOTS = 64
+"""Dots in a line outside of strings: tomllib takes quadratic time and memory for `a.a.a.a`, without an end."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Returns the tables of a TOML file."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise SettingsError(f"{path}: is too large for a settings file, which has at most {LARGEST:,} bytes")
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        without_strings = text if re.search("\"{3}|'{3}", text) else _STRING.sub("", text)
+        if any(line.partition("#")[0].count(".") > MOST_DOTS for line in without_strings.split("\n")):
+            raise SettingsError(f"{path}: not a settings file: a line has more than {MOST_DOTS} dots")
+        return tomllib.loads(text)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: not a settings file: its values are nested too deeply") from None
+    except ValueError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+
+
+_STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
