@@ -15,10 +15,9 @@ from regard.decoding.model_loading import load
 from regard.decoding.pytorch_engine import writer_of
 from regard.demo import GLASS
 from regard.serving.application import create_app
-from regard.serving.chat import TURNS, conversation, trimmed
+from regard.serving.chat import TURNS, ChatMessage, conversation, trimmed
 from regard.serving.client_limits import ServingLimits
 from regard.serving.completions import StreamedPiece, WriterQueue
-from regard.serving.request_schema import ChatMessage
 from regard.serving.served_models import Models
 from tests.decoding.toys import toy
 from tests.serving.fakes import FakeModels

@@ -24,7 +24,7 @@ from regard.model_folder import WEIGHTS
 from regard.serving import served_models as module
 from regard.serving.application import create_app
 from regard.serving.client_limits import ServingLimits
-from regard.serving.completions import WriterQueue, complete, stream
+from regard.serving.completions import WriterQueue
 from regard.serving.encoder_queue import EncoderQueue
 from regard.serving.refusals import BusyError, LateError
 from regard.serving.scheduler import Scheduler
@@ -162,14 +162,14 @@ def test_streams_beside_others_are_the_whole_text(writers: dict[str, Writer], en
 
     async def all_at_once(queue: WriterQueue) -> list[tuple[str, str | None]]:
         async def one(number: int) -> tuple[str, str | None]:
-            pieces = [each async for each in stream(queue, rows[number], stop, settings[number])]
+            pieces = [each async for each in queue.stream(rows[number], stop, settings[number])]
             assert [each.reason for each in pieces[:-1]] == [None] * (len(pieces) - 1)
             return "".join(each.text for each in pieces), pieces[-1].reason
 
         return await asyncio.gather(*map(one, range(4)))
 
     async def whole(queue: WriterQueue) -> list[tuple[str, str | None]]:
-        found = [await complete(queue, [row], stop, each) for row, each in zip(rows, settings, strict=True)]
+        found = [await queue.complete([row], stop, each) for row, each in zip(rows, settings, strict=True)]
         return [(made.text, made.reason) for ((made,),) in found]
 
     assert run(lambda: WriterQueue(writer), all_at_once) == run(lambda: WriterQueue(writer), whole)
@@ -183,11 +183,10 @@ def test_a_long_stream_keeps_nobody_waiting(writers: dict[str, Writer], engine: 
     short = writer.decoding({"beam": 1, "max_tokens": 3, "temperature": 1.0, "seed": 2})
 
     async def work(queue: WriterQueue) -> None:
-        pieces = queue.stream(writer.prompt("A dog"), endless, lambda tokens: (len(tokens), False), client="long")
-        assert await anext(pieces) == 1
+        pieces = queue.stream(writer.prompt("A dog"), (), endless, client="long")
+        assert (await anext(pieces)).reason is None
         for _ in range(3):
             await queue.write([writer.prompt("A cat")], short, [None], client="short")
-            await anext(pieces)
         assert queue.open_requests == queue.running == 1
         await pieces.aclose()
         assert (queue.open_requests, queue.waiting, queue.running) == (0, 0, 0)
@@ -206,7 +205,7 @@ def test_who_writes_too_long_or_leaves_makes_room(writers: dict[str, Writer], en
     async def work(queue: WriterQueue) -> None:
         with pytest.raises(LateError):
             await queue.write([row] * 3, endless, [None] * 3, deadline=time.monotonic() + 0.1)
-        pieces = queue.stream(row, endless, lambda tokens: (len(tokens), False), deadline=time.monotonic() + 0.1)
+        pieces = queue.stream(row, (), endless, deadline=time.monotonic() + 0.1)
         with pytest.raises(LateError):
             async for _ in pieces:
                 pass

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
-from regard.serving import translation_page
+from regard.serving import openapi, translation_page
 from regard.serving.chat import Chat
 from regard.serving.client_limits import Admission, Deadlines, KeyFile, ServingLimits
 from regard.serving.encoder_endpoints import HuggingFace
@@ -90,7 +90,7 @@ def create_app(
         if note is not None:
             note(record)
 
-    routes += [*translation_page.routes(), *([Route("/metrics", show_metrics)] if metrics else [])]
+    routes += [*translation_page.routes(), *openapi.routes(), *([Route("/metrics", show_metrics)] if metrics else [])]
     guard = Middleware(
         GuardMiddleware, limits=limits, hosts=hosts, origin=origin, note=count_and_note, deadlines=deadlines
     )

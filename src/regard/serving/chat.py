@@ -18,8 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -28,9 +29,11 @@ from regard.serving.client_limits import ServingLimits
 from regard.serving.completions import StreamedPiece
 from regard.serving.openai import (
     UNSUPPORTED,
+    CompletionRequest,
     Generation,
     JsonObject,
     OpenAI,
+    SamplingRequest,
     event_stream,
     head_of,
     unknown_model,
@@ -38,7 +41,6 @@ from regard.serving.openai import (
 )
 from regard.serving.refusals import RefusedError
 from regard.serving.request_bodies import read_object
-from regard.serving.request_schema import ChatMessage, ChatRequest, CompletionRequest, SamplingRequest
 from regard.serving.translation_service import TranslationCall, TranslationService
 from regard.tokens.directions import Direction
 
@@ -46,6 +48,38 @@ ROLES = {"system": "", "developer": "", "user": "User: ", "assistant": "Assistan
 TURNS = ("\nUser:", "\nAssistant:")
 """Texts that end an answer: the model would continue with what others say."""
 NOT_IN_CHAT = (*UNSUPPORTED, "tools", "functions", "audio", "web_search_options", "prediction")
+
+
+class ResponseFormat(Struct, frozen=True):
+    """The form of an answer."""
+
+    type: Literal["text"] = "text"
+
+
+class ContentPart(Struct):
+    """A part of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(Struct):
+    """A message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[ContentPart]
+
+
+class ChatRequest(SamplingRequest, kw_only=True):
+    """A conversation to continue, or whose last message of the user is translated."""
+
+    model: Annotated[str, Meta(min_length=1, description="the name of a model's folder, or a direction such as en-de")]
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    max_completion_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    logprobs: bool = False
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] = 0
+    response_format: ResponseFormat = ResponseFormat()
 
 
 class Chat:

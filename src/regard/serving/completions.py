@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.native.continuous_search import Follow
@@ -19,7 +18,54 @@ from regard.settings import DecodingSettings
 PARALLEL = 4
 """Small batches that run side by side: a long text keeps nobody waiting for its end."""
 
-T = TypeVar("T")
+
+@dataclass(frozen=True)
+class Completion:
+    """The text that follows a prompt, with its tokens."""
+
+    text: str
+    ids: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    reason: str  # why it ended: "stop" or "length"
+
+
+class StreamedPiece(NamedTuple):
+    """One part of a completion that is streamed."""
+
+    text: str
+    tokens: int  # since the piece before it
+    reason: str | None = None  # why the completion ended, in its last piece
+
+
+class Continuation:
+    """Decodes what follows one prompt, and finds where a stop text ends it."""
+
+    def __init__(self, writer: Writer, row: Sequence[int], stop: Sequence[str]) -> None:
+        self.writer, self.row, self.stop = writer, row, stop
+        self.prompt = writer.vocabulary.decode(row)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Returns what tokens add to the prompt: the space between two words belongs to the second."""
+        return self.writer.vocabulary.decode([*self.row, *tokens])[len(self.prompt) :]
+
+    def ends(self, tokens: Sequence[int]) -> bool:
+        """Returns whether the text contains a stop text."""
+        return first_stop(self.text(tokens), self.stop) is not None
+
+    def safe(self, text: str) -> str:
+        """Returns the part of a text that further tokens cannot change; nothing once a stop text has come."""
+        if text.endswith("\N{REPLACEMENT CHARACTER}") or first_stop(text, self.stop) is not None:
+            return ""
+        return text[: len(text) - held_back(text, self.stop)]
+
+    def completion(self, output: Hypothesis) -> Completion:
+        """Returns an output up to its first stop text."""
+        text, ids = self.text(output.tokens), output.tokens
+        cut = first_stop(text, self.stop)
+        if cut is None:
+            return Completion(text, ids, output.log_probabilities[: len(ids)], "stop" if output.finished else "length")
+        count = next(n for n in range(len(ids) + 1) if len(self.text(ids[:n])) >= cut)
+        return Completion(text[:cut], ids[:count], output.log_probabilities[:count], "stop")
 
 
 class WriterQueue(Scheduler):
@@ -44,35 +90,53 @@ class WriterQueue(Scheduler):
             request.add(items, len(items))
             return await request.results()
 
+    async def complete(
+        self, prompts: Sequence[Sequence[int]], stop: Sequence[str], settings: DecodingSettings, **client: Any
+    ) -> list[list[Completion]]:
+        """Returns the best continuations of each prompt, best first, or as many as are sampled."""
+        continuations = [Continuation(self.writer, prompt, stop) for prompt in prompts]
+        outputs = await self.write(prompts, settings, [each.ends if stop else None for each in continuations], **client)
+
+        def decode() -> list[list[Completion]]:
+            return [list(map(each.completion, some)) for each, some in zip(continuations, outputs, strict=True)]
+
+        return await self.in_thread(decode)
+
     async def stream(
         self,
         prompt: Sequence[int],
+        stop: Sequence[str],
         settings: DecodingSettings,
-        follow: Callable[[Sequence[int]], tuple[T, bool]],
         *,
         client: str = "",
         deadline: float | None = None,
-    ) -> AsyncGenerator[T | Hypothesis, None]:
-        """Yields what `follow` returns for each token, with whether the output ends there, and then the output."""
-        loop, pieces = asyncio.get_running_loop(), asyncio.Queue[T | None]()
+    ) -> AsyncGenerator[StreamedPiece, None]:
+        """Yields one continuation piece by piece."""
+        continuation = Continuation(self.writer, prompt, stop)
+        loop, written = asyncio.get_running_loop(), asyncio.Queue[tuple[str, int] | None]()
 
-        def follow_and_put(tokens: Sequence[int]) -> bool:
-            piece, ends = follow(tokens)
-            loop.call_soon_threadsafe(pieces.put_nowait, piece)
-            return ends
+        def follow(tokens: Sequence[int]) -> bool:
+            text = continuation.text(tokens)
+            loop.call_soon_threadsafe(written.put_nowait, (continuation.safe(text), len(tokens)))
+            return first_stop(text, stop) is not None
 
+        sent = counted = 0  # characters and tokens
         async with self.admit(1, client) as request:
-            request.add([self._item(prompt, follow_and_put, settings)], 1)
+            request.add([self._item(prompt, follow, settings)], 1)
             results = asyncio.ensure_future(request.results())
-            results.add_done_callback(lambda _: pieces.put_nowait(None))
+            results.add_done_callback(lambda _: written.put_nowait(None))
             try:
                 while True:
                     async with until(deadline):  # not around the `yield`, where the caller's work would be cancelled
-                        piece = await pieces.get()
+                        piece = await written.get()
                     if piece is None:
                         break
-                    yield piece
-                yield (await results)[0][0]
+                    text, count = piece
+                    if len(text) > sent:
+                        yield StreamedPiece(text[sent:], count - counted)
+                        sent, counted = len(text), count
+                whole = continuation.completion((await results)[0][0])
+                yield StreamedPiece(whole.text[sent:], max(0, len(whole.ids) - counted), whole.reason)
             finally:
                 if not results.cancel():
                     results.exception()  # so that asyncio does not report it as never retrieved
@@ -119,83 +183,6 @@ class WriterQueue(Scheduler):
 
     def tokens_written(self, result: Any) -> int:
         return sum(len(each.tokens) for each in result if isinstance(each, Hypothesis))
-
-
-@dataclass(frozen=True)
-class Completion:
-    """The text that follows a prompt, with its tokens."""
-
-    text: str
-    ids: tuple[int, ...]
-    log_probabilities: tuple[float, ...]
-    reason: str  # why it ended: "stop" or "length"
-
-
-class StreamedPiece(NamedTuple):
-    """One part of a completion that is streamed."""
-
-    text: str
-    tokens: int  # since the piece before it
-    reason: str | None = None  # why the completion ended, in its last piece
-
-
-class Continuation:
-    """Decodes what follows one prompt, and finds where a stop text ends it."""
-
-    def __init__(self, writer: Writer, row: Sequence[int], stop: Sequence[str]) -> None:
-        self.writer, self.row, self.stop = writer, row, stop
-        self.prompt = writer.vocabulary.decode(row)
-
-    def text(self, tokens: Sequence[int]) -> str:
-        """Returns what tokens add to the prompt: the space between two words belongs to the second."""
-        return self.writer.vocabulary.decode([*self.row, *tokens])[len(self.prompt) :]
-
-    def follow(self, tokens: Sequence[int]) -> tuple[tuple[str, int], bool]:
-        """Returns the text so far and its number of tokens, and whether the text contains a stop text."""
-        text = self.text(tokens)
-        return (text, len(tokens)), first_stop(text, self.stop) is not None
-
-    def completion(self, output: Hypothesis) -> Completion:
-        """Returns an output up to its first stop text."""
-        text, ids = self.text(output.tokens), output.tokens
-        cut = first_stop(text, self.stop)
-        if cut is None:
-            return Completion(text, ids, output.log_probabilities[: len(ids)], "stop" if output.finished else "length")
-        count = next(n for n in range(len(ids) + 1) if len(self.text(ids[:n])) >= cut)
-        return Completion(text[:cut], ids[:count], output.log_probabilities[:count], "stop")
-
-
-async def complete(
-    queue: WriterQueue, rows: Sequence[Sequence[int]], stop: Sequence[str], settings: DecodingSettings, **client: Any
-) -> list[list[Completion]]:
-    """Returns the best continuations of each prompt, best first, or as many as are sampled."""
-    continuations = [Continuation(queue.writer, row, stop) for row in rows]
-    follow = [(lambda tokens, each=each: each.follow(tokens)[1]) if stop else None for each in continuations]
-    outputs = await queue.write(rows, settings, follow, **client)
-
-    def decode() -> list[list[Completion]]:
-        return [list(map(each.completion, found)) for each, found in zip(continuations, outputs, strict=True)]
-
-    return await queue.in_thread(decode)
-
-
-async def stream(
-    queue: WriterQueue, row: Sequence[int], stop: Sequence[str], settings: DecodingSettings, **client: Any
-) -> AsyncGenerator[StreamedPiece, None]:
-    """Yields one continuation piece by piece."""
-    continuation = Continuation(queue.writer, row, stop)
-    sent = counted = 0  # characters and tokens
-    async with aclosing(queue.stream(row, settings, continuation.follow, **client)) as pieces:
-        async for piece in pieces:
-            if isinstance(piece, Hypothesis):
-                whole = continuation.completion(piece)
-                yield StreamedPiece(whole.text[sent:], max(0, len(whole.ids) - counted), whole.reason)
-                return
-            text, tokens = piece
-            safe = len(text) - held_back(text, stop)
-            if safe > sent and not text.endswith("\N{REPLACEMENT CHARACTER}") and first_stop(text, stop) is None:
-                yield StreamedPiece(text[sent:safe], tokens - counted)
-                sent, counted = safe, tokens
 
 
 Likeliest = list[tuple[float, list[tuple[int, float]]]]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from regard.serving import request_schema as schema
 from regard.serving.client_limits import ServingLimits
 from regard.serving.encoder_queue import EncoderQueue
 from regard.serving.openai import OpenAI, unknown_model
@@ -21,6 +21,85 @@ if TYPE_CHECKING:
     from regard.decoding.fill_classify_embed import GapFilling, Label
 
 GAPS = ("[MASK]", "<mask>")
+
+ModelChoice = Annotated[str, Meta(description="the name of a model's folder, if several models do this")]
+
+
+class FillParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of filling gaps."""
+
+    top_k: Annotated[int, Meta(ge=1, le=100, description="tokens for each gap")] = 5
+
+
+class FillMaskRequest(Struct):
+    """Texts with gaps to fill."""
+
+    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="with [MASK] in each text")]
+    parameters: FillParameters = FillParameters()
+    model: ModelChoice = ""
+
+
+class LabelParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of classifying texts."""
+
+    top_k: Annotated[int, Meta(ge=1, description="labels of each text; all if it is missing")] | None = None
+
+
+class TextPair(Struct):
+    """Two texts that are classified as one."""
+
+    text: str
+    text_pair: str
+
+
+class TextLabelRequest(Struct):
+    """Texts to classify."""
+
+    inputs: str | TextPair | Annotated[list[str | TextPair], Meta(min_length=1)]
+    parameters: LabelParameters = LabelParameters()
+    model: ModelChoice = ""
+
+
+class NoParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """No options."""
+
+
+class WordLabelRequest(Struct):
+    """Texts whose words are classified."""
+
+    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="words with spaces between")]
+    parameters: NoParameters = NoParameters()
+    model: ModelChoice = ""
+
+
+class Filling(Struct):
+    """A token that fills a gap."""
+
+    score: float
+    token: int
+    token_str: str
+    sequence: str
+
+
+class ScoredLabel(Struct):
+    """A label of a text and its probability."""
+
+    label: str
+    score: float
+
+
+class LabelledWord(Struct):
+    """A word with its likeliest label, and its place in the text."""
+
+    entity: str
+    score: float
+    word: str
+    start: int
+    end: int
+
+
+FillMaskAnswer = list[Filling | list[Filling | list[Filling]]]
+WordLabelAnswer = list[LabelledWord | list[LabelledWord]]
 
 
 class HuggingFace:
@@ -38,7 +117,7 @@ class HuggingFace:
 
     async def fill_mask(self, request: Request) -> Response:
         client = self.openai.admit(request)
-        asked = await read_object(request, schema.FillMaskRequest)
+        asked = await read_object(request, FillMaskRequest)
         texts, queue = listed(asked.inputs), self.queue(asked.model, "fill")
         count = asked.parameters.top_k
         if count * sum(text.count(gap) for text in texts for gap in GAPS) > self.limits.batch >= 0:
@@ -49,7 +128,7 @@ class HuggingFace:
 
     async def classify_texts(self, request: Request) -> Response:
         client = self.openai.admit(request)
-        asked = await read_object(request, schema.TextLabelRequest)
+        asked = await read_object(request, TextLabelRequest)
         inputs, queue = listed(asked.inputs), self.queue(asked.model, "classify")
         pairs = [(each, "") if isinstance(each, str) else (each.text, each.text_pair) for each in inputs]
         self.check_size(request, ["".join(pair) for pair in pairs])
@@ -58,7 +137,7 @@ class HuggingFace:
 
     async def classify_words(self, request: Request) -> Response:
         client = self.openai.admit(request)
-        asked = await read_object(request, schema.WordLabelRequest)
+        asked = await read_object(request, WordLabelRequest)
         texts, queue = listed(asked.inputs), self.queue(asked.model, "classify words")
         self.check_size(request, texts)
         labels = await queue.label_words([text.split() for text in texts], **client)
@@ -96,17 +175,17 @@ def listed(inputs: Any) -> list[Any]:
 
 def fillings_of(gaps: list[list[GapFilling]]) -> list[Any]:
     """Returns the fillings of a text, best first; a list for each gap if there are several."""
-    answers = [[schema.Filling(each.probability, each.id, each.token, each.text) for each in gap] for gap in gaps]
+    answers = [[Filling(each.probability, each.id, each.token, each.text) for each in gap] for gap in gaps]
     return answers[0] if len(answers) == 1 else answers
 
 
-def scores_of(label: Label, count: int | None) -> list[schema.ScoredLabel]:
+def scores_of(label: Label, count: int | None) -> list[ScoredLabel]:
     """Returns the labels of a text with their probabilities, best first."""
     best = sorted(label.probabilities.items(), key=lambda each: -each[1])
-    return [schema.ScoredLabel(*each) for each in best[:count]]
+    return [ScoredLabel(*each) for each in best[:count]]
 
 
-def words_of(text: str, labels: Sequence[Label]) -> list[schema.LabelledWord]:
+def words_of(text: str, labels: Sequence[Label]) -> list[LabelledWord]:
     """Returns each word with its label and its place in the text."""
     words = zip(re.finditer(r"\S+", text), labels, strict=True)
-    return [schema.LabelledWord(label.label, label.probability, word[0], *word.span()) for word, label in words]
+    return [LabelledWord(label.label, label.probability, word[0], *word.span()) for word, label in words]

@@ -7,18 +7,18 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import DataError
 from regard.faithful.glossary import Glossary, Term
 from regard.files.formats import format_by_suffix as files
-from regard.serving import language_codes, openapi, request_schema as schema
+from regard.serving import language_codes
 from regard.serving.client_limits import Admission, ServingLimits
 from regard.serving.file_shelf import FileShelf
 from regard.serving.language_detection import detect
@@ -27,12 +27,99 @@ from regard.serving.request_bodies import RequestType, Upload, bearer, convert_v
 from regard.serving.translation_service import Answer, TranslationCall, TranslationService
 from regard.tokens.directions import Direction
 
-DOCS_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 WEBLATE_PROBE = "test"
 """Weblate translates this word from English into German before it accepts a server."""
 UNSUITABLE = (".mo", ".pot")  # compiled catalogues, and templates
 FORMATS = tuple(sorted(suffix for suffix in {**files.PAIRED, **files.ALONE, ".txt": ""} if suffix not in UNSUITABLE))
 """The suffixes of files that can be translated."""
+
+MOST_TERMS = 100
+TermText = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"\S")]
+Texts = Annotated[str | list[str], Meta(description="a text or several")]
+Source = Annotated[str, Meta(description="auto, or a code of /languages")]
+Target = Annotated[str, Meta(description="a code of /languages")]
+KeyField = Annotated[str, Meta(description="a key, where the server needs one")]
+
+
+class TranslateRequest(Struct):
+    """Texts to translate."""
+
+    q: Texts
+    source: Source
+    target: Target
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Meta(ge=0, description="other translations of each text")] = 0
+    scores: Annotated[bool, Meta(description="answer with scores and confidence")] = False
+    flags: Annotated[bool, Meta(description="answer with what a person should check")] = False
+    alignment: Annotated[bool, Meta(description="answer with what each token attended to")] = False
+    glossary: Annotated[dict[TermText, TermText], Meta(max_length=MOST_TERMS, description="terms, in JSON only")] = {}
+    api_key: KeyField = ""
+
+
+class DetectRequest(Struct):
+    """Texts whose language is detected."""
+
+    q: Texts
+    api_key: KeyField = ""
+
+
+class TranslateFileRequest(Struct):
+    """A file to translate."""
+
+    file: Annotated[Any, Meta(extra_json_schema={"type": "string", "format": "binary"})]
+    source: Source
+    target: Target
+    api_key: KeyField = ""
+
+
+class SuggestRequest(Struct):
+    """A better translation."""
+
+    q: str
+    s: str
+    source: str
+    target: str
+    api_key: KeyField = ""
+
+
+class Detected(Struct):
+    """A language of a text."""
+
+    confidence: Annotated[float, Meta(ge=0, le=100)]
+    language: str
+
+
+class TranslateAnswer(Struct):
+    """Translations; lists if a list was asked for."""
+
+    translatedText: str | list[str]  # noqa: N815 - these are names of LibreTranslate's
+    detectedLanguage: Detected | list[Detected] | UnsetType = UNSET  # noqa: N815
+    alternatives: list[str | list[str]] | UnsetType = UNSET
+    scores: Any | UnsetType = UNSET
+    confidence: Any | UnsetType = UNSET
+    alignment: Any | UnsetType = UNSET
+    glossary: Any | UnsetType = UNSET
+    flags: list[str | list[str]] | UnsetType = UNSET
+
+
+class TranslateFileAnswer(Struct):
+    """The address at which the translated file can be downloaded for some minutes."""
+
+    translatedFileUrl: str  # noqa: N815
+
+
+class Language(Struct):
+    """A language, and those that it is translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class HealthAnswer(Struct):
+    """The state of the server."""
+
+    status: str = "ok"
 
 
 class LibreTranslate:
@@ -62,17 +149,15 @@ class LibreTranslate:
             Route("/suggest", self.suggest, methods=["POST"]),
             Route("/frontend/settings", self.settings),
             Route("/health", self.health),
-            Route("/spec", self.spec),
-            Route("/docs", self.docs),
         ]
 
     async def translate(self, request: Request) -> Response:
-        asked = await self.read(request, schema.TranslateRequest)
+        asked = await self.read(request, TranslateRequest)
         texts = self.texts_of(asked)
         if asked.alternatives > self.limits.alternatives:
             raise RefusedError(400, f"Invalid request: alternatives parameter must be <= {self.limits.alternatives}")
         if self.is_weblate_probe(asked):
-            return respond(schema.TranslateAnswer(asked.q))
+            return respond(TranslateAnswer(asked.q))
         html = asked.format == "html"
         detected = await self.detect_source(texts, asked.target, html=html) if asked.source == "auto" else None
         steps = self.steps(detected.language if detected else asked.source, asked.target)
@@ -90,13 +175,13 @@ class LibreTranslate:
         return respond(answer_of(answers, detected, asked))
 
     async def detect(self, request: Request) -> Response:
-        texts = self.texts_of(await self.read(request, schema.DetectRequest))
+        texts = self.texts_of(await self.read(request, DetectRequest))
         languages = self.translating.languages
         return respond([each for text in texts for each in (await detect_languages(text, languages))[:3]])
 
     async def languages(self, _request: Request) -> Response:
         languages = [
-            schema.Language(
+            Language(
                 language_codes.public(code),
                 language_codes.name(code),
                 sorted(map(language_codes.public, {*self.translating.targets(code), code})),
@@ -106,7 +191,7 @@ class LibreTranslate:
         return respond(sorted(languages, key=lambda each: (each.code != "en", each.name)))
 
     async def translate_file(self, request: Request) -> Response:
-        asked = await self.read(request, schema.TranslateFileRequest)
+        asked = await self.read(request, TranslateFileRequest)
         file = asked.file
         if not isinstance(file, Upload):
             raise RefusedError(400, "Invalid request: missing file parameter")
@@ -130,7 +215,7 @@ class LibreTranslate:
         stem = re.sub(r"[^\w.-]+", "_", PurePosixPath(file.name).stem)[:100]
         target = language_codes.public(steps[-1].target if steps else source)
         token = self.shelf.put(content, f"{stem}_{target}{suffix}")
-        return respond(schema.TranslateFileAnswer(f"{request.base_url}download_file/{quote(token)}"))
+        return respond(TranslateFileAnswer(f"{request.base_url}download_file/{quote(token)}"))
 
     async def download_file(self, request: Request) -> Response:
         file = self.shelf.get(request.path_params["name"])
@@ -141,7 +226,7 @@ class LibreTranslate:
         return Response(content, media_type="application/octet-stream", headers=headers)
 
     async def suggest(self, request: Request) -> Response:
-        await self.read(request, schema.SuggestRequest)
+        await self.read(request, SuggestRequest)
         raise RefusedError(403, "Suggestions are disabled on this server.")
 
     async def settings(self, _request: Request) -> Response:
@@ -164,13 +249,7 @@ class LibreTranslate:
         )
 
     async def health(self, _request: Request) -> Response:
-        return respond(schema.HealthAnswer())
-
-    async def spec(self, _request: Request) -> Response:
-        return JSONResponse(openapi.document())
-
-    async def docs(self, _request: Request) -> Response:
-        return HTMLResponse(openapi.page(), headers={"Content-Security-Policy": DOCS_POLICY})
+        return respond(HealthAnswer())
 
     # Requests
 
@@ -184,7 +263,7 @@ class LibreTranslate:
     def call(self, request: Request, options: dict[str, Any]) -> TranslationCall:
         return TranslationCall(request.state.client, time.monotonic() + self.limits.answering, options)
 
-    def texts_of(self, asked: schema.TranslateRequest | schema.DetectRequest) -> list[str]:
+    def texts_of(self, asked: TranslateRequest | DetectRequest) -> list[str]:
         """Returns the texts of a request, if they are not too many or too long."""
         texts = asked.q if isinstance(asked.q, list) else [asked.q]
         for amount, limit in ((len(texts), self.limits.batch), (sum(map(len, texts)), self.limits.characters)):
@@ -203,14 +282,14 @@ class LibreTranslate:
             raise RefusedError(400, f"{names[0]} is not available as a target language from {names[1]}")
         return steps
 
-    def is_weblate_probe(self, asked: schema.TranslateRequest) -> bool:
+    def is_weblate_probe(self, asked: TranslateRequest) -> bool:
         """Returns whether this is Weblate's test of the server, for a direction that is not served."""
         if not self.weblate_probe or (asked.source, asked.target) != ("en", "de"):
             return False
         ends = [language_codes.find(code, self.translating.languages) or "" for code in ("en", "de")]
         return asked.q in (WEBLATE_PROBE, [WEBLATE_PROBE]) and not self.translating.steps(*ends)
 
-    async def detect_source(self, texts: Sequence[str], target: str, *, html: bool = False) -> schema.Detected:
+    async def detect_source(self, texts: Sequence[str], target: str, *, html: bool = False) -> Detected:
         """Returns the likeliest language of these texts among those that are translated into `target`."""
         known, text = self.translating, "\n".join(texts)
         end = language_codes.find(target, known.languages)
@@ -219,18 +298,16 @@ class LibreTranslate:
         return (await detect_languages(text, sources or known.sources))[0]
 
 
-async def detect_languages(text: str, among: Sequence[str]) -> list[schema.Detected]:
+async def detect_languages(text: str, among: Sequence[str]) -> list[Detected]:
     """Returns the languages that are possible, likeliest first; English, or the first, if none is."""
     found = [each for each in await asyncio.to_thread(detect, text, among) if each[1] > 0]
     if not found:
         default = among[0] if among else "en"
         found = [(language_codes.find("en", among) or default, 0.0)]
-    return [schema.Detected(confidence, language_codes.public(code)) for code, confidence in found]
+    return [Detected(confidence, language_codes.public(code)) for code, confidence in found]
 
 
-def answer_of(
-    answers: Sequence[Answer], detected: schema.Detected | None, asked: schema.TranslateRequest
-) -> schema.TranslateAnswer:
+def answer_of(answers: Sequence[Answer], detected: Detected | None, asked: TranslateRequest) -> TranslateAnswer:
     """Returns the answer to a request, with lists if the request has a list."""
     several = isinstance(asked.q, list)
     translations = [each.translation for each in answers]
@@ -238,7 +315,7 @@ def answer_of(
     def field(values: list[Any], wanted: object = True) -> Any:
         return UNSET if not wanted else values if several else values[0]
 
-    return schema.TranslateAnswer(
+    return TranslateAnswer(
         field([each.text for each in answers]),
         detectedLanguage=field([detected] * len(answers), detected),
         alternatives=field([list(each.alternatives[: asked.alternatives]) for each in answers], asked.alternatives),

@@ -9,18 +9,18 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from regard.errors import RegardError
 from regard.serving.client_limits import Admission, ServingLimits
-from regard.serving.completions import Completion, Likeliest, StreamedPiece, WriterQueue, complete, logprobs, stream
+from regard.serving.completions import Completion, Likeliest, StreamedPiece, WriterQueue, logprobs
 from regard.serving.refusals import RefusedError, openai_error, refusal_for
 from regard.serving.request_bodies import bearer, read_object
-from regard.serving.request_schema import CompletionRequest, EmbeddingRequest
 from regard.serving.served_models import Models
 
 if TYPE_CHECKING:
@@ -29,6 +29,51 @@ if TYPE_CHECKING:
 
 UNSUPPORTED = ("suffix", "logit_bias", "presence_penalty", "frequency_penalty")
 JsonObject = dict[str, Any]
+
+MOST_CHOICES = 16
+ModelName = Annotated[str, Meta(min_length=1, description="the name of a model's folder")]
+TextInputs = Annotated[
+    str | Annotated[list[str | int | Annotated[list[int], Meta(min_length=1)]], Meta(min_length=1)],
+    Meta(description="a text, a list of texts, tokens, or a list of tokens of several texts"),
+]
+
+
+class StreamOptions(Struct, frozen=True):
+    """Options of a stream."""
+
+    include_usage: bool = False
+
+
+class SamplingRequest(Struct):
+    """Options of sampling that completions and chats share."""
+
+    temperature: Annotated[float, Meta(ge=0, le=2)] = 1.0
+    top_p: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES, description="answers to each prompt")] = 1
+    stop: str | Annotated[list[str], Meta(max_length=4)] = []
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+
+
+class CompletionRequest(SamplingRequest, kw_only=True):
+    """Texts to continue."""
+
+    model: ModelName
+    prompt: TextInputs = ""
+    max_tokens: Annotated[int, Meta(ge=0, le=100_000)] = 16
+    best_of: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] = 1
+    logprobs: Annotated[int, Meta(ge=0, le=5)] | None = None
+    echo: bool = False
+
+
+class EmbeddingRequest(Struct):
+    """Texts to turn into vectors."""
+
+    model: ModelName
+    input: TextInputs
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
 
 
 class OpenAI:
@@ -156,7 +201,7 @@ class Generation:
         completions = [[Completion("", (), (), "length")] * self.asked.n] * len(self.rows)
         if self.asked.max_tokens:
             settings = self.writer.decoding({**self.options, "alternatives": self.best_of - 1})
-            completions = await complete(self.queue, self.rows, self.stop, settings, **self.client)
+            completions = await self.queue.complete(self.rows, self.stop, settings, **self.client)
         chosen = [(row, each) for row, some in zip(self.rows, completions, strict=True) for each in self.best(some)]
         self.written = sum(len(each.ids) for _, each in chosen)
         details = await self.details(chosen)
@@ -186,7 +231,7 @@ class Generation:
         """Yields choice `index` piece by piece."""
         row = self.rows[index // self.asked.n]
         settings = self.writer.decoding({**self.options, "seed": self.options["seed"] + index % self.asked.n})
-        async with aclosing(stream(self.queue, row, self.stop, settings, **self.client)) as pieces:
+        async with aclosing(self.queue.stream(row, self.stop, settings, **self.client)) as pieces:
             async for piece in pieces:
                 self.written += piece.tokens
                 yield piece

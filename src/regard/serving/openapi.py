@@ -7,9 +7,13 @@ from html import escape
 from typing import Any, NamedTuple
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
 import regard
-from regard.serving import request_schema as schema
+from regard.serving import chat, encoder_endpoints as encoders, libretranslate as libre, openai
+from regard.serving.refusals import ErrorAnswer
 
 JSON = ("application/json",)
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -24,6 +28,7 @@ REFUSALS = {
     "429": "too many requests: Retry-After says when to try again",
     "504": "the answer was not ready in time",
 }
+PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 STYLE = (
     "body{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
     "td{padding:.1rem 1rem .1rem 0;vertical-align:top}h2{font-size:1.1rem;margin-top:2rem}"
@@ -41,23 +46,21 @@ class Endpoint(NamedTuple):
 
 
 ENDPOINTS = (
-    Endpoint("/translate", "Translates a text or several", schema.TranslateRequest, schema.TranslateAnswer),
-    Endpoint("/detect", "Detects the likeliest languages of a text", schema.DetectRequest, list[schema.Detected]),
-    Endpoint("/languages", "Lists languages and those they are translated into", answer=list[schema.Language]),
-    Endpoint(
-        "/translate_file", "Translates a file", schema.TranslateFileRequest, schema.TranslateFileAnswer, FORMS[1:]
-    ),
+    Endpoint("/translate", "Translates a text or several", libre.TranslateRequest, libre.TranslateAnswer),
+    Endpoint("/detect", "Detects the likeliest languages of a text", libre.DetectRequest, list[libre.Detected]),
+    Endpoint("/languages", "Lists languages and those they are translated into", answer=list[libre.Language]),
+    Endpoint("/translate_file", "Translates a file", libre.TranslateFileRequest, libre.TranslateFileAnswer, FORMS[1:]),
     Endpoint("/download_file/{name}", "Returns a translated file, for some minutes", answer=bytes),
-    Endpoint("/suggest", "Refuses suggestions: 403", schema.SuggestRequest),
+    Endpoint("/suggest", "Refuses suggestions: 403", libre.SuggestRequest),
     Endpoint("/frontend/settings", "Returns the settings that a page needs"),
-    Endpoint("/health", "Reports that the server is ready", answer=schema.HealthAnswer),
+    Endpoint("/health", "Reports that the server is ready", answer=libre.HealthAnswer),
     Endpoint("/v1/models", "Lists the models"),
-    Endpoint("/v1/completions", "Continues a text", schema.CompletionRequest, kinds=JSON),
-    Endpoint("/v1/chat/completions", "Continues a conversation, or translates", schema.ChatRequest, kinds=JSON),
-    Endpoint("/v1/embeddings", "Turns texts into vectors", schema.EmbeddingRequest, kinds=JSON),
-    Endpoint("/fill-mask", "Fills gaps", schema.FillMaskRequest, schema.FillMaskAnswer, JSON),
-    Endpoint("/text-classification", "Labels texts", schema.TextLabelRequest, list[list[schema.ScoredLabel]], JSON),
-    Endpoint("/token-classification", "Labels words", schema.WordLabelRequest, schema.WordLabelAnswer, JSON),
+    Endpoint("/v1/completions", "Continues a text", openai.CompletionRequest, kinds=JSON),
+    Endpoint("/v1/chat/completions", "Continues a conversation, or translates", chat.ChatRequest, kinds=JSON),
+    Endpoint("/v1/embeddings", "Turns texts into vectors", openai.EmbeddingRequest, kinds=JSON),
+    Endpoint("/fill-mask", "Fills gaps", encoders.FillMaskRequest, encoders.FillMaskAnswer, JSON),
+    Endpoint("/text-classification", "Labels texts", encoders.TextLabelRequest, list[list[encoders.ScoredLabel]], JSON),
+    Endpoint("/token-classification", "Labels words", encoders.WordLabelRequest, encoders.WordLabelAnswer, JSON),
     Endpoint("/spec", "Returns this document"),
 )
 
@@ -66,7 +69,7 @@ ENDPOINTS = (
 def document() -> dict[str, Any]:
     """Returns the OpenAPI document."""
     types = [kind for each in ENDPOINTS for kind in (each.request, each.answer) if kind not in (None, dict, bytes)]
-    types.append(schema.ErrorAnswer)
+    types.append(ErrorAnswer)
     references, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(map(str, types), references, strict=True))
     return {
@@ -84,12 +87,12 @@ def document() -> dict[str, Any]:
 
 def _operation(each: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     """Returns the OpenAPI description of an address."""
-    openai = each.path.startswith("/v1/")
-    refusal = {"type": "object"} if openai else schemas[str(schema.ErrorAnswer)]
+    in_openai = each.path.startswith("/v1/")
+    refusal = {"type": "object"} if in_openai else schemas[str(ErrorAnswer)]
     responses = {code: _response(text, {JSON[0]: refusal}) for code, text in REFUSALS.items()}
     answer = {
         JSON[0]: schemas.get(str(each.answer), {"type": "object"}),
-        **({"text/event-stream": TEXT} if openai else {}),
+        **({"text/event-stream": TEXT} if in_openai else {}),
     }
     operation: dict[str, Any] = {"summary": each.summary, "responses": responses}
     if each.answer is bytes:
@@ -105,6 +108,18 @@ def _operation(each: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _response(text: str, kinds: dict[str, Any]) -> dict[str, Any]:
     return {"description": text, "content": {kind: {"schema": each} for kind, each in kinds.items()}}
+
+
+def routes() -> list[BaseRoute]:
+    """Returns routes to the document and to its page."""
+
+    async def spec(_request: Request) -> Response:
+        return JSONResponse(document())
+
+    async def docs(_request: Request) -> Response:
+        return HTMLResponse(page(), headers={"Content-Security-Policy": PAGE_POLICY})
+
+    return [Route("/spec", spec), Route("/docs", docs)]
 
 
 def page() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec import Struct
 from starlette.responses import JSONResponse, Response
 
 from regard.errors import RegardError
@@ -16,6 +17,12 @@ class RefusedError(Exception):
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.retry_after = status, message, retry_after  # seconds
+
+
+class ErrorAnswer(Struct):
+    """The reason for which a request was refused."""
+
+    error: str
 
 
 class BusyError(RegardError):

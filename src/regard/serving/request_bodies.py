@@ -1,4 +1,4 @@
-"""Reads requests in JSON, a form or the query string, and converts them to their types in the schema."""
+"""Reads requests in JSON, a form or the query string, and converts them to the types of their interface."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def read_object(request: Request, kind: type[RequestType], unsupported: Se
 
 
 def respond(answer: Any) -> Response:
-    """Returns an answer of the types in the schema as JSON."""
+    """Returns an answer as JSON."""
     return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
