@@ -79,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
         figures = {"measured": {**asdict(measured), **rate}, "estimate": asdict(estimated)}
         print(json.dumps({"preset": settings.preset, **figures}))
     else:
-        _print_table(_rows(settings, measured, estimated, arguments))
+        rows = _rows(settings, measured, estimated, arguments)
+        print("\n".join(f"  {label:<16}  {text}" if text else f"\n{label}" for label, text in rows).lstrip())
     return 0
 
 
@@ -114,27 +115,12 @@ def _sample(arguments: argparse.Namespace, settings: Settings, folder: Path) -> 
     return samples.sample_texts([as_path(name) for name in arguments.files], settings.data, folder)
 
 
-def _print_table(rows: Iterator[tuple[str, str]]) -> None:
-    """Prints two columns; a row without a second column is a heading."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    table = Table.grid(padding=(0, 2))
-    for label, text in [*rows, ("", "")]:
-        if text:
-            table.add_row(f"  {label:<16}", text)
-            continue
-        if table.row_count:
-            console.print(table)
-        table = Table.grid(padding=(0, 2))
-        console.print(f"[bold]{label}[/bold]", end="\n" if label else "", soft_wrap=True)
-
-
 def _rows(
     settings: Settings, measured: Measured, estimated: Estimate, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, str]]:
-    """Yields the rows of the table."""
+    """Yields labels with their texts, and headings, which have none."""
+    from rich.filesize import decimal as size
+
     from regard.cli.progress_display import format_duration as duration
 
     memory, unit = measured.memory, "pairs" if settings.task == "translate" else "characters"
@@ -146,32 +132,23 @@ def _rows(
     yield f"Measured here ({where}, {measured.steps} steps)", ""
     yield "speed", f"{measured.tokens_per_second:,.0f} tokens/s, {measured.seconds_per_step:.2f} s per step"
     yield "operations", f"{measured.flops_per_token * measured.tokens_per_second / 1e9:,.1f} billion per second"
-    yield "memory", f"{_size(memory.peak)} at peak"
-    yield "", f"{_size(memory.weights)} weights, {_size(memory.gradients)} gradients, {_size(memory.moments)} moments"
-    yield "", f"{_size(memory.mean)} mean of the weights, {_size(memory.rest)} activations and program"
+    yield "memory", f"{size(memory.peak)} at peak"
+    yield "", f"{size(memory.weights)} weights, {size(memory.gradients)} gradients, {size(memory.moments)} moments"
+    yield "", f"{size(memory.mean)} mean of the weights, {size(memory.rest)} activations and program"
     on = "this device" if estimated.devices == 1 else f"{estimated.devices} devices"
     yield f"Estimate for {estimated.units:,} {unit} on {on}", ""
     if estimated.devices > 1 or arguments.speed != 1:
         total = f"{arguments.efficiency:.0%} of their total speed" if estimated.devices > 1 else ""
         each = f"each {arguments.speed:g} times as fast as this one" if arguments.speed != 1 else "each like this one"
         yield "assumed", ", ".join(filter(None, [total, each]))
-    yield "tokens", f"{estimated.tokens:,.0f} per epoch, {_size(estimated.disk)} on disk"
+    yield "tokens", f"{estimated.tokens:,.0f} per epoch, {size(estimated.disk)} on disk"
     yield "speed", f"{estimated.tokens_per_second:,.0f} tokens/s"
     yield "one epoch", duration(estimated.epoch_seconds)
     yield f"{estimated.steps:,} steps", f"at most {duration(estimated.seconds)}, {estimated.epochs:,.1f} epochs"
     preparing, evaluating = duration(estimated.preparing_seconds), duration(estimated.evaluating_seconds)
     yield "", f"{preparing} to prepare, {evaluating} to evaluate"
-    sharded = f"; {_size(estimated.memory_sharded)} if sharded (FSDP)" if estimated.devices > 1 else ""
-    yield "memory", f"{_size(estimated.memory)} per device{sharded}"
-
-
-def _size(count: float) -> str:
-    """1500000 -> 1.5 MB"""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.{0 if unit == 'B' else 1}f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
+    sharded = f"; {size(estimated.memory_sharded)} if sharded (FSDP)" if estimated.devices > 1 else ""
+    yield "memory", f"{size(estimated.memory)} per device{sharded}"
 
 
 def _print_stage(line: str) -> None:

@@ -11,8 +11,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -45,10 +44,8 @@ from regard.training.run import TrainingRun, open_run
 from regard.training.tasks.translation import TranslationTraining
 from regard.weights import choose_device
 
-MIN_STEPS, MAX_STEPS = 10, 400
-"""Limits of the number of steps, of which the second half is measured."""
-TRANSLATED = 32
-"""Dev pairs that are translated to measure the speed."""
+MIN_STEPS, MAX_STEPS = 10, 400  # of which the second half is measured
+TRANSLATED = 32  # dev pairs whose translation is timed
 
 
 @dataclass(frozen=True)
@@ -122,26 +119,14 @@ def measure(
     sample: Sample, given: dict[str, Any], folder: Path, seconds: float, say: Callable[[str], None]
 ) -> Measured:
     """Prepares the sample and trains on it for about `seconds`."""
-    device = choose_device(str(given.get("training", {}).get("device", "auto")))
-    settings = expected_settings(given, sample.whole, device.type)
-    given = {**without_sampling(given, sample.whole), "preset": settings.preset}
-    began = time.perf_counter()
-    files, dev = [str(path) for path in sample.train], [str(path) for path in sample.dev]
-    say("preparing a sample")
-    # in a thread, as before training, so that the steps cannot reuse its memory
-    for event in prepare_run(folder, TrainingRequest(files, given, device.type, dev), threading.Event()):
-        if isinstance(event, Stage) and event.done == 0:
-            say(f"preparing a sample: {event.name}")
-    preparing = (time.perf_counter() - began) / sample.size
-    run = open_run(folder)
-    parameters = dict(run.model.named_parameters())
-    count = sum(p.numel() for p in parameters.values())
-    say(f"training {count:,} parameters for about {seconds:.0f} s")
+    run, preparing = _prepare(sample, given, folder, say)
+    parameters = {name: p.numel() for name, p in run.model.named_parameters()}
+    say(f"training {sum(parameters.values()):,} parameters for about {seconds:.0f} s")
     steps, spent, seen = _train(run, seconds)
     _train_on_largest_batches(run)
     evaluating, finishing = _evaluate(run, sample, seen / spent)
     _decode_longest_batch(run, sample)
-    peak = _peak_memory(run.device)
+    memory = _memory(run, sample.size)
     return Measured(
         device=str(run.device),
         threads=torch.get_num_threads() if run.device.type == "cpu" else 0,
@@ -150,14 +135,31 @@ def measure(
         tokens_per_step=seen / steps,
         tokens_per_unit=_tokens_per_unit(run, sample),
         flops_per_token=_flops_per_token(run),
-        parameters=count,
-        tables=sum(p.numel() for name, p in parameters.items() if name.endswith(TABLES)),
+        parameters=sum(parameters.values()),
+        tables=sum(size for name, size in parameters.items() if name.endswith(TABLES)),
         vocabulary=run.vocabularies.target.size,
         preparing=preparing,
         evaluating=evaluating,
         finishing=finishing,
-        memory=_memory(run, peak, sample.size),
+        memory=memory,
     )
+
+
+def _prepare(
+    sample: Sample, given: dict[str, Any], folder: Path, say: Callable[[str], None]
+) -> tuple[TrainingRun, float]:
+    """Returns a run that trains on the sample, and the seconds per pair or character that its preparation took."""
+    device = choose_device(str(given.get("training", {}).get("device", "auto"))).type
+    preset = expected_settings(given, sample.whole, device).preset
+    given = {**without_sampling(given, sample.whole), "preset": preset}
+    files, dev = [str(path) for path in sample.train], [str(path) for path in sample.dev]
+    began = time.perf_counter()
+    say("preparing a sample")
+    # in a thread, as before training, so that the steps cannot reuse its memory
+    for event in prepare_run(folder, TrainingRequest(files, given, device, dev), threading.Event()):
+        if isinstance(event, Stage) and event.done == 0:
+            say(f"preparing a sample: {event.name}")
+    return open_run(folder), (time.perf_counter() - began) / sample.size
 
 
 def _train(run: TrainingRun, seconds: float) -> tuple[int, float, float]:
@@ -190,33 +192,25 @@ def _flops_per_token(run: TrainingRun) -> float:
     plan = run.task.plan(0)
     batch = run.task.batch(plan[len(plan) // 2], 0)
     counter = FlopCounterMode(display=False)
-    with computing(fused=False), sdpa_kernel(SDPBackend.MATH), _without_onednn(), counter:
-        loss = run.task.loss(run.model, batch, 0.1)
-        loss.total.backward()
-    run.optimizer.zero_grad()
-    return float(counter.get_total_flops()) / batch.seen
-
-
-@contextmanager
-def _without_onednn() -> Iterator[None]:
-    """Disables oneDNN, whose LSTM PyTorch does not count."""
-    enabled, *_ = torch.backends.mkldnn.set_flags(False)
+    enabled, *_ = torch.backends.mkldnn.set_flags(False)  # oneDNN, whose LSTM PyTorch does not count
     try:
-        yield
+        with computing(fused=False), sdpa_kernel(SDPBackend.MATH), counter:
+            run.task.loss(run.model, batch, 0.1).total.backward()
     finally:
         torch.backends.mkldnn.set_flags(enabled)
+    run.optimizer.zero_grad()
+    return float(counter.get_total_flops()) / batch.seen
 
 
 def _evaluate(run: TrainingRun, sample: Sample, speed: float) -> tuple[float, float]:
     """Returns the seconds of an evaluation during training, and of the last one.
 
     The loss on the dev set is a forward pass, a third of a step. Translations are timed; since a model that has learned
-    little ends them too late, the time is scaled to the length of the references. The translation with the model's own
-    beam only adds to the peak of memory.
+    little ends them too late, the time is scaled to the length of the references.
     """
     settings, dev = run.settings, _dev_size(run.settings, sample)
+    forward = dev * _tokens_per_unit(run, sample) / 3 / speed
     if not isinstance(run.task, TranslationTraining):
-        forward = dev * 0.3 / 3 / speed
         return forward, forward
     pairs, direction = run.task.held_out("dev"), directions_of(settings.data)[0]
     first = pairs[:TRANSLATED]
@@ -224,12 +218,11 @@ def _evaluate(run: TrainingRun, sample: Sample, speed: float) -> tuple[float, fl
     began = time.perf_counter()
     translations = run.task.translate(run.contents(run.model), direction, first, beam=1)
     spent = time.perf_counter() - began
-    run.task.translate(run.contents(run.model), direction, pairs, max_ratio=1.0)
+    run.task.translate(run.contents(run.model), direction, pairs, max_ratio=1.0)  # only for the peak of memory
     run.model.train()
     references = run.vocabularies.target.encode_batch([pair["target"] for pair in first])
     tokens = max(1, sum(len(each.tokens) for each in translations))
     greedy = spent / len(first) * min(1.0, sum(map(len, references)) / tokens)
-    forward = dev * _tokens_per_unit(run, sample) / 3 / speed
     evaluated = min(dev, settings.training.evaluate_pairs)
     return forward + greedy * evaluated, forward + greedy * (evaluated + dev * math.sqrt(settings.decoding.beam))
 
@@ -273,27 +266,23 @@ def _tokens_per_unit(run: TrainingRun, sample: Sample) -> float:
     return float(run.about["examples"]) / sample.size
 
 
-def _peak_memory(device: torch.device) -> int:
-    """Returns the peak memory of the device, or of this process, in bytes."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _memory(run: TrainingRun, peak: int, size: int) -> TrainingMemory:
+def _memory(run: TrainingRun, size: int) -> TrainingMemory:
+    """Measures the memory of the device, or of this process, after training on a sample of `size`."""
+    if run.device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(run.device)
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     weights = _bytes(run.model.parameters())
     gradients = _bytes(p for p in run.model.parameters() if p.requires_grad)
-    moments = _bytes(
-        value for state in run.optimizer.state.values() for value in state.values() if isinstance(value, Tensor)
-    )
+    moments = _bytes(value for state in run.optimizer.state.values() for value in state.values())
     mean = _bytes(run.mean.values.values())
     rest = max(0, peak - weights - gradients - moments - mean)
     return TrainingMemory(weights, gradients, moments, mean, rest, peak, _sampling_memory(run) / size)
 
 
-def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def _bytes(values: Iterable[object]) -> int:
+    """Returns the size of the tensors among some values."""
+    return sum(value.numel() * value.element_size() for value in values if isinstance(value, Tensor))
 
 
 def _sampling_memory(run: TrainingRun) -> int:
@@ -311,14 +300,14 @@ def estimate(
 ) -> Estimate:
     """Returns the cost for the whole corpus."""
     units = max(1, sample.whole - _dev_size(settings, sample))
-    tokens = units * measured.tokens_per_unit
+    tokens, steps, memory = units * measured.tokens_per_unit, settings.training.steps, measured.memory
+    trained = steps * measured.tokens_per_step
     rate = measured.tokens_per_second * speed * devices * (efficiency if devices > 1 else 1.0)
-    steps, memory = settings.training.steps, measured.memory
-    more = int(max(0, sample.whole - sample.size) * memory.unit)
     evaluations = max(1, steps // settings.training.evaluate_every)
     evaluating = (evaluations * measured.evaluating + measured.finishing) / speed
     preparing = measured.preparing * sample.whole
-    trained = steps * measured.tokens_per_step
+    more = int(max(0, sample.whole - sample.size) * memory.unit)
+    lengths = 8 * units if settings.task == "translate" else 0
     return Estimate(
         units=units,
         tokens=tokens,
@@ -332,6 +321,5 @@ def estimate(
         seconds=preparing + trained / rate + evaluating,
         memory=memory.peak + more,
         memory_sharded=memory.state // devices + memory.rest + more,
-        disk=int(tokens) * token_type(measured.vocabulary).itemsize
-        + (8 * units if settings.task == "translate" else 0),
+        disk=int(tokens) * token_type(measured.vocabulary).itemsize + lengths,
     )
