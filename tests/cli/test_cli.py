@@ -93,6 +93,20 @@ def test_each_verb_has_help(capsys: pytest.CaptureFixture[str], verb: str) -> No
     assert "-h, --help" in printed
 
 
+@pytest.mark.parametrize("verb", ["train", ""])
+def test_help_is_a_verb_too(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    with pytest.raises(SystemExit):
+        call(capsys, "help", *filter(None, [verb]))
+    assert capsys.readouterr().out.startswith(f"usage: regard {verb}")
+
+
+def test_a_text_in_place_of_a_file_gives_advice(capsys: pytest.CaptureFixture[str], model: str) -> None:
+    done = call(capsys, "translate", model, "A dog runs.")
+    assert (done.code, done.out) == (2, "")
+    assert "A dog runs.: cannot be read" in done.err
+    assert "give it on standard input" in done.err
+
+
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         call(capsys, "--version")
@@ -228,6 +242,12 @@ MISTAKES = {
     "evaluate nowhere train.en train.de": "nowhere: no such folder",
     "evaluate nothing train.en train.de": "nothing: not a Regard model (it has no model.toml): an empty folder",
     "evaluate model missing.en train.de": "missing.en: cannot be read",
+    "evaluate train.en train.de": "train.en: a file, not a model folder",
+    "translate two.en model": "two.en: a file, not a model folder",
+    "translate model two.en --out x": "unknown option --out; did you mean --output?",
+    "export model --to hf -o x": "--to needs huggingface, ctranslate2 or onnx, not 'hf'",
+    "bench model": "regard bench needs serve, not 'model'",
+    "serve model --rate -5": "argument --rate: must be a number of at least 0, not -5",
     "evaluate model empty.en empty.en": "empty.en: the test set is empty",
     "evaluate model train.en short.de": "train.en has 120 lines but",
     "evaluate --hypotheses missing.de train.de": "missing.de: cannot be read",

@@ -63,7 +63,7 @@ def test_answers_that_differ_are_counted(capsys: pytest.CaptureFixture[str]) -> 
         (["http://127.0.0.1:1"], "--from and --to"),
         (["https://127.0.0.1:1"], "begins with http://"),
         (["nowhere"], "nowhere: no such folder"),
-        ([str(GLASS), "--clients", "0"], "more than 0"),
+        ([str(GLASS), "--clients", "0"], "must be a whole number of at least 1"),
         ([str(GLASS), "--texts", "nowhere.txt"], "nowhere.txt"),
         ([str(GLASS), "--to", "zz"], "zz"),
         (["http://127.0.0.1:1", "--from", "de", "--to", "en"], "--texts"),

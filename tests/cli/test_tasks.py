@@ -230,7 +230,9 @@ def test_what_cannot_be_filled_is_a_line(capsys: Capture, folder_of: Folders) ->
     model = folder_of("fill")
     refused(call(capsys, "fill", model, "no gap"), "there is no gap in the text")
     refused(call(capsys, "fill", model, "[MASK] " * 40), "this model reads at most 32")
-    refused(call(capsys, "fill", model, "[MASK]", "--count", "0"), "--count must be at least 1")
+    refused(
+        call(capsys, "fill", model, "[MASK]", "--count", "0"), "--count: must be a whole number of at least 1, not 0"
+    )
     refused(call(capsys, "fill", model, "[MASK] \udcff"), "surrogate")
     refused(call(capsys, "fill", folder_of("write"), "[MASK]"), "has the task write, not fill")
 
@@ -339,7 +341,10 @@ def test_what_cannot_be_embedded_is_a_line(capsys: Capture, folder_of: Folders, 
     model = folder_of("fill")
     refused(call(capsys, "embed", model, texts, "-o", str(tmp_path / "x.txt")), "a .npy or a .jsonl file")
     refused(call(capsys, "embed", model, "--nearest", "a"), "there is no text to search")
-    refused(call(capsys, "embed", model, texts, "--nearest", "a", "--count", "0"), "--count must be at least 1")
+    refused(
+        call(capsys, "embed", model, texts, "--nearest", "a", "--count", "0"),
+        "--count: must be a whole number of at least 1, not 0",
+    )
     refused(call(capsys, "embed", model, texts, "--pooling", "max"), "--pooling")
     refused(call(capsys, "embed", folder_of("write"), texts), "has the task write, not embed")
     (tmp_path / "file").write_text("")

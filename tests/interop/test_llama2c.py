@@ -131,8 +131,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         (b"ab\0", "not a model that Regard can import: give a Hugging Face folder or a llama2.c file"),
         (whole[:-4], "damaged: .* bytes instead of"),
         (whole + b"\0", "damaged: .* bytes instead of"),
-        (struct.pack("<7i", -1, 1, 1, 1, 1, 1, 1) + whole, "not a model that Regard reads"),
-        (struct.pack("<7i", 4, 4, 2**31 - 1, 2, 2, 9, 9) + whole, "not a model that Regard reads"),
+        (struct.pack("<7i", -1, 1, 1, 1, 1, 1, 1) + whole, "not a model that Regard can import"),
+        (struct.pack("<7i", 4, 4, 2**31 - 1, 2, 2, 9, 9) + whole, "not a model that Regard can import"),
         (struct.pack("<7i", 2**31 - 4, 4, 2, 2, 2, 9, 9) + whole, "damaged: .* bytes instead of"),
     ):
         model.write_bytes(content)

@@ -57,8 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # the output has the encoding of the input
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     try:
-        known, unknown = parser.parse_known_args(arguments)
+        known, unknown = parser.parse_known_args(words)
         parser.require_known(unknown)
         if unknown:
             raise InputError(f"unknown argument {unknown[0]}: see regard {known.verb} --help")

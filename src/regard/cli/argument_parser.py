@@ -66,10 +66,12 @@ class Parser(argparse.ArgumentParser):
         return SettingsError(f"unknown {kind} {name}{hint}")
 
     def similar_flags(self, name: str) -> list[str]:
-        """Returns the flags with the same last part, as --training.steps for --steps, or else the most similar one."""
+        """Returns flags with the same end (--training.steps for --steps) or beginning, or the most similar one."""
         flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
         if same := [flag for flag in flags if _last_part(flag) == _last_part(name)]:
             return same[:3]
+        if longer := [flag for flag in flags if flag.startswith(name) and len(name) > len("--")]:
+            return longer[:3]
         by_name = {flag.lstrip("-"): flag for flag in flags}
         by_last_part = {_last_part(flag): flag for flag in reversed(flags)}  # the flag that was added first wins
         for known, word in ((by_name, name.lstrip("-")), (by_last_part, _last_part(name))):
@@ -82,7 +84,10 @@ class Parser(argparse.ArgumentParser):
             similar = difflib.get_close_matches(value, list(action.choices), 1)
             hint = f"; did you mean regard {similar[0]}?" if similar else ": regard --help lists the verbs"
             raise InputError(f"unknown verb {value}{hint}")
-        super()._check_value(action, value)
+        if action.choices is not None and value not in action.choices:
+            *others, last = action.choices
+            known = f"{', '.join(others)} or {last}" if others else last
+            self.error(f"{'/'.join(action.option_strings) or self.prog} needs {known}, not {value!r}")
 
     def _get_positional_actions(self) -> list[argparse.Action]:
         return [] if self.flags_only else super()._get_positional_actions()

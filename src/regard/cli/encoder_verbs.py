@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.output_paths import require_output
-from regard.cli.shared_flags import Verbs, add_device
+from regard.cli.shared_flags import Verbs, add_device, count
 from regard.cli.text_lines import open_source, read_lines, write_lines
 from regard.errors import InputError
 from regard.files.formats.format_by_suffix import require_plain, suffix
@@ -39,7 +39,7 @@ def add(verbs: Verbs) -> None:
         "text", nargs="?", metavar="TEXT", help="a text with [MASK] in it (default: each line of standard input)"
     )
     fill.add_argument(
-        "--count", type=int, default=5, metavar="N", help="number of tokens to show for each gap (default: 5)"
+        "--count", type=count, default=5, metavar="N", help="number of tokens to show for each gap (default: 5)"
     )
 
     classify = verbs.add_parser("classify", help="label texts or their words", description=CLASSIFY, run=_classify)
@@ -58,7 +58,7 @@ def add(verbs: Verbs) -> None:
     )
     embed.add_argument("--nearest", metavar="TEXT", help="print the lines of FILE that are most similar to this text")
     embed.add_argument(
-        "--count", type=int, default=5, metavar="N", help="number of lines that --nearest prints (default: 5)"
+        "--count", type=count, default=5, metavar="N", help="number of lines that --nearest prints (default: 5)"
     )
     text = "use the mean of all states, or the first state (default: the model's setting)"
     embed.add_argument("--pooling", choices=("mean", "first"), help=text)
@@ -74,7 +74,6 @@ def _fill(arguments: argparse.Namespace) -> int:
     from regard.decoding.fill_classify_embed import Filler
     from regard.decoding.model_loading import load_as
 
-    _require_count(arguments)
     filler = load_as(Filler, arguments.model, arguments.device)
     for text in [arguments.text] if arguments.text is not None else _lines(None):
         gaps = filler.fill(text, arguments.count)
@@ -127,7 +126,6 @@ def _embed(arguments: argparse.Namespace) -> int:
     from regard.decoding.fill_classify_embed import Embedder
     from regard.decoding.model_loading import load_as
 
-    _require_count(arguments)
     _require_texts(arguments.file)
     require_output(arguments.output, [arguments.file, arguments.model])
     if arguments.output and arguments.nearest is not None:
@@ -188,11 +186,6 @@ def _print_nearest(embedder: Embedder, arguments: argparse.Namespace) -> int:
         else:
             print(f"{cosine:.4f}  {line}")
     return 0
-
-
-def _require_count(arguments: argparse.Namespace) -> None:
-    if arguments.count < 1:
-        raise InputError("--count must be at least 1")
 
 
 def _require_texts(name: str | None, *accepted: str) -> None:

@@ -116,12 +116,13 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]
         return sources, references, arguments.language or arguments.target or ""
     from regard.files.corpus import read_pairs
     from regard.files.corpus_report import Report
-    from regard.model_folder import read_settings
+    from regard.model_folder import check_folder, read_settings
 
     if len(arguments.files) < 2:
         raise InputError("give a model and a test set (two files, one .tsv or one .jsonl), or --hypotheses")
     path = Path(arguments.files[0])
-    data = _data_to_read(read_settings(path).data, arguments) if path.is_dir() else DataSettings()
+    check_folder(path)
+    data = _data_to_read(read_settings(path).data, arguments)
     pairs = list(read_pairs([as_path(name) for name in arguments.files[1:]], data, Report(), whole=True))
     if not pairs:
         raise InputError(f"{arguments.files[1]}: the test set is empty")

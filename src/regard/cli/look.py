@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.output_paths import require_output
-from regard.cli.shared_flags import Verbs, add_device, port
+from regard.cli.shared_flags import Verbs, add_device, number
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add_address(parser: argparse.ArgumentParser, default: int) -> None:
         help="address to listen on (default: 127.0.0.1, which only this machine can reach)",
     )
     text = f"port to listen on; 0: any free port (default: {default})"
-    parser.add_argument("--port", type=port, default=default, help=text)
+    parser.add_argument("--port", type=number(0, 65_535), default=default, help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.look import add_address, listen
-from regard.cli.shared_flags import Verbs, add_engine, add_shortlist, engine_options
+from regard.cli.shared_flags import Verbs, add_engine, add_shortlist, engine_options, number
 from regard.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,17 +67,17 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     from regard.serving.client_limits import ServingLimits
 
     group, standard = parser.add_argument_group("limits"), ServingLimits()
-    for flag, name, text in (
-        ("--rate", "rate", "requests per minute of one key or address; 0: no limit"),
-        ("--max-characters", "characters", "characters per request; -1: no limit"),
-        ("--max-batch", "batch", "texts per request; -1: no limit"),
-        ("--max-bytes", "bytes", "bytes per request"),
-        ("--max-upload", "upload", "bytes per file"),
-        ("--max-concurrent", "concurrent", "concurrent requests"),
-        ("--timeout", "answering", "seconds per answer, and per file"),
+    for flag, name, lowest, text in (
+        ("--rate", "rate", 0, "requests per minute of one key or address; 0: no limit"),
+        ("--max-characters", "characters", -1, "characters per request; -1: no limit"),
+        ("--max-batch", "batch", -1, "texts per request; -1: no limit"),
+        ("--max-bytes", "bytes", 1, "bytes per request"),
+        ("--max-upload", "upload", 1, "bytes per file"),
+        ("--max-concurrent", "concurrent", 1, "concurrent requests"),
+        ("--timeout", "answering", 0.001, "seconds per answer, and per file"),
     ):
         value = getattr(standard, name)
-        options: dict[str, Any] = {"type": type(value), "default": value, "metavar": "N"}
+        options: dict[str, Any] = {"type": number(lowest, kind=type(value)), "default": value, "metavar": "N"}
         group.add_argument(flag, dest=f"limit_{name}", help=f"{text} (default: {value:,.10g})", **options)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.shared_flags import Verbs, add_engine, engine_options
+from regard.cli.shared_flags import Verbs, add_engine, count, engine_options, positive_number
 from regard.cli.text_lines import read_text
 from regard.errors import DataError, InputError
 
@@ -42,9 +42,9 @@ def add(verbs: Verbs) -> None:
     add("targets", nargs="+", metavar="MODEL|URL", help="model folders, or the address of a server")
     text = "a file with one sentence per line (default: invented English or French sentences)"
     add("--texts", type=Path, metavar="FILE", help=text)
-    add("--lines", type=int, default=1000, metavar="N", help="number of sentences (default: 1000)")
-    add("--clients", type=int, default=64, metavar="N", help="concurrent clients (default: 64)")
-    add("--seconds", type=float, default=30.0, metavar="N", help="seconds under load (default: 30)")
+    add("--lines", type=count, default=1000, metavar="N", help="number of sentences (default: 1000)")
+    add("--clients", type=count, default=64, metavar="N", help="concurrent clients (default: 64)")
+    add("--seconds", type=positive_number, default=30.0, metavar="N", help="seconds under load (default: 30)")
     add("--from", dest="source", metavar="LANGUAGE", help="language to translate from, if there are several directions")
     add("--to", dest="target", metavar="LANGUAGE", help="language to translate into, if there are several directions")
     add("--json", action="store_true", help="print the figures as a JSON object")
@@ -65,8 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     from regard.decoding.translator import Translator
     from regard.serving.load_generator import load, question
 
-    if arguments.clients < 1 or arguments.seconds <= 0 or arguments.lines < 1:
-        raise InputError("--clients, --seconds and --lines: must be more than 0")
     addresses = [target for target in arguments.targets if "://" in target]
     folders = [target for target in arguments.targets if "://" not in target]
     if len(addresses) > 1 or any(not address.startswith("http://") for address in addresses):

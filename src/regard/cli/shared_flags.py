@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -157,34 +159,30 @@ def refuse_flags(flags: dict[str, Any], message: str) -> None:
             raise InputError(f"{flag} {message}")
 
 
-def count(text: str) -> int:
-    """Parses a whole number above 0, such as 4000000, 4_000_000 or 4,000,000."""
-    digits = text.replace("_", "").replace(",", "")
-    if not digits.isdecimal() or int(digits) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return int(digits)
+def number(low: float, high: float = math.inf, kind: Callable[[str], float] = int) -> Callable[[str], Any]:
+    """Returns a parser of numbers within limits, such as 4000000, 4_000_000 or 4,000,000."""
+    limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+
+    def parse(text: str) -> float:
+        try:
+            value = kind(text.replace("_", "").replace(",", ""))
+        except ValueError:
+            value = math.nan
+        if not (low <= value <= high and value < math.inf):
+            name = "whole number" if kind is int else "number"
+            raise argparse.ArgumentTypeError(f"must be a {name} {limits}, not {text}")
+        return value
+
+    return parse
 
 
-def count_up_to_1024(text: str) -> int:
-    """Parses a number of threads or processes."""
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 1024")
-    return int(text)
+count = number(1)
+count_up_to_1024 = number(1, 1024)  # threads, processes
 
 
 def positive_number(text: str) -> float:
     """Parses a number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    value: float = number(0, kind=float)(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("must be a number above 0, not 0")
     return value
-
-
-def port(text: str) -> int:
-    """Parses a TCP port."""
-    if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text} is not a port: give a number from 0 to 65535")
-    return int(text)

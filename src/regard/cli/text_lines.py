@@ -20,6 +20,8 @@ from regard.files.remote_files import RemotePath, as_path
 def open_source(name: str | None) -> Iterator[BinaryIO]:
     """Opens a file, or standard input for None and "-"; it can be closed while another thread waits for input."""
     is_stdin = name is None or name == "-"
+    if is_stdin and sys.stdin.buffer.isatty():
+        print("Type one text per line; Ctrl-D ends the input.", file=sys.stderr)
     if is_stdin and not isinstance(sys.stdin.buffer, io.BufferedReader):
         yield sys.stdin.buffer
         return
@@ -30,7 +32,8 @@ def open_source(name: str | None) -> Iterator[BinaryIO]:
     try:  # a new file object, because Python cannot close sys.stdin at exit while a thread waits for it
         source = open(sys.stdin.fileno() if is_stdin else str(name), "rb", closefd=not is_stdin)  # noqa: SIM115
     except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror})") from None
+        hint = "; to translate a text, give it on standard input" if " " in str(name) else ""
+        raise InputError(f"{name}: cannot be read ({error.strerror}){hint}") from None
     try:
         yield source
     finally:

@@ -59,6 +59,9 @@ def add(verbs: flags.Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from regard.model_folder import check_folder
+
+    check_folder(Path(arguments.model))
     _require_known_format(arguments)
     _require_text_output(arguments)
     if arguments.cluster is not None:

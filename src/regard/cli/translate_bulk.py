@@ -82,11 +82,10 @@ def _work_of(arguments: argparse.Namespace, source: str) -> TranslateLines:
     """Returns the work that the flags describe; refuses a wrong model or option before reading any text."""
     from regard.decoding.translator import with_options
     from regard.jobs.bulk_translation import TranslateLines
-    from regard.model_folder import check_folder, read_settings
+    from regard.model_folder import read_settings
     from regard.tokens.directions import choose_direction
 
     model = Path(arguments.model).resolve()
-    check_folder(model)
     settings = read_settings(model)
     if settings.task != "translate":
         raise InputError(f"{arguments.model}: has the task {settings.task}, not translate")
