@@ -41,7 +41,7 @@ LIBRARIES = {
     "regard.decoding.native.core": Library(
         "decoding/native/arithmetic_kernels.cpp",
         ["decoding/native/python_interface.cpp"],
-        ["-pthread"],
+        ["-pthread", "-ffp-contract=off"],  # the same bits on every set of instructions: see arithmetic_kernels.cpp
         {"avx512": ["-mavx512vnni"]},
     ),
     "regard.model.kernels.fused_core": Library("model/kernels/fused_training_steps.cpp", flags=THREADS),

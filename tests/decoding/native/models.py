@@ -64,10 +64,10 @@ def packed(model: Model, kernels: str = "", *, int8: bool = False, fixed: bool =
 def write(model: Model, path: Path, *, int8: bool = False, fixed: bool = False) -> None:
     """`fixed`: as a large model, whose weights have three bytes each."""
     weights = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
-    with path.open("wb") as file, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         if fixed:
             patch.setattr(packing, "WORTH_FIXED", 0)
-        packing.pack(weights, model.settings, file, decoder_only=isinstance(model, Decoder), int8=int8)
+        packing.pack(weights, model.settings, path, decoder_only=isinstance(model, Decoder), int8=int8)
 
 
 def native(

@@ -1,4 +1,4 @@
-"""A packed file is checked before it is believed, and mapped only if it is what it says."""
+"""A packed file is checked before it is used."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.decoding.native.compiled_library import MAGIC, PackedModel, instructions
+from regard.decoding.native.weight_packing import checksum_of
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 from tests.decoding.native.models import FIRST, SETS, searching, toy, write
@@ -32,10 +33,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("changed") / "packed"
 
 
-def used(content: bytes, path: Path) -> bool:
-    """Whether a file with this content is taken for a model; then it is used as one."""
-    path.unlink(missing_ok=True)  # what is mapped must not be changed
-    path.write_bytes(content)
+def used(content: bytes, path: Path, *, sealed: bool = True) -> bool:
+    """Reports whether a file with this content, and with its checksum, is taken for a model; then uses it as one."""
+    path.write_bytes(content[:-16] + checksum_of([content[:-16]]) if sealed and len(content) % 8 == 0 else content)
     try:
         engine = searching(PackedModel(path), MODEL)
     except ModelError:
@@ -50,9 +50,9 @@ def test_a_whole_file_is_used(content: bytes, place: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="none: cannot be opened"):
+    with pytest.raises(ModelError, match="none: cannot be read"):
         PackedModel(tmp_path / "none")
-    with pytest.raises(ModelError, match="cannot be mapped into memory"):
+    with pytest.raises(ModelError, match="cannot be read"):
         PackedModel(tmp_path)
 
 
@@ -65,6 +65,14 @@ def test_a_file_that_is_cut_short(content: bytes, size: int, place: Path) -> Non
 
 def test_a_file_with_more_in_it_than_the_model(content: bytes, place: Path) -> None:
     assert not used(content[:8] + struct.pack("<q", len(content) + 64) + content[16:] + bytes(64), place)
+
+
+@given(st.data())
+@examples(50)
+def test_a_damaged_file_is_refused(content: bytes, place: Path, data: st.DataObject) -> None:
+    changed = bytearray(content)
+    changed[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    assert not used(bytes(changed), place, sealed=False)
 
 
 def test_a_file_of_another_version(content: bytes, place: Path) -> None:

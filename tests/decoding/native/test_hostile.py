@@ -202,7 +202,7 @@ engine.threads = 1
 print(len(engine.search([[5, 6]], [5], DecodingSettings(beam=1))))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout.splitlines() == ["the native engine stopped: so many threads cannot be started", "1"]
+    assert done.stdout.splitlines() == ["the native engine stopped: could not start the threads", "1"]
 
 
 def test_the_model_outlives_its_file(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from tests.decoding.native.models import (
     SETS,
     SPECIALS,
     Model,
-    assert_same,
     beams,
     drawn,
     greedy,
@@ -64,11 +63,16 @@ def test_a_sentence_is_the_same_in_any_company(data: st.DataObject, model: Model
         assert backwards[::-1] == together
 
 
-@given(data=st.data(), model=models(), threads=st.integers(2, 4))
-@examples(4)
-def test_any_number_of_threads_gives_the_same(data: st.DataObject, model: Model, threads: int) -> None:
+@given(data=st.data(), model=models(), threads=st.integers(2, 4), int8=st.booleans())
+@examples(10)
+def test_any_number_of_threads_gives_the_same(data: st.DataObject, model: Model, threads: int, int8: bool) -> None:
+    """The bits are equal whether threads share a sentence, or each has its own."""
     work = data.draw(works(model, greedy | beams | drawn))
-    assert_same(model, work, native(model, threads=threads).search(*work), native(model).search(*work))
+    for kernels in SETS:
+        engines = [native(model, kernels, threads=count, int8=int8) for count in (1, threads)]
+        alone, shared = (engine.search(*work) for engine in engines)
+        assert shared == alone
+        assert engines[1].search(work.sources[:1], work.limits[:1], work.settings) == alone[:1]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

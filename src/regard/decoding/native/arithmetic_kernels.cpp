@@ -1,8 +1,10 @@
 // Compiled once for each set of instructions, with REGARD_KERNELS as the name of its table (see setup.py). Numbers are
 // handled LANES at once by the vector types of GCC and Clang; only the products of int8 need instructions by name.
 //
-// Every sum over the depth is made one product after the other, whatever the tile: a sentence gets the same numbers in
-// any company.
+// One answer, always. A sum over the depth adds one product after the other, whatever the tile, so a sentence has the same
+// numbers in any batch. All other sums have PANEL partial sums, which are added in one order (`Sums`), and no product is
+// fused with a sum except in the products of float32 (`fused`): so an int8 model computes the same bits on every set of
+// instructions. The compiler must not fuse by itself: see -ffp-contract in setup.py.
 #include "arithmetic_kernels.h"
 
 #include <cmath>
@@ -10,6 +12,9 @@
 #include <vector>
 
 #include "../../model/kernels/simd_vectors.h"
+#if defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
 
 namespace regard {
 namespace {
@@ -22,6 +27,34 @@ constexpr int REGISTERS = 12, MOST_ROWS = 6;
 constexpr int REGISTERS = 12, MOST_ROWS = 3;
 #endif
 constexpr int VECTORS = PANEL / LANES;  // in a panel
+
+INLINE Vec fused(Vec a, Vec b, Vec sum) {  // a * b + sum, rounded once where the instructions can
+#if defined(__AVX512F__)
+    return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif defined(__AVX2__)
+    return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+    return (Vec)vfmaq_f32((float32x4_t)sum, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + sum;
+#endif
+}
+
+struct Sums {  // PANEL partial sums
+    Vec parts[VECTORS] = {};
+
+    // Adds `value(i)` for each vector i of a panel
+    template <class Value> INLINE void add(Value value) {
+        UNROLL for (int i = 0; i < VECTORS; ++i) parts[i] += value(i);
+    }
+    INLINE float all() const {  // adds halves that lie side by side, on every set of instructions
+        Vec halves[VECTORS];
+        UNROLL for (int i = 0; i < VECTORS; ++i) halves[i] = parts[i];
+        UNROLL for (int n = VECTORS / 2; n; n /= 2)
+            UNROLL for (int i = 0; i < n; ++i) halves[i] += halves[i + n];
+        return total(halves[0]);
+    }
+};
 
 // How weights lie, and how a step along the depth multiplies with those of a panel
 
@@ -55,7 +88,7 @@ struct Plain {  // float32
     static constexpr bool KEEPS = false;
     static long depth(const Matrix& m) { return m.depth; }
     INLINE static Vec weights(const uint8_t* p, int vector) { return load(reinterpret_cast<const float*>(p) + vector * LANES); }
-    INLINE static Vec multiply_add(Vec sum, const float* row, Vec weights) { return sum + splat(*row) * weights; }
+    INLINE static Vec multiply_add(Vec sum, const float* row, Vec weights) { return fused(splat(*row), weights, sum); }
     struct Columns {  // which make numbers of sums
         Columns(const Matrix&, long) {}
         INLINE Vec value(Vec sum, const Rows&, int) const { return sum; }
@@ -258,19 +291,20 @@ float quantize(const float* row, int count, uint8_t* out, float* rest) {
 }
 
 void normalize(const float* row, const float* gain, const float* bias, int count, float epsilon, bool rms, float* out) {
-    const int whole = count / LANES * LANES;
+    const int whole = count / PANEL * PANEL;
     float mean = 0.0f;
     if (!rms) {
-        Vec sum = Vec{};
-        for (int i = 0; i < round_up(count, PANEL); i += LANES) sum += load(row + i);
-        mean = total(sum) / float(count);
+        Sums sum;
+        for (int i = 0; i < round_up(count, PANEL); i += PANEL) sum.add([&](int j) { return load(row + i + j * LANES); });
+        mean = sum.all() / float(count);
     }
-    Vec squares = Vec{};
-    for (int i = 0; i < whole; i += LANES) {
-        const Vec v = load(row + i) - mean;
-        squares += v * v;
-    }
-    float variance = total(squares);
+    Sums squares;
+    for (int i = 0; i < whole; i += PANEL)
+        squares.add([&](int j) {
+            const Vec v = load(row + i + j * LANES) - mean;
+            return v * v;
+        });
+    float variance = squares.all();
     for (int i = whole; i < count; ++i) variance += (row[i] - mean) * (row[i] - mean);
     const float factor = 1.0f / std::sqrt(variance / float(count) + epsilon);
     for (int i = 0; i < round_up(count, PANEL); i += LANES)
@@ -306,16 +340,16 @@ void activate(float* row, const float* gate, int count, Activation kind) {
     }
 }
 
+constexpr int KEYS_AT_ONCE = VECTORS > 2 ? 2 : 4;
+
 template <int KEYS> INLINE void score(const float* query, const float* const* keys, long offset, int width, float* out) {
-    Vec sum[KEYS];
-    UNROLL for (int j = 0; j < KEYS; ++j) sum[j] = Vec{};
+    Sums sum[KEYS];
     int i = 0;
-    for (; i + LANES <= width; i += LANES) {
-        const Vec q = load(query + i);
-        UNROLL for (int j = 0; j < KEYS; ++j) sum[j] += q * load(keys[j] + offset + i);
-    }
+    for (; i + PANEL <= width; i += PANEL)
+        UNROLL for (int j = 0; j < KEYS; ++j)
+            sum[j].add([&](int k) { return load(query + i + k * LANES) * load(keys[j] + offset + i + k * LANES); });
     UNROLL for (int j = 0; j < KEYS; ++j) {
-        out[j] = total(sum[j]);
+        out[j] = sum[j].all();
         for (int k = i; k < width; ++k) out[j] += query[k] * keys[j][offset + k];
     }
 }
@@ -335,19 +369,19 @@ void attend(const float* query, const float* const* entries, int count, long key
         for (int k = 0; k < value_width; k += PANEL) __builtin_prefetch(entries[i] + value + k, 0, 3);
         for (int k = 0; k < key_width; k += PANEL) __builtin_prefetch(entries[i] + key + key_width + k, 0, 3);
     }
-    for (; j + 4 <= count; j += 4) score<4>(query, entries + j, key, key_width, weights + j);
+    for (; j + KEYS_AT_ONCE <= count; j += KEYS_AT_ONCE) score<KEYS_AT_ONCE>(query, entries + j, key, key_width, weights + j);
     for (; j < count; ++j) score<1>(query, entries + j, key, key_width, weights + j);
     float most = weights[0];
     for (j = 1; j < count; ++j) most = weights[j] > most ? weights[j] : most;
-    for (; j % LANES; ++j) weights[j] = -INFINITY;
-    Vec sum = Vec{};
-    for (j = 0; j < count; j += LANES) {
-        const Vec e = exponential((load(weights + j) - most) * scale);
-        store(weights + j, e);
-        sum += e;
-    }
-    for (; j > count; --j) sum[(j - 1) % LANES] -= weights[j - 1];  // what is not there was counted as 1e-38: nothing
-    const float factor = 1.0f / total(sum);
+    for (; j % PANEL; ++j) weights[j] = -INFINITY;  // counts as 1e-38, which changes no sum
+    Sums sum;
+    for (j = 0; j < count; j += PANEL)
+        sum.add([&](int k) {
+            const Vec e = exponential((load(weights + j + k * LANES) - most) * scale);
+            store(weights + j + k * LANES, e);
+            return e;
+        });
+    const float factor = 1.0f / sum.all();
     for (j = 0; j < count; ++j) weights[j] *= factor;
     int i = 0;
     for (; i + 4 * LANES <= value_width; i += 4 * LANES) mix<4>(entries, count, value + i, weights, out + i);
@@ -362,11 +396,11 @@ void attend(const float* query, const float* const* entries, int count, long key
 
 constexpr int TOGETHER = 4;
 
-INLINE Vec widened(const float* p) { return load(p); }
-INLINE Vec widened(const int16_t* p) {
-    int16_t numbers __attribute__((vector_size(LANES * 2)));
-    std::memcpy(&numbers, p, sizeof numbers);
-    return __builtin_convertvector(numbers, Vec);
+INLINE Vec multiply_add(Vec numbers, const float* p, Vec sum) { return fused(numbers, load(p), sum); }
+INLINE Vec multiply_add(Vec numbers, const int16_t* p, Vec sum) {
+    int16_t integers __attribute__((vector_size(LANES * 2)));
+    std::memcpy(&integers, p, sizeof integers);
+    return sum + numbers * __builtin_convertvector(integers, Vec);
 }
 
 template <class T> INLINE void pick_lines(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, float* out, long stride) {
@@ -378,11 +412,13 @@ template <class T> INLINE void pick_lines(const Rows& rows, const Matrix& m, con
             for (long k = 0; k < m.line(); k += 64 / long(sizeof(T))) __builtin_prefetch(line(j) + k, 0, 3);
         for (int row = 0; row < rows.count; ++row) {
             const float* numbers = static_cast<const float*>(rows.data) + row * rows.stride;
-            Vec sum[TOGETHER] = {};
-            for (long k = 0; k < m.line(); k += LANES)
-                UNROLL for (int j = 0; j < TOGETHER; ++j) sum[j] += load(numbers + k) * widened(lines[j] + k);
+            Sums sum[TOGETHER];
+            for (long k = 0; k < m.line(); k += PANEL)
+                UNROLL for (int v = 0; v < VECTORS; ++v)
+                    UNROLL for (int j = 0; j < TOGETHER; ++j)
+                        sum[j].parts[v] = multiply_add(load(numbers + k + v * LANES), lines[j] + k + v * LANES, sum[j].parts[v]);
             for (int j = 0; j < TOGETHER && i + j < count; ++j)
-                out[row * stride + i + j] = total(sum[j]) * m.line_scale(tokens[i + j]) + m.bias[tokens[i + j]];
+                out[row * stride + i + j] = sum[j].all() * m.line_scale(tokens[i + j]) + m.bias[tokens[i + j]];
         }
     }
 }
@@ -392,19 +428,22 @@ void pick(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, f
 }
 
 float sum_exp(const float* row, int count, float* high, double* sum) {
+    const int whole = count / PANEL * PANEL;
+    float rest[PANEL];  // the numbers after the last whole panel, and nothing
+    for (int i = 0; i < PANEL; ++i) rest[i] = whole + i < count ? row[whole + i] : -INFINITY;
     Vec most = splat(-INFINITY);
-    int i = 0;
-    for (; i + LANES <= count; i += LANES) most = larger(load(row + i), most);
-    float peak = highest(most);
-    for (; i < count; ++i) peak = row[i] > peak ? row[i] : peak;
+    for (int i = 0; i < whole; i += LANES) most = larger(load(row + i), most);
+    for (int i = 0; i < PANEL; i += LANES) most = larger(load(rest + i), most);
+    const float peak = highest(most);
     if (peak > *high) {
         *sum *= std::exp(double(*high) - peak);
         *high = peak;
     }
-    Vec part = Vec{};
-    for (i = 0; i + LANES <= count; i += LANES) part += exponential(load(row + i) - *high);
-    *sum += total(part);
-    for (; i < count; ++i) *sum += std::exp(row[i] - *high);
+    Sums part;
+    const auto add = [&](const float* panel) { part.add([&](int i) { return exponential(load(panel + i * LANES) - *high); }); };
+    for (int i = 0; i < whole; i += PANEL) add(row + i);
+    if (whole < count) add(rest);
+    *sum += part.all();
     return peak;
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import cache
@@ -13,7 +15,7 @@ from regard.decoding.token_shortlist import Shortlist
 from regard.errors import ModelError
 
 HERE = Path(__file__).parent
-MAGIC = b"regard-5"
+MAGIC = b"regard-6"
 """The first bytes of a packed file, with the version of its format."""
 ERROR_SIZE = 200
 
@@ -66,7 +68,7 @@ _ERROR = (c_char_p, c_int64)
 _REQUEST, _RESULT = POINTER(SearchRequest), POINTER(SearchResult)
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the type of the result and those of the arguments
     "regard_kernels": (c_char_p, c_char_p),
-    "regard_load": (c_void_p, c_char_p, c_char_p, *_ERROR),
+    "regard_load": (c_void_p, c_void_p, c_int64, c_char_p, *_ERROR),
     "regard_unload": (None, c_void_p),
     "regard_shorten": (c_int32, c_void_p, POINTER(ShortlistArrays), *_ERROR),
     "regard_search": (_RESULT, c_void_p, _REQUEST, *_ERROR),
@@ -128,15 +130,17 @@ def _read(result: Any, read: Callable[[SearchResult], Any]) -> Any:
 
 
 class PackedModel:
-    """A packed model, mapped into memory."""
+    """A packed model in memory of its own: whatever happens to its file afterwards has no effect."""
 
     def __init__(self, path: Path, kernels: str = "") -> None:
         self._handle = None
         if reason := missing():
             raise ModelError(f"the native engine is not available: {reason}")
         self._unload = library().regard_unload  # type: ignore[union-attr]
-        self.size = path.stat().st_size if path.is_file() else 0
-        self._handle = _call("regard_load", str(path), bytes(path), kernels.encode())
+        self._memory = _read_into_memory(path)
+        self.size = len(self._memory)
+        first = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._handle = _call("regard_load", str(path), first, self.size, kernels.encode())
 
     def __del__(self) -> None:
         if self._handle:
@@ -156,6 +160,21 @@ class PackedModel:
     def open(self, request: SearchRequest) -> RunningSearch:
         """Opens a search with the options of a request, for sentences to join."""
         return RunningSearch(self, _call("regard_open", "the native engine cannot start", self._handle, request))
+
+
+def _read_into_memory(path: Path) -> mmap.mmap:
+    """Returns the content of a file in private memory, in large pages where the system has them."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            memory, count = mmap.mmap(-1, max(size, 1)), 0
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                memory.madvise(mmap.MADV_HUGEPAGE)
+            while count < size and (more := file.readinto(memoryview(memory)[count:])):  # at most 2 GiB at once
+                count += more
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+    return memory
 
 
 class RunningSearch:

@@ -153,16 +153,15 @@ public:
     // Rows of states as `logits` wants them
     Rows scorable(int lane, const float* states, int rows) { return quantized(lane, states, width_, rows, model.logits.depth); }
 
-    // The logits of a share of the vocabulary, CHUNK panels at a time: see(first column, columns, logits of row 0, stride)
+    // The logits of a share of the vocabulary, chunk by chunk: see(first column, columns, logits of row 0, stride). All
+    // lanes together see the same chunks, in the same order, as one lane alone.
     template <class See> void logits(int lane, const Rows& input, std::vector<float>& buffer, See see) {
         const Matrix& m = model.logits;
-        const Range panels = team.share(lane, m.panels());
-        buffer.resize(size_t(input.count) * CHUNK * PANEL);
-        for (long panel = panels.begin; panel < panels.end; panel += CHUNK) {
-            const long last = std::min(panels.end, panel + CHUNK);
-            product(input, m, int(panel), int(last), buffer.data(), CHUNK * PANEL, false);
-            see(int(panel) * PANEL, int(std::min(last * PANEL, long(m.columns)) - panel * PANEL), buffer.data(), long(CHUNK * PANEL));
-        }
+        buffer.resize(size_t(input.count * CHUNK));
+        for_chunks(lane, m.columns, [&](long first, long count) {
+            product(input, m, int(first / PANEL), int(round_up(first + count, PANEL) / PANEL), buffer.data(), CHUNK, false);
+            see(int(first), int(count), buffer.data(), CHUNK);
+        });
     }
 
     // The same in int8, of states that are read as bytes and, of float32, what these leave, as bytes once more. What is seen
@@ -179,33 +178,29 @@ public:
             margins_.data()[row] = float(1.001 * length * model.screen_off + (lost + 1e-5 * length) * model.screen_length);
         });
         const Rows input{byte_rows_.data(), bytes_, int(terms_ * rows), byte_scales_.data()};
-        const Range panels = team.share(lane, m.panels());
-        buffer.resize(size_t(terms_ * rows) * CHUNK * PANEL);
-        for (long panel = panels.begin; panel < panels.end; panel += CHUNK) {
-            const long last = std::min(panels.end, panel + CHUNK), wide = CHUNK * PANEL;
-            kernels.multiply_int8(input, m, int(panel), int(last), buffer.data(), wide, false);
-            const float *bias = m.bias + panel * PANEL, *lower = buffer.data() + rows * wide;
+        buffer.resize(size_t(terms_ * rows * CHUNK));
+        for_chunks(lane, m.columns, [&](long first, long count) {
+            kernels.multiply_int8(input, m, int(first / PANEL), int(round_up(first + count, PANEL) / PANEL), buffer.data(), CHUNK, false);
+            const float *bias = m.bias + first, *lower = buffer.data() + rows * CHUNK;
             for (long row = 0; row < rows && terms_ == 2; ++row)
-                for (long i = 0; i < (last - panel) * PANEL; ++i) buffer[size_t(row * wide + i)] += lower[row * wide + i] - bias[i];
-            see(int(panel) * PANEL, int(std::min(last * PANEL, long(m.columns)) - panel * PANEL), buffer.data(), wide);
-        }
+                for (long i = 0; i < count; ++i) buffer[size_t(row * CHUNK + i)] += lower[row * CHUNK + i] - bias[i];
+            see(int(first), int(count), buffer.data(), CHUNK);
+        });
     }
     float margin(int row) { return margins_.data()[row]; }
 
     // The same for some rows, of a share of these tokens alone: columns are places in the list
     template <class See>
     void logits_of(int lane, const float* states, int rows, const std::vector<int32_t>& tokens, std::vector<float>& buffer, See see) {
-        const Range mine = team.share(lane, long(tokens.size()));
-        buffer.resize(size_t(rows) * CHUNK * PANEL);
-        for (long first = mine.begin; first < mine.end; first += CHUNK * PANEL) {
-            const int count = int(std::min(mine.end - first, CHUNK * PANEL));
-            kernels.pick({states, width_, rows}, model.logits, tokens.data() + first, count, buffer.data(), CHUNK * PANEL);
-            see(int(first), count, buffer.data(), long(CHUNK * PANEL));
-        }
+        buffer.resize(size_t(rows * CHUNK));
+        for_chunks(lane, long(tokens.size()), [&](long first, long count) {
+            kernels.pick({states, width_, rows}, model.logits, tokens.data() + first, int(count), buffer.data(), CHUNK);
+            see(int(first), int(count), buffer.data(), CHUNK);
+        });
     }
 
 private:
-    static constexpr long CHUNK = 32;
+    static constexpr long CHUNK = 16 * PANEL;  // columns
     const long width_, context_, terms_;  // rows of bytes for one that is screened
     long wide_, bytes_, weights_ = 0;
     Buffer<float> x_, y_, wide_rows_, context_rows_, weight_rows_, byte_scales_, margins_;
@@ -216,6 +211,11 @@ private:
         const Range mine = team.share(lane, rows);
         for (long row = mine.begin; row < mine.end; ++row) work(row);
         team.wait();
+    }
+
+    template <class Work> void for_chunks(int lane, long columns, Work work) {
+        const Range mine = team.share(lane, (columns + CHUNK - 1) / CHUNK);
+        for (long first = mine.begin * CHUNK; first < std::min(mine.end * CHUNK, columns); first += CHUNK) work(first, std::min(CHUNK, columns - first));
     }
 
     template <class Work> void for_heads(int lane, long rows, Work work) {

@@ -60,27 +60,41 @@ struct Sentence {  // one that is being written
     bool free() const { return !memory.task; }
 };
 
-struct Seen {  // of the logits of one hypothesis
-    float highest;
-    double sum;   // of exp(logit - highest)
-    float least;  // of as many as are wanted, the highest ones
+struct ExpSum {  // of the logits of some columns
+    float highest = NEVER;
+    double sum = 0.0;  // of exp(logit - highest)
+
+    void add(const ExpSum& other) {
+        if (!(other.sum > 0)) return;
+        if (other.highest > highest) sum *= std::exp(double(highest) - other.highest), highest = other.highest;
+        sum += other.sum * std::exp(double(other.highest) - highest);
+    }
 };
 
-struct Scores {  // of one hypothesis, over the part of the vocabulary that a lane has seen
-    float highest;
-    double sum;
-    std::vector<std::pair<float, int32_t>> best;  // logits, highest first
-    std::vector<float> near;            // where they are screened: logits that may be among the best, or count in the sum,
-    std::vector<int32_t> near_tokens;   // and whose they are
-    Seen screened;                      // for all lanes, until the next token
+struct Ranked {
+    float logit;
+    int32_t token;
+};
+using Ranking = std::vector<Ranked>;  // the highest logit first, and of equals the first token
 
-    void clear() { highest = NEVER, sum = 0.0, best.clear(), near.clear(), near_tokens.clear(); }
-    void add(float logit, int32_t token, size_t most) {
-        if (best.size() == most) best.pop_back();
-        auto place = best.end();
-        while (place != best.begin() && (place - 1)->first < logit) --place;
-        best.insert(place, {logit, token});
-    }
+inline void insert(Ranking& ranking, Ranked one, size_t most) {
+    if (ranking.size() == most) ranking.pop_back();
+    auto place = ranking.end();
+    while (place != ranking.begin() && (place - 1)->logit < one.logit) --place;
+    ranking.insert(place, one);
+}
+
+struct Scores {  // of one hypothesis, over the part of the vocabulary that a lane has seen
+    std::vector<ExpSum> chunks;
+    Ranking best;
+    // Where logits are screened first:
+    ExpSum seen;                       // of all chunks so far
+    Ranking screened;                  // the best as screened
+    std::vector<float> near;           // screened logits that may be among the best, or count in the sum,
+    std::vector<int32_t> near_tokens;  // their tokens,
+    std::vector<float> exact;          // and their exact logits
+
+    void clear() { chunks.clear(), best.clear(), seen = {}, screened.clear(), near.clear(), near_tokens.clear(), exact.clear(); }
 };
 
 struct Columns {  // tokens that are scored together: some that follow each other, or those of a list
@@ -324,7 +338,6 @@ private:
             network_.screen(lane, states_.data(), rows, buffer, [&](int first, int count, float* logits, long stride) {
                 for (int row = 0; row < rows; ++row) sift(scores[size_t(row)], row, first, count, logits + row * stride);
             });
-            for (Scores& s : scores) s.screened = seen(s);
             return;
         }
         if (!model_.shortlist.starts)
@@ -342,77 +355,79 @@ private:
     // The logits of some columns of one hypothesis
     void look_at(Scores& s, int row, const Columns& columns, float* logits) {
         if (request_.repetition_penalty != 1.0) discourage(logits, columns, said_[size_t(row)]);
-        const float peak = kernels_.sum_exp(logits, columns.count, &s.highest, &s.sum);
+        s.chunks.emplace_back();
+        const float peak = kernels_.sum_exp(logits, columns.count, &s.chunks.back().highest, &s.chunks.back().sum);
         for (int i = 0; i < request_.unspeakable_count; ++i)
             if (const int column = columns.find(request_.unspeakable[i]); column >= 0) logits[column] = NEVER;
         if (request_.temperature > 0) {
             for (int i = 0; i < columns.count; ++i) all_[size_t(row) * size_t(model_.logits.columns) + size_t(columns.token(i))] = logits[i];
             return;
         }
-        if (peak > least(s)) keep_best(s, columns, logits);
+        if (peak > least(s.best)) keep_best(s.best, columns, logits);
     }
 
-    float least(const Scores& s) const { return s.best.size() == most_ ? s.best.back().first : NEVER; }  // of the best so far
+    float least(const Ranking& ranking) const { return ranking.size() == most_ ? ranking.back().logit : NEVER; }
 
-    Seen seen(const Scores& s) const { return {s.highest, s.sum, least(s)}; }
-
-    void keep_best(Scores& s, const Columns& columns, const float* logits) const {
-        for (int i = -1; (i = kernels_.above(logits, i + 1, columns.count, least(s))) < columns.count;) s.add(logits[i], columns.token(i), most_);
+    void keep_best(Ranking& best, const Columns& columns, const float* logits) const {
+        for (int i = -1; (i = kernels_.above(logits, i + 1, columns.count, least(best))) < columns.count;) insert(best, {logits[i], columns.token(i)}, most_);
     }
 
     // The logit from which on, seen within a margin of the truth, one may be among the best, or would make the sum wrong.
     // A state of int8 is not exact to begin with: twice what is typical has to do for each of two logits that are compared.
-    float near_from(const Seen& s, int row) {
+    float near_from(const ExpSum& seen, float least, int row) {
         const double worst = network_.margin(row), typical = worst / std::sqrt(double(model_.logits.depth));
         const double margin = model_.int8() ? 2 * typical : worst, wrong = model_.int8() ? WRONG_INT8 : WRONG;
-        return std::nextafter(float(std::min(s.least - 2 * margin, s.highest + std::log(s.sum * wrong / typical))), NEVER);
+        return std::nextafter(float(std::min(least - 2 * margin, seen.highest + std::log(seen.sum * wrong / typical))), NEVER);
     }
 
     // The screened logits of some columns of one hypothesis: keeps those for which the truth is wanted
     void sift(Scores& s, int row, int first, int count, float* logits) {
         const Columns columns{first, count, nullptr};
-        const float peak = kernels_.sum_exp(logits, count, &s.highest, &s.sum);
+        s.chunks.emplace_back();
+        const float peak = kernels_.sum_exp(logits, count, &s.chunks.back().highest, &s.chunks.back().sum);
+        s.seen.add(s.chunks.back());
         const auto keep = [&](int i) { s.near.push_back(logits[i]), s.near_tokens.push_back(columns.token(i)); };
         for (int i = 0; i < request_.unspeakable_count; ++i)
             if (const int column = columns.find(request_.unspeakable[i]); column >= 0) keep(column), logits[column] = NEVER;
-        if (peak > least(s)) keep_best(s, columns, logits);
-        const float from = near_from(seen(s), row);
+        if (peak > least(s.screened)) keep_best(s.screened, columns, logits);
+        const float from = near_from(s.seen, least(s.screened), row);
         if (peak > from)
             for (int i = -1; (i = kernels_.above(logits, i + 1, count, from)) < count;) keep(i);
     }
 
-    // What all lanes have seen, as screened; `least` is that of one lane, so that it is not too high
-    Seen together(int row) const {
-        Seen all{NEVER, 0.0, NEVER};
-        const auto each = [&](auto add) {
-            for (const std::vector<Scores>& lane : scores_) add(lane[size_t(row)].screened);
-        };
-        each([&](const Seen& s) { all.highest = std::max(all.highest, s.highest), all.least = std::max(all.least, s.least); });
-        each([&](const Seen& s) { all.sum += s.sum * std::exp(double(s.highest) - all.highest); });
+    // What all lanes have found together, the same for any number of lanes
+
+    ExpSum sum_of_chunks(int row) const {
+        ExpSum all;
+        for (const auto& lane : scores_)
+            for (const ExpSum& chunk : lane[size_t(row)].chunks) all.add(chunk);
         return all;
     }
 
-    void weigh_all(int lane) {
-        for (size_t row = 0; row < wanted_.size(); ++row) weigh(scores_[size_t(lane)][row], int(row), buffers_[size_t(lane)]);
+    Ranking best(int row, Ranking Scores::*of = &Scores::best) const {
+        Ranking all;
+        for (const auto& lane : scores_) all.insert(all.end(), (lane[size_t(row)].*of).begin(), (lane[size_t(row)].*of).end());
+        if (team_.lanes > 1) std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.logit > b.logit; });
+        if (all.size() > most_) all.resize(most_);
+        return all;
     }
 
-    // Then the truth about them: they take the place of what was seen of them in the sum, and the best are chosen anew
-    void weigh(Scores& s, int row, std::vector<float>& buffer) {
-        const float from = near_from(together(row), row);
+    // Replaces the screened logits that matter by exact ones, and ranks these
+    void weigh_all(int lane) {
+        for (int row = 0; row < int(wanted_.size()); ++row)
+            weigh(scores_[size_t(lane)][size_t(row)], row, near_from(sum_of_chunks(row), least(best(row, &Scores::screened)), row));
+    }
+
+    void weigh(Scores& s, int row, float from) {
         size_t count = 0;
         for (size_t i = 0; i < s.near.size(); ++i)
             if (s.near[i] > from) s.near[count] = s.near[i], s.near_tokens[count++] = s.near_tokens[i];
-        buffer.resize(std::max(buffer.size(), count));
-        kernels_.pick({states_.data() + row * network_.width(), network_.width(), 1}, model_.logits, s.near_tokens.data(), int(count), buffer.data(), 0);
-        float highest = s.highest;
-        double seen = 0.0;
-        kernels_.sum_exp(s.near.data(), int(count), &highest, &seen);
-        s.sum = std::max(s.sum - seen, 0.0);
-        kernels_.sum_exp(buffer.data(), int(count), &s.highest, &s.sum);
-        s.best.clear();
+        s.near.resize(count), s.near_tokens.resize(count), s.exact.resize(count);
+        kernels_.pick({states_.data() + row * network_.width(), network_.width(), 1}, model_.logits, s.near_tokens.data(), int(count), s.exact.data(), 0);
         const int32_t* silent = request_.unspeakable + request_.unspeakable_count;
         for (size_t i = 0; i < count; ++i)
-            if (buffer[i] > least(s) && std::find(request_.unspeakable, silent, s.near_tokens[i]) == silent) s.add(buffer[i], s.near_tokens[i], most_);
+            if (s.exact[i] > least(s.best) && std::find(request_.unspeakable, silent, s.near_tokens[i]) == silent)
+                insert(s.best, {s.exact[i], s.near_tokens[i]}, most_);
     }
 
     // Makes what was said before less likely (Keskar et al., 2019)
@@ -424,14 +439,19 @@ private:
 
     // log of the sum over the vocabulary of exp(logit)
     double normalizer(int row) const {
-        float high = NEVER;
-        for (int lane = 0; lane < team_.lanes; ++lane) high = std::max(high, scores_[size_t(lane)][size_t(row)].highest);
-        double sum = 0.0;
-        for (int lane = 0; lane < team_.lanes; ++lane) {
-            const Scores& s = scores_[size_t(lane)][size_t(row)];
-            if (s.sum > 0) sum += s.sum * std::exp(double(s.highest) - high);
+        ExpSum all = sum_of_chunks(row);
+        if (screening_) {
+            std::vector<float> near, exact;
+            for (const auto& lane : scores_) {
+                const Scores& s = lane[size_t(row)];
+                near.insert(near.end(), s.near.begin(), s.near.end()), exact.insert(exact.end(), s.exact.begin(), s.exact.end());
+            }
+            ExpSum seen{all.highest, 0.0};
+            kernels_.sum_exp(near.data(), int(near.size()), &seen.highest, &seen.sum);
+            all.sum = std::max(all.sum - seen.sum, 0.0);
+            kernels_.sum_exp(exact.data(), int(exact.size()), &all.highest, &all.sum);
         }
-        return high + std::log(sum);
+        return all.highest + std::log(all.sum);
     }
 
     void advance(Sentence& s) {
@@ -484,11 +504,10 @@ private:
         for (size_t parent = 0; parent < s.alive.size(); ++parent) {
             const int row = s.first_row + int(parent);
             const double all = normalizer(row);
-            for (int lane = 0; lane < team_.lanes; ++lane)
-                for (const auto& [logit, token] : scores_[size_t(lane)][size_t(row)].best) {
-                    const float gain = float(logit - all);
-                    if (gain > NEVER) candidates.push_back({s.alive[parent].output.total + gain, parent, token, gain});
-                }
+            for (const auto& [logit, token] : best(row)) {
+                const float gain = float(logit - all);
+                if (gain > NEVER) candidates.push_back({s.alive[parent].output.total + gain, parent, token, gain});
+            }
         }
         std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.total > b.total; });
         if (candidates.size() > most_) candidates.resize(most_);
@@ -540,7 +559,7 @@ private:
         for (size_t i = 0; i < s.alive.size(); ++i) {
             Hypothesis& h = s.alive[i];
             const int row = s.first_row + (shared ? 0 : int(i));
-            const auto [token, logit] = request_.temperature > 0 ? draw(h, task, row) : most_probable(row);
+            const auto [logit, token] = request_.temperature > 0 ? draw(h, task, row) : most_probable(row);
             const float gain = float(logit - normalizer(row));
             if (token < 0 || token == request_.end) {
                 h.output.gains.push_back(gain), h.output.total += gain;
@@ -555,20 +574,17 @@ private:
         s.alive = std::move(going_on);
     }
 
-    std::pair<int32_t, float> most_probable(int row) const {
-        std::pair<int32_t, float> found{-1, NEVER};
-        for (int lane = 0; lane < team_.lanes; ++lane)
-            for (const auto& [logit, token] : scores_[size_t(lane)][size_t(row)].best)
-                if (found.first < 0 || logit > found.second) found = {token, logit};
-        return found;
+    Ranked most_probable(int row) const {
+        const Ranking found = best(row);
+        return found.empty() ? Ranked{NEVER, -1} : found[0];
     }
 
     // The tokens lie side by side, the most probable first, each as wide as its probability; luck is a point on that line
-    std::pair<int32_t, float> draw(const Hypothesis& h, const Task& task, int row) const {
+    Ranked draw(const Hypothesis& h, const Task& task, int row) const {
         const int vocabulary = model_.logits.columns;
         const float* logits = all_.data() + long(row) * vocabulary;
         const float highest = *std::max_element(logits, logits + vocabulary);
-        if (!(highest > NEVER)) return {-1, NEVER};
+        if (!(highest > NEVER)) return {NEVER, -1};
         std::vector<std::pair<double, int32_t>> heap;  // of equals, the first token comes first
         double sum = 0.0;
         for (int i = 0; i < vocabulary; ++i) {
@@ -590,12 +606,12 @@ private:
             std::pop_heap(heap.begin(), heap.end());
             heap.pop_back();
         }
-        if (kept.empty()) return {-1, NEVER};  // of logits that are no numbers
+        if (kept.empty()) return {NEVER, -1};  // of logits that are no numbers
         const double place = luck * (whole ? sum : start);
         double end = 0.0;
         for (const auto& [p, token] : kept)
-            if ((end += p) > place) return {token, logits[token]};
-        return {kept.back().second, logits[kept.back().second]};
+            if ((end += p) > place) return {logits[token], token};
+        return {logits[kept.back().second], kept.back().second};
     }
 };
 

@@ -97,5 +97,4 @@ def _pack(folder: Path, settings: Settings, precision: str, path: Path) -> None:
     from regard.weights import parameters, read_folder
 
     weights = {name: tensor.float().numpy() for name, tensor in parameters(read_folder(folder).model).items()}
-    with path.open("wb") as file:
-        pack(weights, settings.model, file, decoder_only=settings.task == "write", int8=precision == "int8")
+    pack(weights, settings.model, path, decoder_only=settings.task == "write", int8=precision == "int8")

@@ -1,4 +1,5 @@
-// The weights of a model folder as weight_packing.py lays them out in one file, mapped into memory and never copied.
+// The weights of a model folder, in the layout of weight_packing.py. The caller has read the file into memory of its own:
+// a file that was mapped and is cut short afterwards would end the process.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -6,11 +7,6 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "arithmetic_kernels.h"
 
@@ -66,23 +62,8 @@ public:
     Matrix memory;  // states of the encoder to keys and values of all layers of the decoder
     std::vector<float> cosines, sines;  // [max_length, key_width / 2]
 
-    explicit Model(const char* path) {
-        const int file = open(path, O_RDONLY | O_CLOEXEC);
-        if (file < 0) throw std::runtime_error("cannot be opened");
-        struct stat status;
-        size_ = fstat(file, &status) == 0 ? size_t(status.st_size) : 0;
-        void* place = size_ >= sizeof(Shape) ? mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-        close(file);
-        if (place == MAP_FAILED) throw std::runtime_error("cannot be mapped into memory");
-        data_ = static_cast<const char*>(place);
-        try {
-            read();
-        } catch (...) {
-            munmap(place, size_);
-            throw;
-        }
-    }
-    ~Model() { munmap(const_cast<char*>(data_), size_); }
+    // `data` must outlive the model
+    Model(const char* data, size_t size) : data_(data), size_(size) { read(); }
     Model(const Model&) = delete;
 
     int width() const { return int(round_up(shape.width, PANEL)); }  // padded
@@ -133,8 +114,21 @@ public:
     }
 
 private:
-    const char* data_ = nullptr;
-    size_t size_ = 0, at_ = 0;
+    static constexpr size_t CHECKSUM = 16;  // bytes at the end of the file
+
+    const char* data_;
+    size_t size_, at_ = 0;  // `size_` is without the checksum once that is read
+
+    // The sum of all words of 8 bytes, and the sum of these sums, as weight_packing.py computes them
+    bool intact() const {
+        uint64_t sum = 0, sums = 0, word, expected[2];
+        for (size_t i = 0; i < size_; i += sizeof word) {
+            std::memcpy(&word, data_ + i, sizeof word);
+            sums += sum += word;
+        }
+        std::memcpy(expected, data_ + size_, sizeof expected);
+        return sum == expected[0] && sums == expected[1];
+    }
 
     template <class T> const T* take(size_t count) {
         at_ = size_t(round_up(long(at_), 64));
@@ -224,8 +218,10 @@ private:
     void read() {
         std::memcpy(&shape, take<char>(sizeof(Shape)), sizeof(Shape));
         const Shape& s = shape;
-        if (std::memcmp(s.magic, "regard-5", 8) != 0) throw std::runtime_error("is not packed for this version");
-        if (s.size != int64_t(size_)) throw std::runtime_error("is cut short");
+        if (std::memcmp(s.magic, "regard-6", 8) != 0) throw std::runtime_error("is not packed for this version");
+        if (s.size != int64_t(size_) || size_ % 8) throw std::runtime_error("is cut short");
+        size_ -= CHECKSUM;
+        if (!intact()) throw std::runtime_error("is damaged");
         if (!possible()) throw std::runtime_error("has impossible sizes");
         logits = matrix(s.target_vocabulary, s.width);
         if (!s.decoder_only) {
@@ -247,7 +243,7 @@ private:
         if (s.embedding_norm) target_norm = norm();
         for (int i = 0; i < s.decoder_layers; ++i) decoder.push_back(layer(!s.decoder_only));
         if (s.pre_norm) decoder_norm = norm();
-        if (at_ != size_) throw std::runtime_error("has other sizes than it says");
+        if (size_t(round_up(long(at_), 8)) != size_) throw std::runtime_error("has other sizes than it says");
         if (s.rotary)
             for (int p = 0; p < s.max_length; ++p)
                 for (int i = 0; i < s.key_width; i += 2) {

@@ -11,7 +11,7 @@ namespace {
 struct Loaded {
     Model model;
     const Kernels* kernels;
-    Loaded(const char* path, const Kernels* chosen) : model(path), kernels(chosen) {}
+    Loaded(const char* data, size_t size, const Kernels* chosen) : model(data, size), kernels(chosen) {}
 };
 
 const Kernels* choose(const std::string& name) {  // "" is the best that this machine has
@@ -67,7 +67,7 @@ void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
             });
     } catch (...) {
         finish(-1);
-        throw std::runtime_error("so many threads cannot be started");
+        throw std::runtime_error("could not start the threads");
     }
     gate = 1;
     workers[0]->run(0);
@@ -171,11 +171,12 @@ const char* regard_kernels(const char* name) {
     return found ? found->name : "";
 }
 
-void* regard_load(const char* path, const char* kernels, char* error, int64_t size) {
+// The model in these bytes, which must stay where they are until it is unloaded
+void* regard_load(const char* data, int64_t length, const char* kernels, char* error, int64_t size) {
     return regard::tried(error, size, [&] {
         const regard::Kernels* chosen = regard::choose(kernels);
         if (!chosen) throw std::runtime_error("needs instructions that this machine does not have");
-        auto loaded = std::make_unique<regard::Loaded>(path, chosen);
+        auto loaded = std::make_unique<regard::Loaded>(data, size_t(length), chosen);
         loaded->model.choose(*chosen);
         return loaded.release();
     });

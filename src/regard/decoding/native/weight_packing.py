@@ -1,4 +1,4 @@
-"""Writes the weights of a model as the C++ engine reads them: one file, which is mapped into memory.
+"""Writes the weights of a model as the C++ engine reads them: one file, which ends with a checksum.
 
 The arrays have the order of packed_model.h.
 """
@@ -6,8 +6,9 @@ The arrays have the order of packed_model.h.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from regard.settings import ModelSettings
 
 Array = NDArray[Any]
 PANEL, ALIGNMENT = 16, 64
+STEP = 2**23
+"""Bytes of a file that are added to its checksum at once."""
 WORTH_SCREENING = 2**19
 """Weights of a float32 output layer from which on int8 screens its rows; a smaller layer fits the cache."""
 WORTH_FIXED = 2**24
@@ -27,16 +30,31 @@ MOST = float(np.finfo(np.float32).max)
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
 
 
-def pack(weights: Mapping[str, Array], model: ModelSettings, file: BinaryIO, *, decoder_only: bool, int8: bool) -> None:
+def pack(weights: Mapping[str, Array], model: ModelSettings, path: Path, *, decoder_only: bool, int8: bool) -> None:
     """Writes the file, array by array; the names of `weights` are those in weights.safetensors."""
     layout = _Layout(weights, model, decoder_only=decoder_only, int8=int8)
-    file.write(MAGIC + bytes(8) + layout.header())
-    for array in layout.arrays():
-        file.write(bytes(-file.tell() % ALIGNMENT))
-        file.write(array.tobytes())
-    size = file.tell()
-    file.seek(len(MAGIC))
-    file.write(struct.pack("<q", size))
+    with path.open("w+b") as file:
+        file.write(MAGIC + bytes(8) + layout.header())
+        for array in layout.arrays():
+            file.write(bytes(-file.tell() % ALIGNMENT))
+            file.write(array.tobytes())
+        file.write(bytes(-file.tell() % 8))
+        size = file.tell() + 16
+        file.seek(len(MAGIC))
+        file.write(struct.pack("<q", size))
+        file.seek(0)
+        checksum = checksum_of(iter(lambda: file.read(STEP), b""))
+        file.write(checksum)
+
+
+def checksum_of(chunks: Iterable[bytes]) -> bytes:
+    """Returns the sum of all 8-byte words, and the sum of these sums, which model.h computes at memory speed."""
+    total = sums = 0
+    for chunk in chunks:
+        words = np.frombuffer(chunk, "<u8")
+        sums += total * len(words) + int((words * np.arange(len(words), 0, -1, dtype=np.uint64)).sum())
+        total += int(words.sum())
+    return struct.pack("<2Q", total % 2**64, sums % 2**64)
 
 
 class _Layout:
