@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from regard.decoding.model_loading import load
 from regard.decoding.native import packed_cache as loading
 from regard.decoding.native.native_search import NativeSearch
-from regard.decoding.native.packed_cache import open_packed, read_stored
+from regard.decoding.native.packed_cache import open_packed, packed_path, read_stored
 from regard.errors import ModelError
 from regard.interop.int8_folder import quantize_folder
+from regard.manifest import sha256, write_manifest
 from regard.model_folder import NATIVE, TOKENIZER, WEIGHTS, read_settings
 from regard.settings import DecodingSettings
 from regard.weights import read_tensors, write_tensors
@@ -70,11 +76,46 @@ def test_packed_anew_where_the_model_is_another(model: Path, what: str) -> None:
         assert "scale_embedding = true" in text
         toml.write_text(text.replace("scale_embedding = true", "scale_embedding = false"), encoding="utf-8")
     else:
-        os.utime(model / TOKENIZER, ns=(1, 1))
+        (model / TOKENIZER).write_bytes((model / TOKENIZER).read_bytes() + b"\n")
     after = said(model)
     assert (after == before) == (what == "vocabulary")
     assert len(files(model)) == 1  # the old one is gone
     assert files(model).keys() != kept.keys()
+
+
+def test_other_weights_of_the_same_size_and_time_are_packed(model: Path) -> None:
+    """Such files come from archives without times; only their content differs."""
+    weights = model / WEIGHTS
+    status, before, kept = weights.stat(), said(model), files(model)
+    change(model)
+    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert weights.stat().st_size == status.st_size
+    assert said(model) != before
+    assert files(model).keys() != kept.keys()
+
+
+def test_the_manifest_saves_hashing_the_weights(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+    monkeypatch.setattr(loading, "sha256", lambda path: hashed.append(path.name) or sha256(path))
+    first = packed_path(model, read_settings(model), "int8")
+    assert hashed == [WEIGHTS, TOKENIZER]
+    write_manifest(model)
+    assert packed_path(model, read_settings(model), "int8") == first
+    assert len(hashed) == 2
+
+
+def test_weights_that_are_replaced_while_they_are_packed(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packed file of the new weights must not have the name of the old ones."""
+    pack = loading._pack
+
+    def pack_and_change(*arguments: Any) -> None:
+        monkeypatch.setattr(loading, "_pack", pack)
+        pack(*arguments)
+        change(model)
+
+    monkeypatch.setattr(loading, "_pack", pack_and_change)
+    assert said(model) == said(model)
+    assert len(files(model)) == 1
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "other", "one bit"])
@@ -82,12 +123,45 @@ def test_packed_anew_where_the_file_is_damaged(model: Path, damage: str) -> None
     before = said(model)
     (path,) = (model / NATIVE).iterdir()
     content = path.read_bytes()
-    path.unlink()
     bit = content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
     damaged = {"empty": b"", "cut": content[:-1], "other": b"regard-0" + content[8:], "one bit": bit}
     path.write_bytes(damaged[damage])
     assert said(model) == before
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_running_process_does_not_depend_on_the_file(model: Path, precision: str) -> None:
+    """A mapped file that is cut short would end the process with SIGBUS."""
+    said(model, precision)
+    (path,) = (model / NATIVE).iterdir()
+    program = """
+import sys
+import regard
+translator = regard.load(sys.argv[1], engine="native", precision=sys.argv[2])
+for line in sys.stdin:
+    print(translator.translate([line.strip()], alternatives=2), flush=True)
+"""
+    command = [sys.executable, "-c", program, str(model), precision]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def translate() -> str:
+            process.stdin.write("The old woman sings.\n")
+            process.stdin.flush()
+            return process.stdout.readline()
+
+        first, content = translate(), path.read_bytes()
+        assert "Translation(" in first
+        os.truncate(path, 0)
+        assert translate() == first
+        path.write_bytes(os.urandom(len(content)))
+        assert translate() == first
+        path.unlink()
+        assert translate() == first
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("why", ["it is not allowed", "the disk is full"])
@@ -119,6 +193,18 @@ def test_damaged_weights_are_refused_and_leave_nothing(model: Path) -> None:
     with pytest.raises(ModelError, match="damaged or unreadable"):
         said(model)
     assert not (model / NATIVE).exists() or not files(model)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_weights_that_are_not_finite_are_refused(model: Path, value: float, engine: str) -> None:
+    """This holds for both engines, also where good weights were packed before."""
+    said(model)
+    tensors, _ = read_tensors(model / WEIGHTS)
+    tensors["decoder.layers.1.feed_forward.fall.weight"][3, 5] = value
+    write_tensors(model / WEIGHTS, tensors)
+    with pytest.raises(ModelError, match=r"decoder\.layers\.1\.feed_forward\.fall\.weight holds .* not finite"):
+        load(model, engine=engine)
 
 
 @pytest.mark.parametrize("way", ["missing", "more", "shape"])

@@ -200,7 +200,7 @@ public:
     }
 
 private:
-    static constexpr long CHUNK = 16 * PANEL;  // columns
+    static constexpr long CHUNK = 32 * PANEL;  // columns
     const long width_, context_, terms_;  // rows of bytes for one that is screened
     long wide_, bytes_, weights_ = 0;
     Buffer<float> x_, y_, wide_rows_, context_rows_, weight_rows_, byte_scales_, margins_;

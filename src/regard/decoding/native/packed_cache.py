@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
-import os
 import threading
-import zlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from regard.atomic_files import write_atomically
 from regard.decoding.native.compiled_library import MAGIC, PackedModel, missing
 from regard.errors import ModelError
 from regard.limited_files import read_header
+from regard.manifest import read_manifest, sha256
 from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS
 from regard.settings import Settings
 
@@ -30,51 +31,44 @@ def reason_against(settings: Settings) -> str | None:
 
 
 def open_packed(folder: Path, settings: Settings, precision: str, kernels: str = "") -> PackedModel:
-    """Opens the model of a folder for the native engine, in float32 or int8; a damaged file is packed again."""
-    kept, name = folder / NATIVE, f"{precision}-{_identify(folder, settings)}"
+    """Opens the model of a folder for the native engine, in float32 or int8."""
+    path = packed_path(folder, settings, precision)
+
+    def pack_current_weights(file: Path) -> None:
+        _pack(folder, settings, precision, file)
+        if packed_path(folder, settings, precision) != path:
+            raise ModelError(f"{folder}: the weights were replaced while they were packed: try again")
+
     with _PACKING:
-        for packed in kept.glob(f"{name}-*"):
-            with contextlib.suppress(ModelError, OSError):
-                if is_intact(packed):
-                    return PackedModel(packed, kernels)
-        new = kept / f".{name}.{os.getpid()}"
+        if path.is_file():
+            with contextlib.suppress(ModelError):  # a damaged file is packed again
+                return PackedModel(path, kernels)
         try:
-            write_atomically(new, lambda file: _pack(folder, settings, precision, file))
-        except ModelError:  # not writable, or the disk is full: the file is deleted once it is mapped
-            from tempfile import TemporaryDirectory
-
+            write_atomically(path, pack_current_weights)
+        except ModelError:  # the folder is not writable, or the disk is full: pack without keeping the file
             with TemporaryDirectory() as temporary:
-                _pack(folder, settings, precision, Path(temporary) / name)
-                return PackedModel(Path(temporary) / name, kernels)
-        packed = new.replace(kept / f"{name}-{_checksum(new):08x}")
-        for old in kept.glob(f"{precision}-*"):
-            if old != packed:
+                _pack(folder, settings, precision, Path(temporary) / path.name)
+                return PackedModel(Path(temporary) / path.name, kernels)
+        for old in path.parent.glob(f"{precision}-*"):
+            if old != path:
                 old.unlink(missing_ok=True)
-        return PackedModel(packed, kernels)
+        return PackedModel(path, kernels)
 
 
-def _identify(folder: Path, settings: Settings) -> str:
-    """Returns a name for the packed weights; other weights, or another version of the format, have another one."""
-    files = [(folder / name).stat() for name in (WEIGHTS, TOKENIZER) if (folder / name).is_file()]
-    identity = repr((MAGIC, [(file.st_size, file.st_mtime_ns) for file in files], settings.task, settings.model))
-    return f"{zlib.crc32(identity.encode()):08x}{zlib.adler32(identity.encode()):08x}"
+def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
+    """Returns the path of the packed weights: its name has a digest of the weights, the settings and the format.
 
-
-LARGEST_SUMMED = 2**30
-"""Bytes of packed weights that are compared with their checksum when they are opened."""
-
-
-def is_intact(packed: Path) -> bool:
-    """Reports whether a packed file has the checksum in its name."""
-    return packed.stat().st_size > LARGEST_SUMMED or packed.name.endswith(f"-{_checksum(packed):08x}")
-
-
-def _checksum(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
+    The digests of the manifest save reading the weights. It does not know of a file that somebody has replaced since,
+    so the name depends on size and time too; when such a file is packed, it is compared with the manifest.
+    """
+    known, files = read_manifest(folder), []
+    for path in (folder / WEIGHTS, folder / TOKENIZER):
+        if path.is_file():
+            status, digests = path.stat(), known.get(path.name, [])
+            digest = digests[0] if len(digests) == 1 else sha256(path)
+            files.append((digest, status.st_size, status.st_mtime_ns))
+    identity = repr((MAGIC, files, settings.task, settings.model))
+    return folder / NATIVE / f"{precision}-{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 class StoredWeights(NamedTuple):
