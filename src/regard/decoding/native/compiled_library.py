@@ -68,7 +68,7 @@ _ERROR = (c_char_p, c_int64)
 _REQUEST, _RESULT = POINTER(SearchRequest), POINTER(SearchResult)
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the type of the result and those of the arguments
     "regard_kernels": (c_char_p, c_char_p),
-    "regard_load": (c_void_p, c_void_p, c_int64, c_char_p, *_ERROR),
+    "regard_load_bytes": (c_void_p, c_void_p, c_int64, c_char_p, *_ERROR),
     "regard_unload": (None, c_void_p),
     "regard_shorten": (c_int32, c_void_p, POINTER(ShortlistArrays), *_ERROR),
     "regard_search": (_RESULT, c_void_p, _REQUEST, *_ERROR),
@@ -140,7 +140,7 @@ class PackedModel:
         self._memory = _read_into_memory(path)
         self.size = len(self._memory)
         first = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._handle = _call("regard_load", str(path), first, self.size, kernels.encode())
+        self._handle = _call("regard_load_bytes", str(path), first, self.size, kernels.encode())
 
     def __del__(self) -> None:
         if self._handle:

@@ -172,7 +172,7 @@ const char* regard_kernels(const char* name) {
 }
 
 // The model in these bytes, which must stay where they are until it is unloaded
-void* regard_load(const char* data, int64_t length, const char* kernels, char* error, int64_t size) {
+void* regard_load_bytes(const char* data, int64_t length, const char* kernels, char* error, int64_t size) {
     return regard::tried(error, size, [&] {
         const regard::Kernels* chosen = regard::choose(kernels);
         if (!chosen) throw std::runtime_error("needs instructions that this machine does not have");
