@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.decoding.translation_results import Translation
 from regard.serving.completions import WriterQueue
-from regard.serving.encoder_queue import EncoderQueue
+from regard.serving.encoders import EncoderQueue
 from regard.serving.scheduler import Scheduler
 from regard.serving.served_models import Models
 from regard.serving.translation_service import TranslatorQueue

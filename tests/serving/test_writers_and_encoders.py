@@ -25,7 +25,7 @@ from regard.serving import served_models as module
 from regard.serving.application import create_app
 from regard.serving.client_limits import ServingLimits
 from regard.serving.completions import WriterQueue
-from regard.serving.encoder_queue import EncoderQueue
+from regard.serving.encoders import EncoderQueue
 from regard.serving.refusals import BusyError, LateError
 from regard.serving.scheduler import Scheduler
 from regard.serving.served_models import Models

@@ -22,14 +22,13 @@ from starlette.routing import BaseRoute, Route
 from regard.errors import RegardError
 from regard.serving import openapi, translation_page
 from regard.serving.chat import Chat
-from regard.serving.client_limits import Admission, Deadlines, KeyFile, ServingLimits
-from regard.serving.encoder_endpoints import HuggingFace
+from regard.serving.client_limits import Admission, Deadlines, KeyFile, ServingLimits, bearer
+from regard.serving.encoders import Encoders
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.metrics import Metrics
 from regard.serving.middleware import CLIENT_CLOSED, GuardMiddleware, LogRequest
 from regard.serving.openai import OpenAI
 from regard.serving.refusals import RefusedError, error_response, refusal_for
-from regard.serving.request_bodies import bearer
 from regard.serving.served_models import Models
 from regard.serving.translation_service import TranslationService
 
@@ -61,7 +60,7 @@ def create_app(
     translating = TranslationService(models, pivot, deadlines)
     libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files)
     openai = OpenAI(models, limits, admission)
-    interfaces = (libre, openai, Chat(openai, translating, limits), HuggingFace(openai, limits))
+    interfaces = (libre, openai, Chat(openai, translating, limits), Encoders(models, limits, admission))
     routes: list[BaseRoute] = [route for each in interfaces for route in each.routes()]
     counted = Metrics(route.path for route in routes if isinstance(route, Route))
 

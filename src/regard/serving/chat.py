@@ -36,10 +36,9 @@ from regard.serving.openai import (
     SamplingRequest,
     event_stream,
     head_of,
-    unknown_model,
     usage_of,
 )
-from regard.serving.refusals import RefusedError
+from regard.serving.refusals import RefusedError, unknown_model
 from regard.serving.request_bodies import read_object
 from regard.serving.translation_service import TranslationCall, TranslationService
 from regard.tokens.directions import Direction
@@ -92,7 +91,7 @@ class Chat:
         return [Route("/v1/chat/completions", self.completions, methods=["POST"])]
 
     async def completions(self, request: Request) -> Response:
-        client = self.openai.admit(request)
+        client = self.openai.admission.admit_bearer(request)
         asked = await read_object(request, ChatRequest, NOT_IN_CHAT)
         head = head_of("chatcmpl", "chat.completion.chunk" if asked.stream else "chat.completion", asked.model)
         models = self.translating.models

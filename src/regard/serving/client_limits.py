@@ -15,6 +15,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
 
 from regard.errors import DataError, InputError
 from regard.serving.refusals import BusyError, RefusedError
@@ -161,6 +164,20 @@ class Admission:
             raise RefusedError(403, "Invalid API key")
         self.rates.take(f"key {known.name}", self.limits.rate if known.rate is None else known.rate)
         return known.name
+
+    def admit_bearer(self, request: Request) -> dict[str, Any]:
+        """Returns the client of a request with the key in its header, and the deadline of the answer."""
+        try:
+            client = request.state.client = self.admit(request.state.client, bearer(request))
+        except RefusedError as error:
+            raise RefusedError(429 if error.status == 429 else 401, error.message, error.retry_after) from None
+        return {"client": client, "deadline": time.monotonic() + self.limits.answering}
+
+
+def bearer(request: Request) -> str:
+    """Returns the key in the Authorization header of a request."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 class Places:

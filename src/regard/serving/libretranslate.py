@@ -19,11 +19,11 @@ from regard.errors import DataError
 from regard.faithful.glossary import Glossary, Term
 from regard.files.formats import format_by_suffix as files
 from regard.serving import language_codes
-from regard.serving.client_limits import Admission, ServingLimits
+from regard.serving.client_limits import Admission, ServingLimits, bearer
 from regard.serving.file_shelf import FileShelf
 from regard.serving.language_detection import detect
 from regard.serving.refusals import RefusedError
-from regard.serving.request_bodies import RequestType, Upload, bearer, convert_values, read_values, respond
+from regard.serving.request_bodies import RequestType, Upload, convert_values, read_values, respond
 from regard.serving.translation_service import Answer, TranslationCall, TranslationService
 from regard.tokens.directions import Direction
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import random
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
@@ -19,23 +18,14 @@ from starlette.routing import BaseRoute, Route
 from regard.errors import RegardError
 from regard.serving.client_limits import Admission, ServingLimits
 from regard.serving.completions import Completion, Likeliest, StreamedPiece, WriterQueue, logprobs
-from regard.serving.refusals import RefusedError, openai_error, refusal_for
-from regard.serving.request_bodies import bearer, read_object
+from regard.serving.refusals import RefusedError, openai_error, refusal_for, unknown_model
+from regard.serving.request_bodies import ModelName, TextInputs, inputs, read_object
 from regard.serving.served_models import Models
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 UNSUPPORTED = ("suffix", "logit_bias", "presence_penalty", "frequency_penalty")
 JsonObject = dict[str, Any]
 
 MOST_CHOICES = 16
-ModelName = Annotated[str, Meta(min_length=1, description="the name of a model's folder")]
-TextInputs = Annotated[
-    str | Annotated[list[str | int | Annotated[list[int], Meta(min_length=1)]], Meta(min_length=1)],
-    Meta(description="a text, a list of texts, tokens, or a list of tokens of several texts"),
-]
 
 
 class StreamOptions(Struct, frozen=True):
@@ -67,15 +57,6 @@ class CompletionRequest(SamplingRequest, kw_only=True):
     echo: bool = False
 
 
-class EmbeddingRequest(Struct):
-    """Texts to turn into vectors."""
-
-    model: ModelName
-    input: TextInputs
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = None
-
-
 class OpenAI:
     """Answers requests in OpenAI's interface."""
 
@@ -88,22 +69,21 @@ class OpenAI:
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/v1/completions", self.completions, methods=["POST"]),
-            Route("/v1/embeddings", self.embeddings, methods=["POST"]),
         ]
 
     async def models(self, request: Request) -> Response:
-        self.admit(request)
+        self.admission.admit_bearer(request)
         return JSONResponse({"object": "list", "data": [self.description(name) for name in self.names]})
 
     async def model(self, request: Request) -> Response:
-        self.admit(request)
+        self.admission.admit_bearer(request)
         name = request.path_params["name"]
         if name not in self.names:
             raise unknown_model(name)
         return JSONResponse(self.description(name))
 
     async def completions(self, request: Request) -> Response:
-        client = self.admit(request)
+        client = self.admission.admit_bearer(request)
         asked = await read_object(request, CompletionRequest, UNSUPPORTED)
         generation = Generation(asked, self.writer(asked.model), client)
         if len(generation.rows) * generation.best_of > self.limits.batch >= 0:
@@ -123,27 +103,6 @@ class OpenAI:
                 async for piece in pieces:
                     yield {"index": index, "text": piece.text, "logprobs": None, "finish_reason": piece.reason}
 
-    async def embeddings(self, request: Request) -> Response:
-        client = self.admit(request)
-        asked = await read_object(request, EmbeddingRequest)
-        queue = self.served.encoders.get(asked.model)
-        if queue is None:
-            raise unknown_model(asked.model)
-        decode = queue.reader.vocabulary.decode
-        texts = [each if isinstance(each, str) else decode(each) for each in inputs(asked.input, "input")]
-        if len(texts) > self.limits.batch >= 0 or sum(map(len, texts)) > self.limits.characters >= 0:
-            raise RefusedError(400, f"input: at most {self.limits.batch} texts and {self.limits.characters} characters")
-        width = queue.reader.settings.model.width
-        if asked.dimensions not in (None, width):
-            raise RefusedError(400, f"dimensions: this model's vectors have {width} dimensions and cannot be shortened")
-        vectors, tokens = await queue.embed(texts, **client)
-        data = [
-            {"object": "embedding", "index": index, "embedding": encode_vector(vector, asked.encoding_format)}
-            for index, vector in enumerate(vectors)
-        ]
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return JSONResponse({"object": "list", "data": data, "model": asked.model, "usage": usage})
-
     @property
     def names(self) -> list[str]:
         """The names of all models; one that translates has a name for each direction."""
@@ -158,14 +117,6 @@ class OpenAI:
         if queue is None:
             raise unknown_model(name)
         return queue
-
-    def admit(self, request: Request) -> JsonObject:
-        """Returns the client and the deadline of its answer; refuses a client without a key or above its rate."""
-        try:
-            client = request.state.client = self.admission.admit(request.state.client, bearer(request))
-        except RefusedError as error:
-            raise RefusedError(429 if error.status == 429 else 401, error.message, error.retry_after) from None
-        return {"client": client, "deadline": time.monotonic() + self.limits.answering}
 
 
 class Generation:
@@ -277,21 +228,3 @@ def event_stream(choices: AsyncIterator[JsonObject], head: JsonObject, usage: An
         yield "data: [DONE]\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-
-
-def encode_vector(vector: NDArray[np.float32], form: str) -> Any:
-    """Returns a vector as a list, or as base64 of little-endian 32-bit numbers."""
-    return vector.tolist() if form == "float" else base64.b64encode(vector.astype("<f4").tobytes()).decode()
-
-
-def inputs(given: str | list[Any], field: str) -> list[Any]:
-    """Returns one or several texts or rows of tokens as a list."""
-    if isinstance(given, str) or all(isinstance(each, int) for each in given):
-        return [given]
-    if any(isinstance(each, int) for each in given):
-        raise RefusedError(400, f"{field}: must be a text, a list of texts, or tokens")
-    return given
-
-
-def unknown_model(name: str) -> RefusedError:
-    return RefusedError(404, f"The model `{name[:100]}` does not exist, or does not do this")

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 import regard
-from regard.serving import chat, encoder_endpoints as encoders, libretranslate as libre, openai
+from regard.serving import chat, encoders, libretranslate as libre, openai
 from regard.serving.refusals import ErrorAnswer
 
 JSON = ("application/json",)
@@ -57,7 +57,7 @@ ENDPOINTS = (
     Endpoint("/v1/models", "Lists the models"),
     Endpoint("/v1/completions", "Continues a text", openai.CompletionRequest, kinds=JSON),
     Endpoint("/v1/chat/completions", "Continues a conversation, or translates", chat.ChatRequest, kinds=JSON),
-    Endpoint("/v1/embeddings", "Turns texts into vectors", openai.EmbeddingRequest, kinds=JSON),
+    Endpoint("/v1/embeddings", "Turns texts into vectors", encoders.EmbeddingRequest, kinds=JSON),
     Endpoint("/fill-mask", "Fills gaps", encoders.FillMaskRequest, encoders.FillMaskAnswer, JSON),
     Endpoint("/text-classification", "Labels texts", encoders.TextLabelRequest, list[list[encoders.ScoredLabel]], JSON),
     Endpoint("/token-classification", "Labels words", encoders.WordLabelRequest, encoders.WordLabelAnswer, JSON),

@@ -37,6 +37,10 @@ class LateError(RegardError):
     """The answer was not ready before its deadline."""
 
 
+def unknown_model(name: str) -> RefusedError:
+    return RefusedError(404, f"The model `{name[:100]}` does not exist, or does not do this")
+
+
 def refusal_for(error: RefusedError | RegardError) -> RefusedError:
     """Returns the refusal for a mistake of the client, a full queue or a missed deadline."""
     match error:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -21,6 +22,11 @@ from regard.serving.refusals import RefusedError
 from regard.tokens.clean_text import SURROGATE
 
 RequestType = TypeVar("RequestType", bound=msgspec.Struct)
+ModelName = Annotated[str, Meta(min_length=1, description="the name of a model's folder")]
+TextInputs = Annotated[
+    str | Annotated[list[str | int | Annotated[list[int], Meta(min_length=1)]], Meta(min_length=1)],
+    Meta(description="a text, a list of texts, tokens, or a list of tokens of several texts"),
+]
 VALIDATION_ERROR = re.compile(r"(.*?)(?: - at (?:key in )?`\$\.?((\w*)[^`]*)`)?", re.DOTALL)
 MISSING_FIELD = re.compile(r"Object missing required field `(\w+)`")
 
@@ -31,12 +37,6 @@ class Upload:
 
     name: str  # without its folders
     content: bytes
-
-
-def bearer(request: Request) -> str:
-    """Returns the key in the Authorization header of a request."""
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""
 
 
 # LibreTranslate's interface
@@ -113,6 +113,15 @@ async def read_object(request: Request, kind: type[RequestType], unsupported: Se
         if given.get(name):
             raise RefusedError(400, f"{name}: is not supported by this server")
     return asked
+
+
+def inputs(given: str | list[Any], field: str) -> list[Any]:
+    """Returns one or several texts or rows of tokens as a list."""
+    if isinstance(given, str) or all(isinstance(each, int) for each in given):
+        return [given]
+    if any(isinstance(each, int) for each in given):
+        raise RefusedError(400, f"{field}: must be a text, a list of texts, or tokens")
+    return given
 
 
 # All interfaces

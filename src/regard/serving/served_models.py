@@ -18,7 +18,7 @@ from regard.decoding.model_loading import load, load_as
 from regard.errors import InputError, ModelError, RegardError
 from regard.model_folder import CANARY, CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.serving.completions import WriterQueue
-from regard.serving.encoder_queue import EncoderQueue
+from regard.serving.encoders import EncoderQueue
 from regard.serving.scheduler import MAX_WAITING, Scheduler
 from regard.serving.translation_service import TranslatorQueue
 from regard.settings import DataSettings, Settings

@@ -1,0 +1,304 @@
+"""Models that read: their queue, embeddings in OpenAI's interface, and gaps and labels in Hugging Face's."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from regard.decoding.prefetch import end_if_unwanted
+from regard.serving.batchers import Item, Kind, SmallBatcher
+from regard.serving.client_limits import Admission, ServingLimits
+from regard.serving.refusals import RefusedError, unknown_model
+from regard.serving.request_bodies import ModelName, TextInputs, inputs, read_object, respond
+from regard.serving.scheduler import MAX_WAITING, Scheduler
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from regard.decoding.fill_classify_embed import (
+        Classifier,
+        EncoderInput,
+        Filler,
+        GapFilling,
+        Label,
+        Reader,
+        Text,
+    )
+    from regard.serving.served_models import Models
+
+GAPS = ("[MASK]", "<mask>")
+SLICE = 64
+"""Texts of a request that are tokenized at once: other requests have their turn in between."""
+READ_TOGETHER = 64
+"""Texts in a batch."""
+READ_TOKENS = 4_096
+"""Tokens that are read before the batch looks whether anybody still waits."""
+
+ModelChoice = Annotated[str, Meta(description="the name of a model's folder, if several models do this")]
+
+
+class EmbeddingRequest(Struct):
+    """Texts to turn into vectors."""
+
+    model: ModelName
+    input: TextInputs
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+
+
+class FillParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of filling gaps."""
+
+    top_k: Annotated[int, Meta(ge=1, le=100, description="tokens for each gap")] = 5
+
+
+class FillMaskRequest(Struct):
+    """Texts with gaps to fill."""
+
+    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="with [MASK] in each text")]
+    parameters: FillParameters = FillParameters()
+    model: ModelChoice = ""
+
+
+class LabelParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of classifying texts."""
+
+    top_k: Annotated[int, Meta(ge=1, description="labels of each text; all if it is missing")] | None = None
+
+
+class TextPair(Struct):
+    """Two texts that are classified as one."""
+
+    text: str
+    text_pair: str
+
+
+class TextLabelRequest(Struct):
+    """Texts to classify."""
+
+    inputs: str | TextPair | Annotated[list[str | TextPair], Meta(min_length=1)]
+    parameters: LabelParameters = LabelParameters()
+    model: ModelChoice = ""
+
+
+class NoParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """No options."""
+
+
+class WordLabelRequest(Struct):
+    """Texts whose words are classified."""
+
+    inputs: Annotated[str | Annotated[list[str], Meta(min_length=1)], Meta(description="words with spaces between")]
+    parameters: NoParameters = NoParameters()
+    model: ModelChoice = ""
+
+
+class Filling(Struct):
+    """A token that fills a gap."""
+
+    score: float
+    token: int
+    token_str: str
+    sequence: str
+
+
+class ScoredLabel(Struct):
+    """A label of a text and its probability."""
+
+    label: str
+    score: float
+
+
+class LabelledWord(Struct):
+    """A word with its likeliest label, and its place in the text."""
+
+    entity: str
+    score: float
+    word: str
+    start: int
+    end: int
+
+
+FillMaskAnswer = list[Filling | list[Filling | list[Filling]]]
+WordLabelAnswer = list[LabelledWord | list[LabelledWord]]
+
+
+class EncoderQueue(Scheduler):
+    """Embeds texts, fills their gaps or labels them with one model for any number of clients."""
+
+    def __init__(self, reader: Reader, *, max_waiting: int = MAX_WAITING) -> None:
+        super().__init__(max_waiting=max_waiting)
+        self.reader = reader
+
+    async def embed(self, texts: Sequence[str], **client: Any) -> tuple[list[NDArray[np.float32]], int]:
+        """Returns a vector for each text, and the number of tokens read."""
+        return await self._read("embed", texts, self.reader.rows, self.reader.embed_rows, **client)
+
+    async def fill(self, texts: Sequence[str], count: int, **client: Any) -> list[list[list[GapFilling]]]:
+        """Returns for each gap of each text the most probable tokens; the model must be one that fills gaps."""
+        filler = cast("Filler", self.reader)
+        fill_rows = partial(filler.fill_rows, count=count)
+        return (await self._read(("fill", count), texts, filler.gap_rows, fill_rows, **client))[0]
+
+    async def label(self, texts: Sequence[Text], **client: Any) -> list[Label]:
+        """Returns the label of each text or pair of texts; the model must be one that classifies them."""
+        classifier = cast("Classifier", self.reader)
+        return (await self._read("label", texts, classifier.rows, classifier.label_rows, **client))[0]
+
+    async def label_words(self, texts: Sequence[Sequence[str]], **client: Any) -> list[list[Label]]:
+        """Returns the label of each word of each text; the model must be one that classifies words."""
+        classifier = cast("Classifier", self.reader)
+        return (await self._read("words", texts, classifier.word_rows, classifier.label_word_rows, **client))[0]
+
+    async def _read(
+        self,
+        key: Hashable,
+        texts: Sequence[Any],
+        tokenize: Callable[[Sequence[Any]], list[EncoderInput]],
+        use: Callable[[Sequence[EncoderInput]], Iterable[Any]],
+        *,
+        client: str = "",
+        deadline: float | None = None,
+    ) -> tuple[list[Any], int]:
+        """Returns what `use` computes for each text, and the number of tokens read."""
+
+        def run(items: list[Item]) -> list[Any]:
+            results: list[Any] = []
+            together = max(1, READ_TOKENS // max(item.tokens_read for item in items))
+            for start in range(0, len(items), together):
+                end_if_unwanted()
+                results.extend(use([item.source for item in items[start : start + together]]))
+            return results
+
+        kind = Kind(key, lambda report: SmallBatcher(run, report, self.slots, size=READ_TOGETHER))
+        async with self.admit(len(texts), client, deadline) as request:
+            rows: list[EncoderInput] = []
+            for start in range(0, len(texts), SLICE):
+                some = await self.in_thread(tokenize, texts[start : start + SLICE])
+                request.add([Item(kind, row, len(row.ids)) for row in some], len(some))
+                rows += some
+            return await request.results(), sum(len(row.ids) for row in rows)
+
+
+class Encoders:
+    """Answers requests to models that read."""
+
+    def __init__(self, models: Models, limits: ServingLimits, admission: Admission) -> None:
+        self.models, self.limits, self.admission = models, limits, admission
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/v1/embeddings", self.embeddings, methods=["POST"]),
+            Route("/fill-mask", self.fill_mask, methods=["POST"]),
+            Route("/text-classification", self.classify_texts, methods=["POST"]),
+            Route("/token-classification", self.classify_words, methods=["POST"]),
+        ]
+
+    async def embeddings(self, request: Request) -> Response:
+        client = self.admission.admit_bearer(request)
+        asked = await read_object(request, EmbeddingRequest)
+        queue = self.models.encoders.get(asked.model)
+        if queue is None:
+            raise unknown_model(asked.model)
+        decode = queue.reader.vocabulary.decode
+        texts = [each if isinstance(each, str) else decode(each) for each in inputs(asked.input, "input")]
+        self.check_size(request, "input", texts)
+        width = queue.reader.settings.model.width
+        if asked.dimensions not in (None, width):
+            raise RefusedError(400, f"dimensions: this model's vectors have {width} dimensions and cannot be shortened")
+        vectors, tokens = await queue.embed(texts, **client)
+        data = [
+            {"object": "embedding", "index": index, "embedding": encode_vector(vector, asked.encoding_format)}
+            for index, vector in enumerate(vectors)
+        ]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return JSONResponse({"object": "list", "data": data, "model": asked.model, "usage": usage})
+
+    async def fill_mask(self, request: Request) -> Response:
+        client = self.admission.admit_bearer(request)
+        asked = await read_object(request, FillMaskRequest)
+        texts, queue = listed(asked.inputs), self.queue(asked.model, "fill")
+        count = asked.parameters.top_k
+        if count * sum(text.count(gap) for text in texts for gap in GAPS) > self.limits.batch >= 0:
+            raise RefusedError(400, f"inputs: at most {self.limits.batch} fillings of all gaps together")
+        self.check_size(request, "inputs", texts)
+        answers = [fillings_of(each) for each in await queue.fill(texts, count, **client)]
+        return respond(answers if isinstance(asked.inputs, list) else answers[0])
+
+    async def classify_texts(self, request: Request) -> Response:
+        client = self.admission.admit_bearer(request)
+        asked = await read_object(request, TextLabelRequest)
+        inputs, queue = listed(asked.inputs), self.queue(asked.model, "classify")
+        pairs = [(each, "") if isinstance(each, str) else (each.text, each.text_pair) for each in inputs]
+        self.check_size(request, "inputs", ["".join(pair) for pair in pairs])
+        labels = await queue.label([pair if pair[1] else pair[0] for pair in pairs], **client)
+        return respond([scores_of(label, asked.parameters.top_k) for label in labels])
+
+    async def classify_words(self, request: Request) -> Response:
+        client = self.admission.admit_bearer(request)
+        asked = await read_object(request, WordLabelRequest)
+        texts, queue = listed(asked.inputs), self.queue(asked.model, "classify words")
+        self.check_size(request, "inputs", texts)
+        labels = await queue.label_words([text.split() for text in texts], **client)
+        answers = [words_of(*each) for each in zip(texts, labels, strict=True)]
+        return respond(answers if isinstance(asked.inputs, list) else answers[0])
+
+    def queue(self, name: str, task: str) -> EncoderQueue:
+        """Returns the queue of the model with this name; without a name, that of the only model for the task."""
+        able = {each: queue for each, queue in self.models.encoders.items() if task_of(queue) == task}
+        if not name and len(able) > 1:
+            raise RefusedError(400, f"model: name one of {', '.join(able)}")
+        queue = able.get(name) if name else next(iter(able.values()), None)
+        if queue is None:
+            raise unknown_model(name) if name else RefusedError(404, f"No model here was trained to {task}")
+        return queue
+
+    def check_size(self, request: Request, field: str, texts: Sequence[str]) -> None:
+        """Refuses too many or too long texts; writes their number into the log."""
+        characters = sum(map(len, texts))
+        if len(texts) > self.limits.batch >= 0 or characters > self.limits.characters >= 0:
+            limits = f"{self.limits.batch} texts and {self.limits.characters} characters"
+            raise RefusedError(400, f"{field}: at most {limits}")
+        request.state.details.update(texts=len(texts), characters=characters)
+
+
+def encode_vector(vector: NDArray[np.float32], form: str) -> Any:
+    """Returns a vector as a list, or as base64 of little-endian 32-bit numbers."""
+    return vector.tolist() if form == "float" else base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def task_of(queue: EncoderQueue) -> str:
+    """Returns what the model was trained for."""
+    settings = queue.reader.settings
+    return "classify words" if settings.task == "classify" and settings.data.carrier == "word" else settings.task
+
+
+def listed(inputs: Any) -> list[Any]:
+    return inputs if isinstance(inputs, list) else [inputs]
+
+
+def fillings_of(gaps: list[list[GapFilling]]) -> list[Any]:
+    """Returns the fillings of a text, best first; a list for each gap if there are several."""
+    answers = [[Filling(each.probability, each.id, each.token, each.text) for each in gap] for gap in gaps]
+    return answers[0] if len(answers) == 1 else answers
+
+
+def scores_of(label: Label, count: int | None) -> list[ScoredLabel]:
+    """Returns the labels of a text with their probabilities, best first."""
+    best = sorted(label.probabilities.items(), key=lambda each: -each[1])
+    return [ScoredLabel(*each) for each in best[:count]]
+
+
+def words_of(text: str, labels: Sequence[Label]) -> list[LabelledWord]:
+    """Returns each word with its label and its place in the text."""
+    words = zip(re.finditer(r"\S+", text), labels, strict=True)
+    return [LabelledWord(label.label, label.probability, word[0], *word.span()) for word, label in words]
