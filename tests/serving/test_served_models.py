@@ -92,7 +92,7 @@ def test_what_cannot_be_served_is_told_at_once(folders: dict[str, Path], tmp_pat
         Models.load([])
     with pytest.raises(ModelError, match="no such folder"):
         Models.load([folders["en-de"], tmp_path / "nothing"])
-    with pytest.raises(InputError, match="name gpt too"):
+    with pytest.raises(InputError, match="also named gpt"):
         Models.load([folders["gpt"], folders["gpt"]])
     with pytest.raises(InputError, match="both translate en → de: serve one of them"):
         Models.load([folders["en-de"], Path(shutil.copytree(folders["en-de"], tmp_path / "again"))])
