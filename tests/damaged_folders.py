@@ -226,18 +226,18 @@ class DamageReport:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-    slowest: float = 0.0
+    slowest: tuple[float, str] = (0.0, "")  # seconds of computing, and the input that took them
 
     def add(self, done: str, outcome: Outcome) -> None:
         kind, message, seconds = outcome
         self.outcomes[kind] += 1
-        self.slowest = max(self.slowest, seconds)
+        self.slowest = max(self.slowest, (seconds, done))
         if kind not in ("refused", "same"):
             self.faults.append(f"{kind}: {done} ({message})")
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count:,} {name}" for name, count in sorted(self.outcomes.items()))
-        return f"{self.outcomes.total():,} damaged folders: {counts}; slowest {self.slowest:.2f} s"
+        return f"{self.outcomes.total():,} damaged folders: {counts}; slowest {self.slowest[0]:.2f} s ({self.slowest[1]})"
 
 
 def run(numbers: Sequence[int]) -> Iterator[DamageReport]:

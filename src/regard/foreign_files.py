@@ -1,10 +1,36 @@
-"""Recognises models and files of other programs, and suggests how to use them."""
+"""Recognises models and files of other programs, and suggests how to use them; `foreign_files.toml` has the advice."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 import zipfile
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+START = 512  # bytes that are read to recognise a file
+POINTER = b"version https://git-lfs.github.com/spec/"
+INSIDE = ("*/model.toml", "*/config.json", "snapshots/*/config.json")
+
+
+@cache
+def _advice() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def _describe(kind: str, path: Path) -> str:
+    """Returns the description of a kind of model, or completes a description, for the file or folder at `path`."""
+    folder = path.parent
+    named = (folder / "model.toml").is_file() or (folder / "config.json").is_file()
+    whole = "name the whole Hugging Face folder, with config.json and the files of the tokenizer"
+    advice = _advice()
+    return str(advice["models"].get(kind, kind)).format(
+        original=advice["original"],
+        convert=advice["convert"],
+        folder=path,
+        use=f"name its folder, {folder}" if named else whole,
+    )
 
 
 def identify(path: Path) -> str:
@@ -18,7 +44,7 @@ def identify(path: Path) -> str:
 def describe_pointer(path: Path) -> str:
     """Returns advice for a Git LFS pointer, which replaces a large file; an empty text for any other file."""
     with path.open("rb") as file:
-        return POINTED if file.read(len(POINTER)) == POINTER else ""
+        return _describe("pointer", path) if file.read(len(POINTER)) == POINTER else ""
 
 
 def identify_folder(folder: Path) -> str:
@@ -29,14 +55,12 @@ def identify_folder(folder: Path) -> str:
     if not names:
         return "an empty folder"
     whole = any(name.startswith(("model.safetensors", "pytorch_model.bin")) for name in names)
-    if "config.json" in names and whole:
-        return HUGGING_FACE.format(folder)
-    if "config.json" in names and "model.bin" in names:
-        return CTRANSLATE2
-    if any(name.endswith(".onnx") for name in names):
-        return ONNX
+    if "config.json" in names and "model.bin" in names and not whole:
+        return _describe("ctranslate2", folder)
+    if any(name.endswith(".onnx") for name in names) and not ("config.json" in names and whole):
+        return _describe("onnx", folder)
     if "config.json" in names:
-        return HUGGING_FACE.format(folder)
+        return _describe("hugging_face", folder)
     if "weights.safetensors" in names:
         return "part of a model folder: copy the whole folder"
     for name in sorted(names):
@@ -52,22 +76,17 @@ def identify_file(path: Path) -> str:
         start = file.read(START)
     if not start:
         return "an empty file"
-    description = next((text for pattern, text in FORMATS.items() if re.match(pattern, start, re.DOTALL)), "")
-    if not description and start.startswith(b"PK\x03\x04"):
-        description = _identify_zip(path)
-    elif not description and _is_sentencepiece(start):
-        description = f"a SentencePiece vocabulary, not a model: {FOLDER}"
-    elif not description and _is_text(start):
-        is_json = start.lstrip().startswith(b"{")
-        description = f"a JSON file, not a model: {FOLDER}" if is_json else "a text file, not a model"
-    return description.replace(FOLDER, _folder_to_use(path))
-
-
-def _folder_to_use(path: Path) -> str:
-    folder = path.parent
-    if (folder / "model.toml").is_file() or (folder / "config.json").is_file():
-        return f"name its folder, {folder}"
-    return "name the whole Hugging Face folder, with config.json and the files of the tokenizer"
+    for known in _advice()["formats"]:
+        if re.match(known["start"].encode(), start, re.DOTALL):
+            return _describe(known["is"], path)
+    if start.startswith(b"PK\x03\x04"):
+        return _identify_zip(path)
+    if _is_sentencepiece(start):
+        return _describe("a SentencePiece vocabulary, not a model: {use}", path)
+    if not _is_text(start):
+        return ""
+    is_json = start.lstrip().startswith(b"{")
+    return _describe("a JSON file, not a model: {use}" if is_json else "a text file, not a model", path)
 
 
 def _identify_zip(path: Path) -> str:
@@ -76,13 +95,8 @@ def _identify_zip(path: Path) -> str:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError):
         return "a damaged ZIP archive: download it again"
-    if any(name.startswith("special:model") for name in names):
-        return f"a Marian model. {CONVERT} (transformers has convert_marian_to_pytorch.py)"
-    if any(name.endswith(".npy") for name in names):
-        return f"an archive of NumPy arrays. {CONVERT}"
-    if any(name.endswith("data.pkl") for name in names):
-        return PICKLE
-    return "a ZIP archive: unpack it and name the model folder in it"
+    kinds = [known["is"] for known in _advice()["archives"] if any(re.match(known["file"], name) for name in names)]
+    return _describe(kinds[0] if kinds else _advice()["archives"][-1]["is"], path)
 
 
 def _is_sentencepiece(start: bytes) -> bool:
@@ -97,30 +111,3 @@ def _is_text(start: bytes) -> bool:
     """Reports whether bytes are UTF-8 without control characters; the last character may be cut."""
     text = start.decode("utf-8", errors="ignore")
     return len(text.encode()) > len(start) - 4 and all(letter.isprintable() or letter in "\t\n\r\f" for letter in text)
-
-
-START = 512  # bytes that are read to recognise a file
-FOLDER = "{folder}"
-"""Placeholder in a description for the folder to use instead of a file in it."""
-POINTER = b"version https://git-lfs.github.com/spec/"
-POINTED = "a Git LFS pointer, not the file itself: run git lfs pull in the clone"
-ORIGINAL = "Use the model that it was converted from"
-CONVERT = "Convert it for Hugging Face Transformers and name the folder of that model"
-CTRANSLATE2 = f"a CTranslate2 model, which Regard writes but does not read. {ORIGINAL}"
-ONNX = f"an ONNX model, which Regard writes but does not read. {ORIGINAL}"
-PICKLE = f"PyTorch weights without their model: {FOLDER}"
-HUGGING_FACE = "a Hugging Face model. Run regard import {} -o NEW, then use NEW"
-INSIDE = ("*/model.toml", "*/config.json", "snapshots/*/config.json")
-FORMATS = {  # the first bytes of a file
-    POINTER: POINTED,
-    rb"GGUF": f"a GGUF file of llama.cpp, which Regard does not read. {ORIGINAL}: a Hugging Face folder",
-    rb"lmgg|fmgg|tjgg": f"a GGML file of llama.cpp, which Regard does not read. {ORIGINAL}",
-    rb"24ka": "a llama2.c model in version 1 or 2. Regard reads version 0: python export.py --version 0",
-    rb".{5}\0\0\0\{": f"safetensors weights without their model: {FOLDER}",  # the length of the header, and the header
-    rb"\x80[\x02-\x05]": PICKLE,  # version of the protocol
-    rb".{4}[\x01-\x63]\0[^\0]*Spec\0": CTRANSLATE2,  # version, length and name of the specification
-    rb"\x08[\x01-\x1f][\x12\x1a:B]": ONNX,  # a protocol buffer: the version; then program, opset or graph
-    rb"\x89HDF": f"TensorFlow weights (HDF5). {CONVERT}",
-    rb"\x1f\x8b|BZh|\xfd7zXZ": "a compressed archive: unpack it and name the model folder in it",
-    rb"<!DOCTYPE|<!doctype|<html": "a web page: the download failed",
-}

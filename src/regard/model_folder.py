@@ -1,19 +1,4 @@
-"""Names the files of a model folder, which has all that is needed to go from text to text.
-
-model.toml            settings and languages
-weights.safetensors   parameters, by name
-tokenizer.json        one vocabulary, or two
-card.md               for people: data, scores, date, version
-confidence.json       curve from log-probabilities to the confidence in a translation
-canary.json           examples of the finished model's outputs, by which a server checks it before it serves it
-shortlist.safetensors candidate tokens for each source token, if `regard shortlist` has learned them
-memory.jsonl.gz       translation memory of the training pairs, if data.memory asks for it
-log.jsonl             events of training, one on each line
-history/              weights during training, if training.history asks for them
-training/             state for --resume; safe to delete when training is over
-native/               weights in the format of the native engine; made when first used, safe to delete
-manifest.json         SHA-256 of settings, weights, tokenizer, confidence, shortlist and memory
-"""
+"""Names the files of a model folder, which has all that is needed to go from text to text."""
 
 from __future__ import annotations
 
@@ -32,22 +17,20 @@ from regard.settings import Settings
 from regard.settings.recorded_settings import load_recorded
 
 EVERYTHING = (
-    "model.toml",
-    "weights.safetensors",
-    "tokenizer.json",
-    "card.md",
-    "confidence.json",
-    "canary.json",
-    "shortlist.safetensors",
-    "memory.jsonl.gz",
-    "log.jsonl",
-    "history",
-    "training",
-    "native",
-    "manifest.json",
+    SETTINGS := "model.toml",  # settings and languages
+    WEIGHTS := "weights.safetensors",  # parameters, by name
+    TOKENIZER := "tokenizer.json",  # one vocabulary, or two
+    CARD := "card.md",  # for people: data, scores, date, version
+    CONFIDENCE := "confidence.json",  # curve from log-probabilities to the confidence in a translation
+    CANARY := "canary.json",  # examples of the finished model's outputs, by which a server checks it
+    SHORTLIST := "shortlist.safetensors",  # candidate tokens for each source token, if `regard shortlist` learned them
+    MEMORY := "memory.jsonl.gz",  # translation memory of the training pairs, if data.memory asks for it
+    LOG := "log.jsonl",  # events of training, one on each line
+    HISTORY := "history",  # folder: weights during training, if training.history asks for them
+    TRAINING := "training",  # folder: state for --resume; safe to delete when training is over
+    NATIVE := "native",  # folder: weights packed for the native engine at its first use; safe to delete
+    MANIFEST := "manifest.json",  # SHA-256 of settings, weights, tokenizer, confidence, shortlist and memory
 )
-SETTINGS, WEIGHTS, TOKENIZER, CARD, CONFIDENCE, CANARY, *_OTHERS = EVERYTHING
-SHORTLIST, MEMORY, LOG, HISTORY, TRAINING, NATIVE, MANIFEST = _OTHERS
 SCALE = ".scale"
 """Suffix of the name of an int8 tensor in the name of its scales, in a file of weights."""
 
