@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -93,14 +94,15 @@ def find_answers(folder: Path, way: str, *, shortlist: bool) -> Answers:
     return list(model.fill("A [MASK].")) if isinstance(model, regard.Filler) else []
 
 
-def are_same(answers: Answers, expected: Answers, folder: Path) -> bool:
+def find_difference(answers: Answers, expected: Answers, folder: Path) -> str:
     """Compares answers; a folder may lose its curve of confidence and its translation memory, which are optional."""
     if len(answers) == len(expected) == len(TEXTS) + 1:
         if not (folder / CONFIDENCE).exists():
             expected = [replace_confidence(each) for each in expected[:-1]] + expected[-1:]
         if not (folder / MEMORY).exists():
             expected = [*expected[:-1], None]
-    return repr(answers) == repr(expected)
+    pairs = zip_longest(map(repr, answers), map(repr, expected))
+    return "; ".join(f"{answer} instead of {right}" for answer, right in pairs if answer != right)
 
 
 def replace_confidence(translation: regard.Translation) -> regard.Translation:
@@ -201,7 +203,8 @@ def examine(place: Path, number: int, expected: dict[Any, Answers]) -> tuple[str
     signal.setitimer(signal.ITIMER_PROF, SECONDS)  # the signal ends the process, whatever it is doing
     try:
         answers = find_answers(folder, way, shortlist=shortlist)
-        outcome, message = ("same" if are_same(answers, expected[kind, way, shortlist], folder) else "wrong"), ""
+        message = find_difference(answers, expected[kind, way, shortlist], folder)
+        outcome = "wrong" if message else "same"
     except RegardError as error:
         message = str(error)
         outcome = "several lines" if "\n" in message else "refused"
@@ -237,7 +240,8 @@ class DamageReport:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count:,} {name}" for name, count in sorted(self.outcomes.items()))
-        return f"{self.outcomes.total():,} damaged folders: {counts}; slowest {self.slowest[0]:.2f} s ({self.slowest[1]})"
+        slowest = f"{self.slowest[0]:.2f} s ({self.slowest[1]})"
+        return f"{self.outcomes.total():,} damaged folders: {counts}; slowest {slowest}"
 
 
 def run(numbers: Sequence[int]) -> Iterator[DamageReport]:
@@ -293,8 +297,8 @@ def main() -> int:
     report = DamageReport()
     for report in run(range(arguments.seed, arguments.seed + arguments.inputs)):
         if report.outcomes.total() % 500 == 0:
-            print(report, flush=True)
-    print("\n".join([*report.faults, str(report)]), file=sys.stderr)
+            print(*report.faults, report, sep="\n", flush=True)
+    print(*report.faults, report, sep="\n", file=sys.stderr)
     return 1 if report.faults else 0
 
 
