@@ -15,7 +15,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,15 +140,21 @@ def tables_of(log: dict[str, Any]) -> list[tables.Table]:
     for model in dict.fromkeys(run["model"] for run in log["runs"]):
         runs = [run for run in log["runs"] if run["model"] == model]
         rows = [row(*kind, runs) for kind in dict.fromkeys((run["system"], run["variant"]) for run in runs)]
-        slowest, fastest = (limit(log["gemm_gflops"]) * 1e9 / log["flops_per_token"][model] for limit in (min, max))
+        products, rounds = log["gemm_gflops"], max(run["round"] for run in runs)
+        most = span([rate * 1e9 / log["flops_per_token"][model] for rate in products])
         note = (
-            f"If training were only products, {slowest:,.0f} to {fastest:,.0f} tokens/s would be possible: the best float32 matrix "
-            f"product of each round reached {min(log['gemm_gflops']):.0f} to {max(log['gemm_gflops']):.0f} GFLOP/s. "
-            f"{max(run['round'] for run in runs)} rounds; medians, with the range in brackets."
+            f"If training were only products, {most} tokens/s would be possible: the best float32 matrix product of "
+            f"each round reached {span(products)} GFLOP/s. {rounds} {'rounds' if rounds > 1 else 'round'}; medians, "
+            "with the range in brackets."
         )
         bars = {"names": ["system", "variant"], "values": ["tokens/s"], "unit": "tokens a second: longer is better"}
         made.append(tables.build(model.upper(), rows, note, bars))
     return made
+
+
+def span(values: Sequence[float]) -> str:
+    """Returns the least and the greatest value, or one number if they are the same when rounded."""
+    return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in (min(values), max(values))))
 
 
 def row(name: str, variant: str, runs: list[Run]) -> tables.Row:

@@ -275,7 +275,7 @@ def test_a_vocabulary_of_llama2c_with_negative_lengths(tmp_path: Path) -> None:
     vocabulary = struct.pack("<i", 5) + b"".join(struct.pack("<fi", 0.0, -8) for _ in range(300))
     (tmp_path / "tokenizer.bin").write_bytes(vocabulary)
     message = run_limited(lambda: llama2c._read_pieces(tmp_path / "tokenizer.bin", 300))
-    assert "not a vocabulary of llama2.c" in message
+    assert "not a llama2.c vocabulary" in message
 
 
 def test_files_in_the_cache_of_hugging_face_are_links(tmp_path: Path) -> None:

@@ -145,6 +145,6 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     shown = as_bin(tokenizer)
     for content in (shown.read_bytes()[:-3], shown.read_bytes() + b"x"):
         shown.write_bytes(content)
-        with pytest.raises(ModelError, match=r"not a vocabulary of llama2\.c"):
+        with pytest.raises(ModelError, match=r"not a llama2\.c vocabulary"):
             import_model(model, shown, output)
     assert not output.exists()

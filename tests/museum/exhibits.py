@@ -195,7 +195,7 @@ def refuse_lengths_of_pieces(folder: Path, length: int) -> None:
     path = folder / "tokenizer.bin"
     path.write_bytes(struct.pack("<I", 9) + struct.pack("<fI", 0.0, length & 0xFFFFFFFF) + b"abc")
     message = run_limited(lambda: llama2c._read_pieces(path, 300))
-    assert "not a vocabulary of llama2.c" in message
+    assert "not a llama2.c vocabulary" in message
 
 
 def refuse_sentencepiece(folder: Path) -> None:
