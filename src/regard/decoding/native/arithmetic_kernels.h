@@ -1,4 +1,4 @@
-// The arithmetic of decoding, as a table of functions: one table for each set of instructions, the same results.
+// The arithmetic of decoding as a table of functions: one table per instruction set, all with the same results.
 #pragma once
 #include <cstdint>
 

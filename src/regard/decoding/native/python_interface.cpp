@@ -1,4 +1,5 @@
-// What Python calls: load a packed model, search, at once or live, let go. No exception leaves it, and no lock of Python is held.
+// The functions that Python calls: load a packed model, search in one call or in a live job, free the memory.
+// They throw no exceptions and hold no lock of Python.
 #include "hypothesis_search.h"
 
 #if defined(__linux__)

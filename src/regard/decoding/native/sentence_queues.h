@@ -1,4 +1,4 @@
-// The sentences of a search: those that wait and those that are found. Where it is live, more may come while it runs.
+// The sentences of a search: waiting ones and finished ones. A live search accepts more sentences while it runs.
 #pragma once
 #include <algorithm>
 #include <atomic>

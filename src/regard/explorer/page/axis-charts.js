@@ -1,4 +1,4 @@
-/** Lines, dots and bars over two axes, with a point that the pointer or the keyboard walks to. */
+/** Draws lines, dots and bars over two axes, with a point that follows the pointer or the arrow keys. */
 
 import { choice, fmt, h, s } from "regard/dom-elements.js";
 import { table } from "regard/matrix-heatmap.js";

@@ -1,4 +1,4 @@
-/** Two ramps that colour-blind readers can tell apart: one hue for amounts, orange and blue for signs. */
+/** Defines two colour scales that colour-blind readers can tell apart: one hue for amounts, orange and blue for signs. */
 
 const LIGHT = {
   amounts: ([[250, 250, 247], [198, 219, 239], [107, 174, 214], [33, 113, 181], [8, 48, 107]]),

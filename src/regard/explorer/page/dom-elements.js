@@ -1,4 +1,4 @@
-/** Elements, numbers and formulas. Text is always set as text, never as HTML: a token can be anything. */
+/** Builds HTML, SVG and MathML elements and formats numbers. Text is always set as text, never as HTML: a token can be anything. */
 
 /**
  * An element: h("div", {class: "x", onclick: f, "aria-label": "y"}, "text", child, [children]).

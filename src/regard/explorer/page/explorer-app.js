@@ -1,4 +1,4 @@
-/** Starts the page: runs the model on what is selected and lets a view show it. */
+/** Starts the page: runs the model on the selected text and shows the selected view. */
 
 import { onTheme } from "regard/color-scales.js";
 import { h, shown } from "regard/dom-elements.js";

@@ -1,4 +1,4 @@
-/** A figure with its title, and ways out of the page: SVG, PNG, table, Python. */
+/** Frames a figure with its title and with buttons for SVG, PNG, a table and Python code. */
 
 import { button, copy, download, h } from "regard/dom-elements.js";
 import { t } from "regard/strings.js";

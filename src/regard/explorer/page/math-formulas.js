@@ -1,4 +1,4 @@
-/** Formulas, and the verdict on a sum that the page did again. */
+/** Writes formulas as MathML, and compares a sum that the page computed again with PyTorch's result. */
 
 import { fmt, h, math } from "regard/dom-elements.js";
 

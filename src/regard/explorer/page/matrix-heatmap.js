@@ -1,4 +1,4 @@
-/** A matrix as coloured cells on a canvas, with a cell that the keyboard can walk, and as a table. */
+/** Draws a matrix as coloured cells on a canvas that the keyboard can explore, and as a table. */
 
 import { color, dark, ink, rgb, scaleOf } from "regard/color-scales.js";
 import { fixed, h } from "regard/dom-elements.js";
@@ -21,7 +21,7 @@ import { t } from "regard/strings.js";
 
 const FONT = "11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 
-/** What a matrix looks like: places of cells and labels. */
+/** Computes the places of the cells and labels of a matrix. */
 function layout(m) {
   const longest = (labels) => Math.min(110, Math.max(0, ...(labels ?? []).map((l) => [...l].length)) * 7 + 8);
   const left = m.rowLabels ? longest(m.rowLabels) : 0;
@@ -31,7 +31,7 @@ function layout(m) {
   return { left, top, cell, width: left + cell * m.columns + 1, height: top + cell * m.rows + 1, numbers: m.numbers !== false && cell >= 34 && m.rows * m.columns <= 2000 };
 }
 
-/** All numbers, for a scale. */
+/** Returns all numbers of a matrix, for its colour scale. */
 function values(m) {
   const found = new Float32Array(m.rows * m.columns);
   for (let i = 0; i < m.rows; i++) for (let j = 0; j < m.columns; j++) found[i * m.columns + j] = m.at(i, j);
@@ -97,7 +97,7 @@ export function matrix(m) {
   return box;
 }
 
-/** The range of the colours, printed. */
+/** Prints the range of a colour scale. */
 export function legend(scale) {
   const low = scale.signed ? -scale.high : 0;
   const stops = Array.from({ length: 9 }, (_, i) => color(low + ((scale.high - low) * i) / 8, scale));
@@ -106,7 +106,7 @@ export function legend(scale) {
   return h("span", { class: "legend" }, fixed(low, 2), ramp, fixed(scale.high, 2));
 }
 
-/** The same as a table, for those who cannot see colours or want to copy it. */
+/** Returns the matrix as a table, for readers who cannot see colours or want to copy it. */
 export function table(m) {
   const rows = Math.min(m.rows, Math.max(1, Math.floor(2000 / Math.max(1, m.columns))));
   const cells = (i) => Array.from({ length: m.columns }, (_, j) => h("td", {}, fixed(m.at(i, j), m.digits ?? 3)));
@@ -117,7 +117,7 @@ export function table(m) {
   );
 }
 
-/** What there is to draw, once for the canvas and for SVG. */
+/** Lists the shapes to draw, for the canvas and for SVG. */
 function shapes(m, place, scale) {
   const found = [];
   const frames = [];
@@ -171,7 +171,7 @@ function draw(brush, list) {
   }
 }
 
-/** 256 colours of a scale as pixels, kept for the next picture. */
+/** Returns the 256 colours of a scale as pixels, and keeps them for the next picture. */
 const ramps = new Map();
 function ramp(scale) {
   const key = `${scale.signed} ${scale.high} ${dark()}`;
@@ -187,7 +187,7 @@ function ramp(scale) {
   return found;
 }
 
-/** A small picture of a matrix, nothing but colours. */
+/** Draws a small picture of a matrix, in colours only. */
 export function thumbnail(rows, columns, at, scale, size, high = size) {
   const canvas = h("canvas", { class: "thumbnail", width: columns, height: rows, style: { width: `${size}px`, height: `${high}px` }, "aria-hidden": "true" });
   const brush = canvas.getContext("2d");

@@ -1,4 +1,4 @@
-/** What the model computes, written again in a few lines: the page checks every card against PyTorch with it. */
+/** Computes the parts of the model again in a few lines, with which the page checks every card against PyTorch. */
 export function dot(a, b) {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];

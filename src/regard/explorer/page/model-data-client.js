@@ -1,4 +1,4 @@
-/** Where numbers come from: the server that served this page, or the page itself when it is a saved file. */
+/** Fetches descriptions, runs and tensors from the server, or reads them from this page when it is a saved file. */
 
 import { fromBase64, readSafetensors, Tensor } from "regard/safetensors-reader.js";
 import { t } from "regard/strings.js";

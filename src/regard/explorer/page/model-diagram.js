@@ -1,4 +1,4 @@
-/** The model as Figure 1 of the paper draws it, from its real settings, with "you are here". */
+/** Draws the model like Figure 1 of the paper, with its real settings and the current selection. */
 
 import { button, h } from "regard/dom-elements.js";
 import { set } from "regard/selection-in-url.js";

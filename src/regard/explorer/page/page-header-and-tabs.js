@@ -1,4 +1,4 @@
-/** What surrounds every view: the sentence, the views, the place in the model and the step of decoding. */
+/** Draws what surrounds every view: the sentence, the tabs of the views, and the selected step and head. */
 
 import { button, choice, copy, h, piece } from "regard/dom-elements.js";
 import { set, state, write } from "regard/selection-in-url.js";

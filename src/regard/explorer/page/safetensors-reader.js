@@ -1,4 +1,4 @@
-/** Tensors: numbers with a shape and the meaning of each axis, read from safetensors. */
+/** Reads tensors from safetensors: numbers with a shape and the meaning of each axis. */
 
 export class Tensor {
   constructor(name, shape, axes, data) {

@@ -1,4 +1,4 @@
-/** What is being looked at: one selection, shared by all views and kept in the address. */
+/** Keeps the selection that all views share, and stores it in the address of the page. */
 
 import { t } from "regard/strings.js";
 

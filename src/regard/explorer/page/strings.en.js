@@ -1,4 +1,4 @@
-/** All that the frame and several views say, in English. */
+/** English texts of the page's frame and of several views. */
 
 export const strings = {
   "view.journey": "Journey", "view.atlas": "Attention", "view.head": "Head", "view.microscope": "Microscope", "view.decoding": "Decoding", "view.beam": "Beam", "view.lens": "Lens", "view.whatif": "What if", "view.positions": "Positions", "view.space": "Embeddings", "view.alignment": "Alignment", "view.time": "Training", "view.weights": "Weights", "view.output": "Output",

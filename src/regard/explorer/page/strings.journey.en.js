@@ -1,4 +1,4 @@
-/** What the Journey says, in English. */
+/** English texts of the journey. */
 
 export const strings = {
   "j.cards": "Cards", "j.back": "Back", "j.forth": "Next", "j.play": "Play", "j.pause": "Pause", "j.depth": "Depth", "j.story": "Story", "j.picture": "Picture", "j.numbers": "Numbers", "j.code": "Code",

@@ -1,8 +1,8 @@
-/** What the page says, in the reader's language. */
+/** Loads the texts of the page in the reader's language. */
 
 let table = {};
 
-/** Loads a language, "en", "zh", or "" for the one that the browser asks for: what a view and its frame say. */
+/** Loads the texts of a view and its frame in a language: "en", "zh", or "" for the browser's language. */
 export async function speak(wanted, view) {
   const name = wanted === "en" || wanted === "zh" ? wanted : navigator.language.startsWith("zh") ? "zh" : "en";
   const own = view === "journey" ? "journey" : "views";
@@ -11,7 +11,7 @@ export async function speak(wanted, view) {
   document.documentElement.lang = name === "zh" ? "zh-CN" : "en";
 }
 
-/** A sentence with its gaps filled: t("parameters", {n: 3}) of "{n} parameters". */
+/** Returns a text with its gaps filled: t("parameters", {n: 3}) for "{n} parameters". */
 export function t(key, gaps = {}) {
   return (table[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(gaps[name] ?? ""));
 }

@@ -1,4 +1,4 @@
-/** What the other views say, in English. */
+/** English texts of the other views. */
 
 export const strings = {
   // attention

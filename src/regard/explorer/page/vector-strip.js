@@ -1,4 +1,4 @@
-/** A vector as a strip of coloured cells, its first numbers printed. */
+/** Draws a vector as a strip of coloured cells, with its first numbers. */
 
 import { color, ink, scaleOf } from "regard/color-scales.js";
 import { fixed, h, s } from "regard/dom-elements.js";

@@ -1,4 +1,4 @@
-// What stands between the products of a training step: each a pass over the numbers where PyTorch makes several.
+// The steps between the matrix products of training, each in one pass over the numbers where PyTorch makes several.
 // fused.py calls these and says what each computes. Compiled once for each set of instructions, with REGARD_KERNELS as
 // the end of every name (see setup.py).
 //

@@ -1,4 +1,4 @@
-// Numbers handled LANES at once, by the vector types of GCC and Clang: as many as the instructions compiled for have.
+// Vectors of LANES numbers, by the vector types of GCC and Clang; the instruction set determines LANES.
 #pragma once
 #include <cstdint>
 #include <cstring>

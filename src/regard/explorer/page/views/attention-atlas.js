@@ -1,4 +1,4 @@
-/** All heads at a glance: where they look, and what happens without them. */
+/** Shows all heads of the model at once: where they look, and what changes without them. */
 
 import { button, choice, fixed, h, tick } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";

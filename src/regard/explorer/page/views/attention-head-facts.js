@@ -1,4 +1,4 @@
-/** What the attention views share: the kinds of attention, what a head does in words, and what happens without it. */
+/** Helps the attention views: lists the kinds of attention, describes heads in words, and measures what changes without them. */
 
 import { button, fixed, h, shown } from "regard/dom-elements.js";
 import { ablate } from "regard/model-data-client.js";
@@ -107,7 +107,7 @@ export function measuring(ctx, done) {
   return box;
 }
 
-/** What a run answers at one of its steps, and where: a token or a label. */
+/** Returns the token or label that a run chose at one of its steps, and the place of this step. */
 export function answerAt({ answer: { steps, labels } }, at) {
   const { position, chosen, probabilities } = steps[at] ?? labels[at];
   const name = chosen ? shown(chosen) : Object.entries(probabilities).sort((x, y) => y[1] - x[1])[0][0];
@@ -132,7 +132,7 @@ export const single = (found) => {
   return !b ? (a?.value ?? null) : a.key === b.key ? b.value - a.value : null;
 };
 
-/** Effects in a few words: the number and what would be first; of two runs the difference, or else both. */
+/** Describes effects briefly: the number and the new most probable token; for two runs the difference, or both. */
 export function brief(found) {
   const [a, b] = found;
   if (!b) return [fixed(a.value, 2), a.becomes ? ` ${a.name} → ${shown({ display: a.becomes })}` : ""];

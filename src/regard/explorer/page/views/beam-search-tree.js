@@ -1,4 +1,4 @@
-/** Every hypothesis of the beam search, what became of it, and how its score comes about. */
+/** Shows every hypothesis of the beam search, its outcome, and how its score is computed. */
 
 import { fixed, h, piece, s, shown } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";

@@ -1,4 +1,4 @@
-/** How each token was chosen, and what else could have been written. */
+/** Shows how each token was chosen, and which others were possible. */
 
 import { plot, room } from "regard/axis-charts.js";
 import { button, fixed, fmt, h, percent, piece, shown } from "regard/dom-elements.js";

@@ -1,4 +1,4 @@
-/** Where tokens lie: the embedding table or the states of a layer on their two principal axes. */
+/** Maps tokens to two principal axes of the embedding table or of the states of a layer. */
 
 import { field, pick, plot, room, sideOf } from "regard/axis-charts.js";
 import { button, copy, h, percent, shown } from "regard/dom-elements.js";

@@ -1,4 +1,4 @@
-/** Cards of one attention: queries, keys, values, scores, scale, mask, softmax, weighted sum, heads, output. */
+/** Cards of the journey about one attention: queries, keys, values, scores, mask, softmax, weighted sum, heads, output. */
 
 import { fixed, fmt, h, tick } from "regard/dom-elements.js";
 import { formula } from "regard/math-formulas.js";

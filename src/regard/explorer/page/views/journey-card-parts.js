@@ -1,4 +1,4 @@
-/** Where a card of the journey stands in the model, and the small pictures that its equations are made of. */
+/** Finds the place of a journey's card in the model, and draws the small pictures in its equations. */
 
 import { scaleOf } from "regard/color-scales.js";
 import { choice, fixed, fmt, h, percent, shown } from "regard/dom-elements.js";
@@ -107,7 +107,7 @@ export const equation = (...parts) => h(
   parts.map((part) => (typeof part === "string" ? h("span", { class: "sign" }, part) : part)),
 );
 
-/** A share of one, however small. */
+/** Formats a share of one, however small. */
 export const share = (x) => (x > 0 && x < 5e-6 ? "< 0.001 %" : percent(x));
 
 /** Arithmetic in plain digits. */
@@ -122,7 +122,7 @@ export function products(p, name, a, b, bias, total) {
   return sums(`${name} = ${terms.join(" + ")} = `, h("b", {}, fmt(total, 5)));
 }
 
-/** The places of the largest numbers, in their order. */
+/** Returns the places of the largest numbers, in their order. */
 export function largest(row, room) {
   const size = (i) => (Number.isFinite(row[i]) ? Math.abs(row[i]) : -1);
   return Array.from(row, (_, i) => i).sort((a, b) => size(b) - size(a)).slice(0, room).sort((a, b) => a - b);

@@ -1,4 +1,4 @@
-/** Cards of the stream: text to vectors, sums, norms, feed-forward, and what a stack hands on. */
+/** Cards of the journey about the residual stream: from text to vectors, sums, norms, feed-forward, the output of a stack. */
 
 import { button, fixed, fmt, h, piece } from "regard/dom-elements.js";
 import { formula } from "regard/math-formulas.js";

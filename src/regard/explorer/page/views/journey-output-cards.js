@@ -1,4 +1,4 @@
-/** Cards of what comes out: logits, probabilities, the choice, the end; the heads of BERT; the recap. */
+/** Cards of the journey about the output: logits, probabilities, the choice, the end, the heads of BERT, and a summary. */
 
 import { button, fixed, fmt, h, piece, shown } from "regard/dom-elements.js";
 import { formula } from "regard/math-formulas.js";

@@ -1,4 +1,4 @@
-/** What the model would say after each sublayer, and which parts spoke for the token that it chose. */
+/** Shows what the model would predict after each sublayer, and which parts raised the chosen token. */
 
 import { pick, plot, room } from "regard/axis-charts.js";
 import { color, ink, scaleOf } from "regard/color-scales.js";

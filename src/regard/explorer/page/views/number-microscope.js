@@ -1,4 +1,4 @@
-/** One number: what it is made of, computed again, and where each part comes from. */
+/** Takes one number apart: computes it again from its parts, each of which leads to its own parts. */
 
 import { button, fmt, h, shown } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";
@@ -19,13 +19,13 @@ const parse = (cell) => {
 const readable = (cell) => cell.replace(/:([\d,]*)$/, (_, places) => `[${places.replaceAll(",", ", ")}]`);
 const shapeOf = (ctx, name) => ctx.model.weights[name] ?? ctx.run.answer.tensors[name.replace(".unrotated", "")]?.shape;
 
-/** The way here: the cells before, and this one last. */
+/** Lists the cells that led here, and the current one last. */
 function trail(cell) {
   const kept = extra("trail").split("|");
   return kept.at(-1) === cell ? kept : [cell];
 }
 
-/** Goes to the end of a way. */
+/** Selects the last cell of a trail. */
 function visit(way) {
   const all = new URLSearchParams(state.x);
   all.set("trail", way.slice(-24).join("|"));
@@ -75,13 +75,13 @@ function table(ctx, origin, link) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("micro.how") }, h("table", { class: "terms" }, h("thead", {}, h("tr", {}, head.map((each) => h("th", { scope: "col" }, each)))), body));
 }
 
-/** The cell that is looked at if none is named: the largest weight of the followed row. */
+/** Returns the cell that is shown if none is selected: the largest weight of the followed row. */
 async function usual(ctx) {
   const row = (await ctx.run.tensor(`${ctx.attention}.weights`)).row(ctx.sel.head, ctx.position);
   return `${ctx.attention}.weights:${ctx.sel.head},${ctx.position},${row.indexOf(Math.max(...row))}`;
 }
 
-/** Where to begin: numbers that people ask about first. */
+/** Offers cells to begin with: numbers that people ask about first. */
 async function beginnings(ctx, looked) {
   const { run, sel, position, attention } = ctx;
   const step = run.answer.steps.find((each) => each.position === sel.t) ?? run.answer.steps[0];

@@ -1,4 +1,4 @@
-/** Where a number comes from: for each name of a tensor, the numbers that it is made of. */
+/** Lists, for each kind of tensor, the numbers from which one of its numbers is computed. */
 
 import { ACTIVATIONS, linear, mean, norm, variance } from "regard/model-arithmetic.js";
 import { weight } from "regard/model-data-client.js";

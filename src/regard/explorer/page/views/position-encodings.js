@@ -1,4 +1,4 @@
-/** Where a token stands: the model's own table of positions. */
+/** Shows the model's table of positions, and how positions compare. */
 
 import { field, plot, room, sideOf } from "regard/axis-charts.js";
 import { button, fmt, h, math, shown } from "regard/dom-elements.js";

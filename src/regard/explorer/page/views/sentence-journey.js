@@ -1,4 +1,4 @@
-/** One sentence through the whole model, card by card: story, picture, numbers, code, and a receipt for each. */
+/** Follows one sentence through the whole model, card by card: story, picture, numbers, code, and a check of each. */
 
 import { button, copy, h, shown, tick } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";

@@ -1,4 +1,4 @@
-/** One head: its numbers at every stage, its lines, and a second head beside it. */
+/** Shows one attention head: its numbers at every stage, its lines, and a second head beside it. */
 
 import { scaleOf } from "regard/color-scales.js";
 import { button, fixed, h, s, shown } from "regard/dom-elements.js";
@@ -140,7 +140,7 @@ function facts(ctx, { at, shape, labels, signed, hatched }) {
   return h("div", { class: "facts" }, piece(labels[0][ctx.position]), ` ${t(signed ? "att.changesMost" : "att.looksMost")} `, best.flatMap((j, n) => [n ? ", " : "", piece(labels[1][j]), ` ${fixed(row[j], 3)}`]), ` · ∑ = ${fixed(sum, 3)}${spread} `, button(t("att.zoom"), () => setExtra({ zoom }), { "data-key": "zoom" }), " ", all ? null : button(t("att.unzoom"), () => setExtra({ zoom: "" }), { "data-key": "unzoom" }));
 }
 
-/** What the output loses without this head; of two runs both, and the difference where they answer the same. */
+/** Shows what the output loses without this head; for two runs, both losses, and their difference where the answers are equal. */
 function effectLine(ctx, place) {
   const line = h("p", { class: "facts effect" });
   const say = ({ name, where, value, becomes }, side) => [side && h("b", {}, `${t(`side.${side}`)}: `), piece(name), `${where} `, h("b", {}, fixed(value, 2)), becomes && [`, ${t("att.becomes")} `, piece(shown({ display: becomes }))], " · "];
@@ -157,7 +157,7 @@ function effectLine(ctx, place) {
   return [line, control];
 }
 
-/** The pinned head and what the selected one has more. */
+/** Shows the pinned head, and the difference of the selected one from it. */
 async function compared(ctx, pinned, place, found, zoom) {
   const other = await numbers(ctx, pinned, found.stage);
   const same = String(other.shape) === String(found.shape) && String(other.titles) === String(found.titles);

@@ -1,4 +1,4 @@
-/** One sentence through the steps of training. */
+/** Shows one sentence at several steps of training. */
 
 import { field, plot, room } from "regard/axis-charts.js";
 import { color, ink, scaleOf } from "regard/color-scales.js";
@@ -11,7 +11,7 @@ import { extra, request, setExtra, state } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 import { ranked } from "regard/views/logit-lens.js";
 
-/** The last drawing of each side: an older one stops. */
+/** The latest drawing of each side; an older one stops. */
 const turns = {};
 
 export async function render(root, ctx) {
@@ -87,7 +87,7 @@ function steps(title, heads, stops, cells, first = (each, _) => each.name) {
   );
 }
 
-/** What each step says, and what it would say at the followed position. */
+/** Shows the output of each step, and its prediction at the followed position. */
 function outputs(ctx, stops, at, go) {
   const scores = [...new Set(stops.flatMap((each) => Object.keys(each.scores)))];
   const some = stops.some((each) => each.run.answer.steps.length);

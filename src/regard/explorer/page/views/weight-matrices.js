@@ -1,4 +1,4 @@
-/** Any parameter in colours and in figures, and the circuits of a head. */
+/** Shows any parameter in colours and in figures, and the circuits of a head. */
 
 import { field, pick, plot, room } from "regard/axis-charts.js";
 import { button, choice, fixed, fmt, h } from "regard/dom-elements.js";

@@ -1,4 +1,4 @@
-/** What if: a second run with something changed, beside the first. */
+/** Compares a second run, in which something was changed, with the first. */
 
 import { pick } from "regard/axis-charts.js";
 import { scaleOf } from "regard/color-scales.js";

@@ -1,4 +1,4 @@
-/** Which word looked at which: links from cross-attention, with both ways of counting rows. */
+/** Aligns source and target words by cross-attention, with both ways of assigning rows to tokens. */
 
 import { field, pick, room } from "regard/axis-charts.js";
 import { button, copy, download, fixed, h, percent, s, shown } from "regard/dom-elements.js";
@@ -70,7 +70,7 @@ function times(a, b, inner) {
   }
   return found;
 }
-/** Half of the stream goes past a sublayer. */
+/** Averages a sublayer's weights with the stream that bypasses it. */
 const past = (a, b) => a.map((x, i) => (x + b[i]) / 2);
 
 /** [T x S]: how much each row of the decoder looks at each source token; rows add up to 1. */
