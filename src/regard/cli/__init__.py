@@ -20,13 +20,11 @@ from regard.cli import (
     look,
     make_shortlist,
     plan,
-    quantize,
     run_demo,
     serve,
     serving_benchmark,
     train,
     translate,
-    verify,
     write,
 )
 from regard.cli.argument_parser import Parser
@@ -36,7 +34,7 @@ from regard.errors import InputError, RegardError
 
 VERBS = (
     *(train, plan, distill, check, translate, write, encoder_verbs, evaluate, look, serve),
-    *(import_export, quantize, make_shortlist, serving_benchmark, info, verify, run_demo),
+    *(import_export, make_shortlist, serving_benchmark, info, run_demo),
 )
 """The modules of the verbs, in the order of `regard --help`."""
 

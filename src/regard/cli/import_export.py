@@ -1,4 +1,4 @@
-"""regard import and regard export: read models from other programs, and write models for them."""
+"""regard import, export and quantize: read models of other programs, and write models for them or smaller ones."""
 
 from __future__ import annotations
 
@@ -11,23 +11,30 @@ from regard.cli.shared_flags import Verbs
 IMPORT = """Makes a model folder from a Hugging Face folder (BERT, RoBERTa, DistilBERT, GPT-2, Llama, Mistral, MarianMT,
 sentence-transformers) or from a llama2.c .bin file."""
 EXPORT = "Writes a model for Hugging Face Transformers, for CTranslate2 or as ONNX."
+QUANTIZE = """Writes a copy of a model with every matrix in int8 and a translator's token embeddings in 16 bits. The
+native engine computes with the integers; PyTorch converts them back to floating-point numbers."""
 FORMATS = ("huggingface", "ctranslate2", "onnx")
 
 
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("import", help="import a model from another program", description=IMPORT, run=_import)
     parser.add_argument("source", type=Path, metavar="SOURCE", help="a folder with config.json, or a .bin file")
-    add_output(parser, "where to write the model", "model")
+    _add_output(parser, "where to write the model", "model")
     text = "the vocabulary, if SOURCE has none: a file (tokenizer.json, vocab.txt, .model or .bin) or its folder"
     parser.add_argument("--tokenizer", type=Path, metavar="PLACE", help=text)
 
     parser = verbs.add_parser("export", help="export a model for another program", description=EXPORT, run=_export)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     parser.add_argument("--to", choices=FORMATS, required=True, help="format of the export")
-    add_output(parser, "where to write the files", "export")
+    _add_output(parser, "where to write the files", "export")
+
+    about = "reduce a model to about a third of its size"
+    parser = verbs.add_parser("quantize", help=about, description=QUANTIZE, run=_quantize)
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
+    _add_output(parser, "where to write the copy", "model")
 
 
-def add_output(parser: argparse.ArgumentParser, text: str, content: str) -> None:
+def _add_output(parser: argparse.ArgumentParser, text: str, content: str) -> None:
     """Adds the flags of a verb that writes a folder: -o and --overwrite."""
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help=text)
     parser.add_argument("--overwrite", action="store_true", help=f"replace an existing {content} in FOLDER")
@@ -50,6 +57,18 @@ def _export(arguments: argparse.Namespace) -> int:
     module = import_module(f"regard.interop.{arguments.to}")
     notes = module.export_model(arguments.model, arguments.output, overwrite=arguments.overwrite)
     return _print_notes(notes, arguments.output)
+
+
+def _quantize(arguments: argparse.Namespace) -> int:
+    from regard.interop.int8_folder import quantize_folder
+    from regard.model_folder import WEIGHTS
+
+    model, output = arguments.model, arguments.output
+    quantize_folder(model, output, overwrite=arguments.overwrite)
+    before, after = ((folder / WEIGHTS).stat().st_size / 2**20 for folder in (model, output))
+    print(f"{output}: {after:.1f} MiB of weights instead of {before:.1f}. Compare the output with:")
+    print(f"regard evaluate {output} TEST.SOURCE TEST.TARGET --baseline {model}")
+    return 0
 
 
 def _print_notes(notes: list[str], output: Path) -> int:

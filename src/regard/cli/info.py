@@ -1,9 +1,10 @@
-"""regard info: describes a model folder, and the software and devices of this machine."""
+"""regard info describes a model folder or this machine; regard verify checks a model folder."""
 
 from __future__ import annotations
 
 import argparse
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
@@ -12,16 +13,23 @@ import regard
 from regard.cli.shared_flags import Verbs
 from regard.errors import InputError, ModelError
 
-DESCRIPTION = "Describes a model folder or, with --system, this machine and the installed libraries."
+INFO = "Describes a model folder or, with --system, this machine and the installed libraries."
+VERIFY = """Checks a model folder: settings, tokenizer, names and shapes of the weights, finite numbers, and the
+SHA-256 of each file in manifest.json. Prints one line per fault; the exit code is then 2."""
 
 
 def add(verbs: Verbs) -> None:
-    parser = verbs.add_parser("info", help="describe a model folder or this machine", description=DESCRIPTION, run=run)
+    parser = verbs.add_parser("info", help="describe a model folder or this machine", description=INFO, run=_info)
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder")
     parser.add_argument("--system", action="store_true", help="print versions, devices and threads")
 
+    about = "check that a model folder is complete and unchanged"
+    parser = verbs.add_parser("verify", help=about, description=VERIFY, run=_verify)
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
+    parser.add_argument("--renew", action="store_true", help="write the manifest again, after you changed a file")
 
-def run(arguments: argparse.Namespace) -> int:
+
+def _info(arguments: argparse.Namespace) -> int:
     if not arguments.model and not arguments.system:
         raise InputError("give a model folder, or --system")
     if arguments.model:
@@ -84,3 +92,22 @@ def describe_system() -> None:
     engine = f"PyTorch; the native engine is not available: {reason}" if reason else f"native, {instructions()}"
     print(f"decoding engine: {engine}")
     print(f"training on the CPU: {f'fused, {library.instructions}' if library else 'PyTorch (kernels not compiled)'}")
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from regard.decoding.folder_verification import find_faults
+    from regard.manifest import read_manifest, write_manifest
+
+    model: Path = arguments.model
+    faults = find_faults(model, compare=not arguments.renew)
+    for fault in faults:
+        print(f"regard: {fault}", file=sys.stderr)
+    if faults:
+        return 2
+    if arguments.renew:
+        write_manifest(model)
+    if digests := read_manifest(model):
+        print(f"{model}: complete; the manifest lists {', '.join(sorted(digests))}")
+    else:
+        print(f"{model}: complete; it has no manifest, which regard verify --renew {model} writes")
+    return 0

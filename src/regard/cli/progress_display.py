@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, Progress as Bar, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress as Bar, ProgressColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -216,32 +216,11 @@ def show_sentences(
 
     Each size is removed when its item is done.
     """
-    bar = bar_on_stderr(_SentencePace(), redirect_stdout=False)  # redirected lines would be on standard error
+    columns = TextColumn("{task.fields[done]:,} sentences, {task.fields[speed]:,.1f}/s"), TimeRemainingColumn()
+    bar = bar_on_stderr(*columns, redirect_stdout=False)  # redirected lines would be on standard error
     with closing(items), bar:
-        task = bar.add_task(name, total=total, done=0, seconds=0.0)
+        task, start = bar.add_task(name, total=total, done=0, speed=0.0), time.monotonic()
         for done, item in enumerate(items, 1):
             yield item
-            bar.update(task, advance=sizes.popleft(), done=done, seconds=bar.tasks[0].elapsed)
-
-
-class _SentencePace(ProgressColumn):
-    """The column beside the bar: sentences, speed and remaining time."""
-
-    def render(self, task: Task) -> Text:
-        done, seconds, now = task.fields["done"], task.fields["seconds"], task.elapsed or 0.0
-        share = task.completed / task.total if task.total else 0.0
-        return Text(format_pace(done, seconds, share, now - seconds))
-
-
-def format_pace(done: int, seconds: float, share: float, since: float = 0.0) -> str:
-    """1200, 10.0, 0.25 -> "1,200 sentences, 120.0/s, 30 s left"
-
-    `seconds` is the time until the last sentence, `share` the finished part of the input, `since` the time from then
-    until now.
-    """
-    parts = [f"{done:,} sentences"]
-    if done and seconds:
-        parts.append(f"{done / seconds:,.1f}/s")
-        if share:
-            parts.append(f"{format_duration(max(0.0, seconds * (1 / share - 1) - since))} left")
-    return ", ".join(parts)
+            speed = done / max(0.001, time.monotonic() - start)
+            bar.update(task, advance=sizes.popleft(), done=done, speed=speed)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from regard.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
-    from regard.serving.load_generator import LoadReport
+    from regard.serving.load_generator import LoadReport, Question
 
 DESCRIPTION = """Measures a server that translates: first with one client that sends one request after another, then
 with many clients at once; each request is one sentence. For model folders, it starts a server, translates the same
@@ -33,6 +32,7 @@ WARM_UP_SECONDS = 3.0
 ONE_CLIENT_SECONDS = 20.0
 
 Languages = tuple[str, str]  # from and to
+Offline = tuple[float, dict[tuple[str, str, str], str]]  # sentences per second; translations by languages and text
 
 
 def add(verbs: Verbs) -> None:
@@ -52,18 +52,10 @@ def add(verbs: Verbs) -> None:
     add_engine(parser)
 
 
-@dataclass(frozen=True)
-class _Offline:
-    """The translations of a model without a server, and their speed."""
-
-    rate: float  # sentences per second, in large batches
-    answers: Mapping[tuple[str, str, str], str]  # by source language, target language and text
-
-
 def run(arguments: argparse.Namespace) -> int:
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
-    from regard.serving.load_generator import load, question
+    from regard.serving.load_generator import load
 
     addresses = [target for target in arguments.targets if "://" in target]
     folders = [target for target in arguments.targets if "://" not in target]
@@ -75,29 +67,25 @@ def run(arguments: argparse.Namespace) -> int:
     directions = [_choose_direction(translator, arguments) for translator in translators]
     directions = directions or [(arguments.source, arguments.target)]
     texts = {direction: _sentences(arguments, direction[0]) for direction in directions}
-    before = _translate_offline(translators, directions, texts)
+    rate_before, answers = _translate_offline(translators, texts)
     with _server(folders, addresses, arguments) as (address, process):
-        questions = []
-        for source, target in directions:
-            for text in texts[source, target]:
-                body = {"q": text, "source": source, "target": target, "format": "text"}
-                expected = before.answers.get((source, target, text))
-                key = {"api_key": arguments.key} if arguments.key else {}
-                questions.append(question(address, body | key, expected))
-        load(address, questions, clients=arguments.clients, seconds=min(WARM_UP_SECONDS, arguments.seconds))
-        one = load(address, questions, clients=1, seconds=min(ONE_CLIENT_SECONDS, arguments.seconds))
-        memory = [_memory(process)]
-        many = load(address, questions, clients=arguments.clients, seconds=arguments.seconds)
-        memory.append(_memory(process))
-    after = _translate_offline(translators, directions, texts)
-    reports, offline = {"one client": one, f"{arguments.clients} clients": many}, max(before.rate, after.rate)
+        questions = _make_questions(address, texts, answers, arguments.key)
+        many, longest = arguments.clients, arguments.seconds
+        load(address, questions, clients=many, seconds=min(WARM_UP_SECONDS, longest))
+        reports = {"one": load(address, questions, clients=1, seconds=min(ONE_CLIENT_SECONDS, longest))}
+        memory_before = _memory(process)
+        reports["many"] = load(address, questions, clients=many, seconds=longest)
+        memory_after = _memory(process)
+    rate_after, _ = _translate_offline(translators, texts)
+    figures: dict[str, Any] = {"offline": max(rate_before, rate_after)}
+    figures |= {"memory_before": memory_before, "memory_after": memory_after}
+    figures["one"] = {"who": "one client", **_figures(reports["one"])}
+    figures["many"] = {"who": f"{many} clients", **_figures(reports["many"])}
     if arguments.json:
-        print(json.dumps(_figures(reports, offline, memory)))
+        print(json.dumps(figures))
     else:
-        _print_report(reports, offline)
-        if all(memory):
-            print(f"memory       {memory[0] / MIB:.0f} MiB before, {memory[1] / MIB:.0f} MiB after")
-    return int(any(report.wrong or report.errors or report.refused for report in (one, many)))
+        _print_report(figures)
+    return int(any(figures[name]["errors"] or figures[name]["differ"] for name in reports))
 
 
 def _choose_direction(translator: Translator, arguments: argparse.Namespace) -> Languages:
@@ -132,21 +120,30 @@ def invent_sentences(language: str) -> list[str]:
     return [pair.source if language == "en" else pair.target for pair in generate_splits(train=0, dev=0).test]
 
 
-def _translate_offline(
-    translators: Sequence[Translator], directions: Sequence[Languages], texts: Mapping[Languages, Sequence[str]]
-) -> _Offline:
-    """Translates all sentences in large batches and measures the speed."""
-    answers, count, seconds = dict[tuple[str, str, str], str](), 0, 0.0
-    for translator, (source, target) in zip(translators, directions, strict=False):
-        sentences = texts[source, target]
+def _translate_offline(translators: Sequence[Translator], texts: Mapping[Languages, Sequence[str]]) -> Offline:
+    """Translates all sentences in large batches; returns the sentences per second and the translations."""
+    answers, seconds = dict[tuple[str, str, str], str](), 0.0
+    for translator, ((source, target), sentences) in zip(translators, texts.items(), strict=False):
         translator.translate(sentences[:16], source=source, target=target)
         start = time.perf_counter()
         translations = translator.translate(sentences, source=source, target=target)
         seconds += time.perf_counter() - start
-        count += len(sentences)
         pairs = zip(sentences, translations, strict=True)
         answers.update({(source, target, text): each.text.strip() for text, each in pairs})
-    return _Offline(count / seconds if count else 0.0, answers)
+    return len(answers) / seconds if seconds else 0.0, answers
+
+
+def _make_questions(
+    address: str, texts: Mapping[Languages, Sequence[str]], answers: Mapping[tuple[str, str, str], str], key: str | None
+) -> list[Question]:
+    from regard.serving.load_generator import question
+
+    about = {"format": "text", **({"api_key": key} if key else {})}
+    return [
+        question(address, {"q": text, "source": source, "target": target, **about}, answers.get((source, target, text)))
+        for (source, target), sentences in texts.items()
+        for text in sentences
+    ]
 
 
 @contextmanager
@@ -181,27 +178,27 @@ def _memory(process: subprocess.Popen[str] | None) -> int:
     return 1024 * int(resident[1]) if resident else 0
 
 
-def _figures(reports: Mapping[str, LoadReport], offline: float, memory: Sequence[int]) -> dict[str, Any]:
-    """Returns the figures as an object: rates in sentences per second, times in milliseconds, memory in bytes."""
-    figures: dict[str, Any] = {"offline": offline, "memory_before": memory[0], "memory_after": memory[1]}
-    for name, (title, report) in zip(("one", "many"), reports.items(), strict=True):
-        shares = (("p50", 0.5), ("p99", 0.99))
-        times = {key: report.quantile(share) if report.seconds else None for key, share in shares}
-        failed = {"errors": report.errors.total() + report.refused, "differ": report.wrong}
-        figures[name] = {"who": title, "rate": report.rate, "answers": len(report.seconds), **times, **failed}
-    return figures
+def _figures(report: LoadReport) -> dict[str, Any]:
+    """Returns the figures of some clients: the rate in sentences per second, times in milliseconds."""
+    kinds = {**report.errors, **({"refused": report.refused} if report.refused else {})}
+    times = {name: report.quantile(share) if report.seconds else None for name, share in (("p50", 0.5), ("p99", 0.99))}
+    counts = {"errors": sum(kinds.values()), "kinds": kinds, "differ": report.wrong}
+    return {"rate": report.rate, "answers": len(report.seconds), **times, **counts}
 
 
-def _print_report(reports: Mapping[str, LoadReport], offline: float) -> None:
-    """Prints the figures; the last line has ratios, which depend less on other load of the machine."""
+def _print_report(figures: Mapping[str, Any]) -> None:
+    """Prints the figures; the line of ratios depends less on other load of the machine."""
+    offline, one, many = (figures[name] for name in ("offline", "one", "many"))
     if offline:
         print(f"offline      {offline:.1f} sentences/s, in large batches")
-    for name, report in reports.items():
-        times = f"p50 {report.quantile(0.5):.0f} ms, p99 {report.quantile(0.99):.0f} ms"
-        kinds = "".join(f", {count} × {kind}" for kind, count in sorted(report.errors.items()))
-        errors = f"{report.errors.total() + report.refused} errors{kinds}, {report.wrong} answers that differ"
-        print(f"{name:<12} {report.rate:.1f} sentences/s, {times}, {errors}")
-    one, many = reports.values()
-    ratio = f"{many.rate / offline:.2f} of offline, " if offline else ""
-    if one.rate:
-        print(f"ratios       {ratio}{many.rate / one.rate:.2f} times one client")
+    for each in (one, many):
+        times = f"p50 {each['p50']:.0f} ms, p99 {each['p99']:.0f} ms" if each["answers"] else "no answer in time"
+        kinds = "".join(f", {count} × {kind}" for kind, count in sorted(each["kinds"].items()))
+        errors = f"{each['errors']} errors{kinds}, {each['differ']} answers that differ"
+        print(f"{each['who']:<12} {each['rate']:.1f} sentences/s, {times}, {errors}")
+    ratio = f"{many['rate'] / offline:.2f} of offline, " if offline else ""
+    if one["rate"]:
+        print(f"ratios       {ratio}{many['rate'] / one['rate']:.2f} times one client")
+    if figures["memory_before"] and figures["memory_after"]:
+        before, after = (figures[f"memory_{when}"] / MIB for when in ("before", "after"))
+        print(f"memory       {before:.0f} MiB before, {after:.0f} MiB after")
