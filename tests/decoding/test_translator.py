@@ -21,7 +21,7 @@ import regard
 from regard.decoding import translator as engine
 from regard.decoding.beam_search import beam_search
 from regard.decoding.decoder_step import NextToken, TranslationStep, sampler
-from regard.decoding.hypotheses import Hypothesis, SearchEngine, ShouldEnd, length_penalty
+from regard.decoding.hypotheses import Hypothesis, SearchEngine, length_penalty
 from regard.decoding.model_loading import load
 from regard.decoding.pytorch_engine import TorchSearch
 from regard.decoding.translation_results import Translation
@@ -55,7 +55,7 @@ class Parrot:
         self.heard: list[list[int]] = []
 
     def search(
-        self, sources: Sequence[Sequence[int]], _limits: Sequence[int], _settings: DecodingSettings
+        self, sources: Sequence[Sequence[int]], _limits: Sequence[int], _settings: DecodingSettings, *_: object
     ) -> list[list[Hypothesis]]:
         self.heard = [list(ids) for ids in sources]
         return [[Hypothesis(tuple(ids), (0.0,) * (len(ids) + 1), 0.0, True)] for ids in sources]
@@ -173,7 +173,7 @@ from regard.model_folder import TOKENIZER, check_folder, read_settings
 from regard.tokens.tokenizer import Vocabularies
 
 class Parrot:
-    def search(self, sources, limits, settings):
+    def search(self, sources, limits, settings, *_):
         return [[Hypothesis(tuple(ids), (0.0,), 0.0, True)] for ids in sources]
 
 folder = Path(sys.argv[1])
@@ -228,13 +228,9 @@ def test_batches_keep_to_their_budget(
 
     class Watched(TorchSearch):
         def _search_batch(
-            self,
-            sources: Sequence[Sequence[int]],
-            limits: Sequence[int],
-            settings: DecodingSettings,
-            should_end: ShouldEnd | None = None,
+            self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings, *others: Any
         ) -> list[list[Hypothesis]]:
-            found = super()._search_batch(sources, limits, settings, should_end)
+            found = super()._search_batch(sources, limits, settings, *others)
             rows = settings.alternatives + 1 if settings.temperature else settings.beam
             batches.append((len(sources), len(sources) * rows * (max(map(len, sources)) + 1)))
             return found
@@ -561,7 +557,7 @@ def test_a_search_that_nobody_waits_for_ends(
     """PyTorch notices it between two tokens."""
     threads, begun, searched = threading.active_count(), threading.Event(), translator.searcher.search
 
-    def search(sources: Sequence[Sequence[int]], limits: Sequence[int], chosen: DecodingSettings) -> object:
+    def search(sources: Sequence[Sequence[int]], limits: Sequence[int], chosen: DecodingSettings, *_: object) -> object:
         if not begun.is_set():
             begun.set()
             return searched(sources, limits, chosen)

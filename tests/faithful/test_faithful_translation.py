@@ -53,11 +53,11 @@ class Babble:
         sources: Sequence[Sequence[int]],
         limits: Sequence[int],
         settings: DecodingSettings,
-        constraints: Sequence[Constraints | None] | None = None,
+        should_end: object = None,
+        constraints: Sequence[Constraints | None] = (),
     ) -> list[list[Hypothesis]]:
-        return [[self._found(Random(repr((list(ids), bool(constraints)))))] for ids in sources]
-
-    search_constrained = search
+        bound = [*map(bool, constraints)] or [False] * len(sources)
+        return [[self._found(Random(repr((list(ids), each))))] for ids, each in zip(sources, bound, strict=True)]
 
     def _found(self, dice: Random) -> Hypothesis:
         tokens: list[int] = []
@@ -147,16 +147,15 @@ class Saying(Babble):
         sources: Sequence[Sequence[int]],
         limits: Sequence[int],
         settings: DecodingSettings,
-        constraints: Sequence[Constraints | None] | None = None,
+        should_end: object = None,
+        constraints: Sequence[Constraints | None] = (),
     ) -> list[list[Hypothesis]]:
-        said = self.constrained if constraints else self.said
+        said = self.constrained if any(constraints) else self.said
         slots = {f"⟨{number}⟩": token for token, number in self.tokenizer.slots.items()}
         tokens: list[int] = []
         for word in said.split("|"):
             tokens += [slots[word]] if word in slots else self.tokenizer.encode_continuation(word)
         return [[Hypothesis(tuple(tokens), (0.0,) * (len(tokens) + 1), 0.0, finished=True)] for _ in sources]
-
-    search_constrained = search
 
 
 def say(

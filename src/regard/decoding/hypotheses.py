@@ -23,21 +23,13 @@ class SearchEngine(Protocol):
         limits: Sequence[int],
         settings: DecodingSettings,
         should_end: ShouldEnd | None = None,
+        constraints: Sequence[Constraints | None] = (),
     ) -> list[list[Hypothesis]]:
         """Returns the best hypotheses of each source, best first; those of source i have at most `limits[i]` tokens.
 
-        `should_end` has no effect on a beam search.
+        `should_end` has no effect on a beam search. `constraints`, one for each source, are searched for with a beam;
+        where no output meets them, unconstrained outputs are returned.
         """
-        ...
-
-    def search_constrained(
-        self,
-        sources: Sequence[Sequence[int]],
-        limits: Sequence[int],
-        settings: DecodingSettings,
-        constraints: Sequence[Constraints],
-    ) -> list[list[Hypothesis]]:
-        """Searches with a beam for outputs that meet constraints; if none does, returns unconstrained outputs."""
         ...
 
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:

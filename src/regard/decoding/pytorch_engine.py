@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,14 +61,25 @@ class TorchSearch:
         limits: Sequence[int],
         settings: DecodingSettings,
         should_end: ShouldEnd | None = None,
+        constraints: Sequence[Constraints | None] = (),
     ) -> list[list[Hypothesis]]:
-        """Returns the best hypotheses of each source, best first; those of source i have at most `limits[i]` tokens."""
+        """Returns the best hypotheses of each source, best first; those of source i have at most `limits[i]` tokens.
+
+        Where no output meets the constraints of a source, unconstrained outputs are returned.
+        """
+        bound = {i: each for i, each in enumerate(constraints) if each}
         results: dict[int, list[Hypothesis]] = {}
-        rows = settings.alternatives + 1 if settings.temperature else settings.beam
-        for batch in self._batches(sources, limits, settings.batch_tokens // rows):
-            ends = partial(_ask, should_end, batch) if should_end else None
-            found = self._search_batch([sources[i] for i in batch], [limits[i] for i in batch], settings, ends)
-            results.update(zip(batch, found, strict=True))
+
+        def search(numbers: Iterable[int], rows: int, constraints: Mapping[int, Constraints]) -> None:
+            for batch in self._batches(numbers, sources, limits, settings.batch_tokens // rows):
+                ends = partial(_ask, should_end, batch) if should_end else None
+                texts, most = [sources[i] for i in batch], [limits[i] for i in batch]
+                mine = [constraints[i] for i in batch] if constraints else []
+                results.update(zip(batch, self._search_batch(texts, most, settings, ends, mine), strict=True))
+
+        search(bound, settings.beam + max((each.length for each in bound.values()), default=0), bound)
+        free = [i for i in range(len(sources)) if not results.get(i)]
+        search(free, settings.alternatives + 1 if settings.temperature else settings.beam, {})
         return [self._aligned(ids, results[i], settings) for i, ids in enumerate(sources)]
 
     @torch.inference_mode()
@@ -79,51 +89,30 @@ class TorchSearch:
         limits: Sequence[int],
         settings: DecodingSettings,
         should_end: ShouldEnd | None,
-    ) -> list[list[Hypothesis]]:
-        step = self._step(sources, settings)
-        if settings.temperature == 0 and settings.beam > 1:
-            return beam_search(step, limits, **self._beam_options(settings))
-        rows = settings.alternatives + 1 if settings.temperature else 1
-        choose = sampler(sources, rows, settings) if settings.temperature else highest
-        penalty = length_penalty(settings.penalty, settings.length_penalty)
-        end = self.specials.end
-        return follow(step, limits, end=end, penalty=penalty, choose=choose, rows=rows, should_end=should_end)
-
-    @torch.inference_mode()
-    def search_constrained(
-        self,
-        sources: Sequence[Sequence[int]],
-        limits: Sequence[int],
-        settings: DecodingSettings,
         constraints: Sequence[Constraints],
     ) -> list[list[Hypothesis]]:
-        """Searches with a beam for outputs that meet constraints; if none does, returns unconstrained outputs."""
-        results: dict[int, list[Hypothesis]] = {}
-        rows = settings.beam + max((each.length for each in constraints), default=0)
-        for batch in self._batches(sources, limits, settings.batch_tokens // rows):
-            mine = [constraints[i] for i in batch]
-            step, most = self._step([sources[i] for i in batch], settings, mine), [limits[i] for i in batch]
-            found = beam_search(step, most, constraints=mine, **self._beam_options(settings))
-            results.update(zip(batch, found, strict=True))
-        failed = [i for i in range(len(sources)) if not results[i]]
-        free = self.search([sources[i] for i in failed], [limits[i] for i in failed], settings)
-        results.update(zip(failed, free, strict=True))
-        return [self._aligned(ids, results[i], settings) for i, ids in enumerate(sources)]
-
-    def _beam_options(self, settings: DecodingSettings) -> dict[str, Any]:
-        return {
-            "end": self.specials.end,
-            "width": settings.beam,
-            "penalty": length_penalty(settings.penalty, settings.length_penalty),
-            "patience": settings.patience,
-            "best": settings.alternatives + 1,
-        }
+        step, end = self._step(sources, settings, constraints), self.specials.end
+        penalty = length_penalty(settings.penalty, settings.length_penalty)
+        if constraints or (settings.temperature == 0 and settings.beam > 1):
+            return beam_search(
+                step,
+                limits,
+                end=end,
+                width=settings.beam,
+                penalty=penalty,
+                patience=settings.patience,
+                best=settings.alternatives + 1,
+                constraints=constraints,
+            )
+        rows = settings.alternatives + 1 if settings.temperature else 1
+        choose = sampler(sources, rows, settings) if settings.temperature else highest
+        return follow(step, limits, end=end, penalty=penalty, choose=choose, rows=rows, should_end=should_end)
 
     def _batches(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], most_tokens: int
+        self, numbers: Iterable[int], sources: Sequence[Sequence[int]], limits: Sequence[int], most_tokens: int
     ) -> Iterator[list[int]]:
         """Yields numbers of sources to search for together, longest first; those of a decoder have equal lengths."""
-        order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+        order = sorted(numbers, key=lambda i: -len(sources[i]))
         alike = isinstance(self.model, Decoder)
         while order:
             length = len(sources[order[0]])

@@ -276,14 +276,7 @@ class Translator:
             results = self.search(sources, widened(settings), constraints)
             return [rank_by_consensus(each, self.target.decode, settings) for each in results]
         limits = [self.limit(ids, settings) for ids in sources]
-        bound = {i: each for i, each in enumerate(constraints) if each}
-        if not bound:
-            return self.searcher.search(sources, limits, settings)
-        free = [i for i in range(len(sources)) if i not in bound]
-        found = dict(zip(free, self.searcher.search(*_chosen(free, sources, limits), settings), strict=True))
-        constrained = self.searcher.search_constrained(*_chosen(bound, sources, limits), settings, [*bound.values()])
-        found.update(zip(bound, constrained, strict=True))
-        return [found[i] for i in range(len(sources))]
+        return self.searcher.search(sources, limits, settings, None, constraints)
 
     def _stream_part(self, part: Part, settings: DecodingSettings) -> Iterator[str]:
         limit, tokens, written = self.limit(part.ids, settings), list[int](), ""
@@ -340,14 +333,6 @@ class Translator:
 
 def _text_of(line: str | CutText) -> str:
     return line if isinstance(line, str) else line.text
-
-
-def _chosen(
-    numbers: Iterable[int], sources: Sequence[Sequence[int]], limits: Sequence[int]
-) -> tuple[list[Sequence[int]], list[int]]:
-    """Returns the sources and limits of these numbers."""
-    numbers = list(numbers)
-    return [sources[i] for i in numbers], [limits[i] for i in numbers]
 
 
 def _block_diagonal(

@@ -167,9 +167,10 @@ def _read_into_memory(path: Path) -> mmap.mmap:
     try:
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
-            memory, count = mmap.mmap(-1, max(size, 1)), 0
+            memory = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 memory.madvise(mmap.MADV_HUGEPAGE)
+            count = 0
             while count < size and (more := file.readinto(memoryview(memory)[count:])):  # at most 2 GiB at once
                 count += more
     except OSError as error:

@@ -63,13 +63,22 @@ class NativeSearch:
         limits: Sequence[int],
         settings: DecodingSettings,
         should_end: ShouldEnd | None = None,
+        constraints: Sequence[Constraints | None] = (),
     ) -> list[list[Hypothesis]]:
         """Returns the best hypotheses of each source, best first; those of source i have at most `limits[i]` tokens.
 
-        PyTorch searches inside of `regard.observe`.
+        PyTorch searches for sources with constraints, and inside of `regard.observe`.
         """
         if is_observed():
-            return self.reference.search(sources, limits, settings, should_end)
+            return self.reference.search(sources, limits, settings, should_end, constraints)
+        if any(constraints):
+            found: dict[int, list[Hypothesis]] = {}
+            for engine, bound in ((self.reference, True), (self, False)):
+                numbers = [i for i, each in enumerate(constraints) if bool(each) == bound]
+                texts, most = [sources[i] for i in numbers], [limits[i] for i in numbers]
+                mine = [constraints[i] for i in numbers] if bound else []
+                found.update(zip(numbers, engine.search(texts, most, settings, should_end, mine), strict=True))
+            return [found[i] for i in range(len(sources))]
         if not sources:
             return []
         stop = ctypes.c_int32(0)
@@ -94,16 +103,6 @@ class NativeSearch:
         for error in filter(None, (each.error for each in outputs)):
             raise error
         return results
-
-    def search_constrained(
-        self,
-        sources: Sequence[Sequence[int]],
-        limits: Sequence[int],
-        settings: DecodingSettings,
-        constraints: Sequence[Constraints],
-    ) -> list[list[Hypothesis]]:
-        """Searches in PyTorch for outputs that meet constraints."""
-        return self.reference.search_constrained(sources, limits, settings, constraints)
 
     def request(
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
