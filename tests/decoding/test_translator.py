@@ -8,6 +8,7 @@ import threading
 import unicodedata
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,7 @@ import regard
 from regard.decoding import translator as engine
 from regard.decoding.beam_search import beam_search
 from regard.decoding.decoder_step import NextToken, TranslationStep, sampler
-from regard.decoding.hypotheses import Hypothesis, SearchEngine, length_penalty
+from regard.decoding.hypotheses import Constraints, Hypothesis, SearchEngine, length_penalty
 from regard.decoding.model_loading import load
 from regard.decoding.pytorch_engine import TorchSearch
 from regard.decoding.translation_results import Translation
@@ -549,6 +550,28 @@ def test_an_error_of_the_texts_or_of_the_search_reaches_the_caller(
     with pytest.raises(ZeroDivisionError):
         next(parrot.translate_stream(["A dog."] * 10))
     assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@modes
+def test_pytorch_has_one_answer_for_a_batch_and_for_a_text_alone(
+    model: EncoderDecoder, translator: Translator, mode: str, bound: bool
+) -> None:
+    """Batches of other shapes may round differently; with `batch_tokens=1`, each text is a batch of its own."""
+    engine, sources = TorchSearch(model, translator.target.specials), translator.source.encode_batch(SOURCES)
+    constraints = [Constraints(required=(((7 + number,),),)) if bound else None for number in range(len(sources))]
+    together, single = (translator.decoding({**MODES[mode], "batch_tokens": tokens}) for tokens in (500, 1))
+
+    def search(numbers: Sequence[int], settings: DecodingSettings) -> list[list[Hypothesis]]:
+        texts, limits = [sources[i] for i in numbers], [12] * len(numbers)
+        return engine.search(texts, limits, settings, None, [constraints[i] for i in numbers])
+
+    everything = range(len(sources))
+    alone = [search([number], together)[0] for number in everything]
+    assert search(everything, single) == alone
+    with ThreadPoolExecutor(3) as pool:
+        first, *others = pool.map(search, [everything] * 4, [together] * 4)
+    assert others == [first] * 3
 
 
 def test_a_search_that_nobody_waits_for_ends(

@@ -117,8 +117,11 @@ class TranslatorQueue(Scheduler):
         if engine is not None and constrain is None and not glossary and not settings.consensus:
             return TranslationPlan(settings, target, continuous_kind(engine, settings))
 
+        # The native engine leaves constraints to PyTorch, where a text has one answer only if nothing shares its batch
+        alone = {} if engine is None else {"batch_tokens": 1}
+
         def translate(items: list[Item]) -> list[Translation]:
-            return self.translator.translate([item.source for item in items], **dict(given))
+            return self.translator.translate([item.source for item in items], **dict(given), **alone)
 
         key = (*sorted((direction | options).items()), id(constrain), id(glossary))  # both outlive the batcher
         kind = Kind(key, lambda report: SmallBatcher(translate, report, self.slots))

@@ -96,7 +96,12 @@ def test_other_weights_of_the_same_size_and_time_are_packed(model: Path) -> None
 
 def test_the_manifest_saves_hashing_the_weights(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[str] = []
-    monkeypatch.setattr(loading, "sha256", lambda path: hashed.append(path.name) or sha256(path))
+
+    def watched(path: Path) -> str:
+        hashed.append(path.name)
+        return sha256(path)
+
+    monkeypatch.setattr(loading, "sha256", watched)
     first = packed_path(model, read_settings(model), "int8")
     assert hashed == [WEIGHTS, TOKENIZER]
     write_manifest(model)
@@ -146,11 +151,12 @@ for line in sys.stdin:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        asked, answered = process.stdin, process.stdout
 
         def translate() -> str:
-            process.stdin.write("The old woman sings.\n")
-            process.stdin.flush()
-            return process.stdout.readline()
+            asked.write("The old woman sings.\n")
+            asked.flush()
+            return answered.readline()
 
         first, content = translate(), path.read_bytes()
         assert "Translation(" in first
@@ -160,7 +166,7 @@ for line in sys.stdin:
         assert translate() == first
         path.unlink()
         assert translate() == first
-        process.stdin.close()
+        asked.close()
         assert process.wait(60) == 0
 
 
