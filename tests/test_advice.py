@@ -49,7 +49,7 @@ SHOWN_BY = {
 
 OF_ONE_VERB = {
     ("cli/import_export.py", "--tokenizer"): "import",
-    ("training/model_card.py", "--to"): "translate",
+    ("training/final_weights.py", "--to"): "translate",
     ("cli/encoder_verbs.py", "--nearest"): "embed",
     ("cli/encoder_verbs.py", "--count"): "fill",
 }

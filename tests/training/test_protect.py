@@ -13,8 +13,8 @@ from regard.decoding.translator import Translator
 from regard.errors import SettingsError
 from regard.faithful.faithful_translation import Faithful, MarkedText
 from regard.model_folder import WEIGHTS, read_settings
+from regard.preparation.pair_preparation import uses_slots
 from regard.preparation.train_and_resume import train
-from regard.preparation.vocabulary_tags import uses_slots
 from regard.settings import DataSettings
 from regard.tokens.protected_pieces import counts
 from regard.tokens.slot_tokens import SLOTS

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from regard.errors import DataError
+from regard.errors import DataError, SettingsError
 from regard.faithful import translation_memory as memory
 from regard.files.corpus import clean, leaks, read_pairs, split, split_each
 from regard.files.corpus_files import expand_paths
@@ -21,12 +21,13 @@ from regard.files.remote_files import as_path
 from regard.jobs.corpus_encoding import EncodePairs, encode_corpus
 from regard.jobs.worker_processes import count_processors
 from regard.model_folder import MEMORY
+from regard.preparation.chosen_settings import resolve
 from regard.preparation.synthetic_pairs import PAIRS, SYNTHETIC, SyntheticState, is_text
 from regard.preparation.task_preparation import Preparation, SendEvent, TrainingRequest, report_progress
-from regard.preparation.vocabulary_tags import require_tags, with_tags
 from regard.settings import DataSettings, Settings
+from regard.settings.option_fields import merge
 from regard.tokens.clean_text import tidy
-from regard.tokens.directions import directions_of
+from regard.tokens.directions import directions_of, targets_of
 from regard.tokens.slot_tokens import SLOTS, slot_pair
 from regard.tokens.text_pairs import Pair
 from regard.tokens.token_shards import WHOLE
@@ -37,6 +38,9 @@ MAX_SYNTHETIC = 4
 """Synthetic pairs per real one; if there are more, the real pairs are repeated, as in Edunov et al. (2018)."""
 
 SPLITTING = "splitting off a dev set"
+
+MESSAGE_FILES = (".po", ".pot", ".mo", ".xlf", ".xliff", ".tmx", ".json", ".arb")
+"""Suffixes of files that mostly contain messages of programs, with placeholders in them."""
 
 
 class _Corpus:
@@ -295,3 +299,43 @@ def record_of(pair: Pair) -> dict[str, str]:
     """Returns a held-out pair in the format of `Task.held_out`."""
     direction = {"direction": pair.direction} if pair.direction else {}
     return {"source": pair.source, "target": pair.target, **direction}
+
+
+# The tags of the vocabulary: target languages of several directions, and slots for placeholders
+
+
+def with_tags(request: TrainingRequest) -> TrainingRequest:
+    """Returns the request with a tag for each target language, and with slots; a model to start from has its own."""
+    if request.start is not None:
+        return request
+    settings = resolve(request.given)
+    slots = SLOTS if uses_slots(settings.data, request.files) else ()
+    tags = dict.fromkeys((*targets_of(settings.data), *settings.tokenizer.tags, *slots))
+    if tuple(tags) == settings.tokenizer.tags:
+        return request
+    return replace(request, given=merge(request.given, {"tokenizer": {"tags": list(tags)}}))
+
+
+def uses_slots(data: DataSettings, files: Sequence[str]) -> bool:
+    """Returns True if a model that is trained on these files has slots."""
+    if data.protect == "auto":
+        return any(suffix(path) in MESSAGE_FILES for path in expand_paths(files))
+    return data.protect == "on"
+
+
+def require_tags(settings: Settings, request: TrainingRequest) -> None:
+    """Refuses tags and slots that the model to start from does not have, and one direction beside several."""
+    tags = settings.tokenizer.tags
+    missing = [name for name in targets_of(settings.data) if name not in tags]
+    if missing:
+        raise SettingsError(
+            f"the model given with --from has no tag to translate into {' and '.join(missing)}: it has "
+            f"{', '.join(tags) or 'no tags'}"
+        )
+    if settings.data.protect == "on" and not set(SLOTS) <= set(tags):
+        raise SettingsError("the model given with --from has no slots: data.protect cannot be on")
+    if settings.data.directions and {"source", "target"} & request.given.get("data", {}).keys():
+        raise SettingsError(
+            "data.source and data.target name one direction, but data.directions names "
+            f"{','.join(settings.data.directions)}: give one or the other"
+        )

@@ -47,8 +47,8 @@ def train_model(run: TrainingRun) -> Iterator[Event]:
         keep_in_history(run)
         started = time.perf_counter()
         progress = update(run)
-        while run.notes:
-            yield run.notes.pop(0)
+        yield from run.notes
+        run.notes.clear()
         yield progress
         if run.group.first and progress.step % max(1, run.settings.training.evaluate_every // 10) == 0:
             append_event(run.folder / LOG, progress)
@@ -223,8 +223,8 @@ def is_out_of_memory(error: Exception) -> bool:
 
 def introduction(run: TrainingRun) -> Iterator[Event]:
     """Yields what will be trained, and what happened to the run before."""
-    for line in run.damage:
-        yield Note(f"{line}: continuing from step {run.state.step:,} instead")
+    yield from run.notes
+    run.notes.clear()
     if run.group.restart:
         yield Note(f"A process was lost: start {run.group.restart + 1} continues from step {run.state.step:,}.")
     yield Prepared(

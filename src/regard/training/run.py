@@ -75,10 +75,9 @@ class TrainingRun:
     mean: RunningMean
     scaler: torch.amp.GradScaler  # of float16 gradients
     state: State
-    damage: list[str]  # a message for each state that could not be loaded
+    notes: list[Note]  # not yet shown
     parts: int = 1  # number of parts in which a batch is computed, to save memory
     gradients_sent: bool = False  # other processes may have received gradients of the current update
-    notes: list[Note] = field(default_factory=list)  # not yet shown
     planned: tuple[int, Sequence[Rows]] | None = None  # an epoch and its batches
     saved_at: float = field(default_factory=time.perf_counter)
     save_seconds: float = 0.0  # of the last save
@@ -173,12 +172,13 @@ def open_run(
     optimizer = build_optimizer(model, training, group)
     mean = RunningMean(model, training.ema)
     state, damage = load_state(work, model, optimizer, mean, group)
+    notes = [Note(f"{line}: continuing from step {state.step:,} instead") for line in damage]
     scaler = torch.amp.GradScaler(enabled=training.precision == "float16")
     scaler.load_state_dict(state.scaler)
     stop = stop or threading.Event()
     return TrainingRun(
         folder, settings, about, vocabularies, device, group, stop, task, model, objective, optimizer, mean, scaler,
-        state, damage,
+        state, notes,
     )  # fmt: skip
 
 

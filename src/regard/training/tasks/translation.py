@@ -82,8 +82,7 @@ class TranslationTraining(Task):
         """
         directions = pairs_by_direction(self.held_out("dev"), self.settings.data)
         count = -(-self.settings.training.evaluate_pairs // len(directions))
-        scores: dict[str, float] = {"bleu": 0.0, "chrf": 0.0}
-        samples = []
+        scores, samples = dict[str, float](), []
         for direction, pairs in directions.items():
             pairs = pairs[:count]
             outputs = [each.text for each in self.translate(contents, direction, pairs, beam=1)]
@@ -91,14 +90,13 @@ class TranslationTraining(Task):
             for metric in ("bleu", "chrf"):
                 scores[f"{metric} {direction}"] = single_score(outputs, references, metric, direction.target)
             samples.append(list(zip(pairs, outputs, strict=True)))
-        for metric in ("bleu", "chrf"):
-            scores[metric] = sum(scores[f"{metric} {direction}"] for direction in directions) / len(directions)
+        means = {m: sum(scores[f"{m} {each}"] for each in directions) / len(directions) for m in ("bleu", "chrf")}
         choices = samples[number % len(samples)]
         pair, output = choices[number // len(samples) % len(choices)]
         sample = [("source", pair["source"]), ("model", output), ("reference", pair["target"])]
         if not self.settings.data.directions:
-            return {name: scores[name] for name in self.shown_scores}, sample
-        return scores, [("direction", pair["direction"]), *sample]
+            return means, sample
+        return {**means, **scores}, [("direction", pair["direction"]), *sample]
 
     def report(self, contents: Contents, name: str) -> list[str]:
         """Returns BLEU, chrF and TER with the model's own decoding settings; calibrates confidence on the dev set."""

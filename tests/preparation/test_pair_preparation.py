@@ -1,4 +1,4 @@
-"""Several directions in one run: what is held out, reported, and kept by a model that starts from another keeps."""
+"""Several directions in one run: what is held out and reported, and what a model that starts from another inherits."""
 
 from __future__ import annotations
 
