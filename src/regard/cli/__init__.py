@@ -12,7 +12,6 @@ import regard
 from regard.cli import (
     check,
     completion,
-    distill,
     encoder_verbs,
     evaluate,
     import_export,
@@ -33,7 +32,7 @@ from regard.cli.welcome import welcome
 from regard.errors import InputError, RegardError
 
 VERBS = (
-    *(train, plan, distill, check, translate, write, encoder_verbs, evaluate, look, serve),
+    *(train, plan, check, translate, write, encoder_verbs, evaluate, look, serve),
     *(import_export, make_shortlist, serving_benchmark, info, run_demo),
 )
 """The modules of the verbs, in the order of `regard --help`."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import Literal, get_args, get_origin
 
 from regard.cli.argument_parser import Parser
 from regard.cli.shared_flags import Verbs
-from regard.settings import Settings
-from regard.settings.option_fields import options
 
 ABOUT = """Prints a completion script. Add it to the start-up files of your shell:
   bash   echo 'eval "$(regard completion bash)"' >> ~/.bashrc
@@ -26,24 +23,18 @@ def add(verbs: Verbs, parser: Parser) -> None:
 def run(arguments: argparse.Namespace, verbs: Verbs, parser: Parser) -> int:
     import shtab
 
-    values = setting_values()
     for choice in verbs._choices_actions:
         verb = verbs.choices[choice.dest]
         verb.description = choice.help  # which a shell shows beside the verb, in one line
         for action in verb._actions:
-            action.choices = action.choices or values.get(action.dest)
+            action.choices = action.choices or _list_values(action.metavar)
             if action.nargs != 0 and not action.choices:
                 action.complete = shtab.FILE
     print(shtab.complete(parser, arguments.shell))
     return 0
 
 
-def setting_values() -> dict[str, tuple[str, ...]]:
-    """Returns the permitted values of each setting that has a few; the parser itself accepts any text for them."""
-    values: dict[str, tuple[str, ...]] = {}
-    for option in options(Settings):
-        if option.type is bool:
-            values[option.path] = ("true", "false")
-        elif get_origin(option.type) is Literal:
-            values[option.path] = get_args(option.type)
-    return values
+def _list_values(metavar: object) -> list[str] | None:
+    """Returns the values in a metavar such as {true,false}; the parser itself accepts any text for these flags."""
+    is_list = isinstance(metavar, str) and metavar.startswith("{")
+    return str(metavar).strip("{}").split(",") if is_list else None

@@ -48,8 +48,8 @@ def add(verbs: Verbs) -> None:
     add("--speed", type=positive_number, default=1.0, metavar="X", help=text)
     add("--seconds", type=positive_number, default=20.0, metavar="S", help="seconds to measure (default: 20)")
     add("--json", action="store_true", help="print all figures as a JSON object")
-    text = "translate, write or fill (default: translate)"
-    add("--task", default=argparse.SUPPRESS, metavar="TASK", help=text)
+    tasks = "{translate,write,fill}"
+    add("--task", default=argparse.SUPPRESS, metavar=tasks, help="what the model learns (default: translate)")
     parser.refused = {"--directions": ONE_DIRECTION}
     add_languages(parser)
     add_training(parser)

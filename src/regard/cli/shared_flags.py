@@ -31,9 +31,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of the verbs that train a model or estimate the cost: preset, device and settings."""
-    parser.add_argument("--preset", help="tiny, small, base, big or modern (default: by the size of the corpus)")
-    device: dict[str, Any] = {"dest": "training.device", "default": argparse.SUPPRESS, "metavar": "DEVICE"}
-    parser.add_argument("--device", **device, help="auto, cpu, cuda or mps (default: auto)")
+    presets = "{tiny,small,base,big,modern}"
+    parser.add_argument("--preset", metavar=presets, help="size of the model (default: by the size of the corpus)")
+    add_device(parser, dest="training.device", default=argparse.SUPPRESS)
     parser.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file of settings; flags override it")
     add_settings(parser)
 
@@ -102,9 +102,10 @@ def decoding_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name.removeprefix("decoding."): value for name, value in values if name.startswith("decoding.")}
 
 
-def add_device(parser: Any) -> None:
-    """Adds --device for the verbs that run a model."""
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
+def add_device(parser: Any, *, dest: str = "device", default: str = "auto") -> None:
+    """Adds --device."""
+    text = "where to compute (default: auto)"
+    parser.add_argument("--device", dest=dest, default=default, metavar="{auto,cpu,cuda,mps}", help=text)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""regard train: trains a model on the user's files, in one process or several."""
+"""regard train and regard distill: train a model on the user's files, or on the translations of another model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.cli.shared_flags import Verbs, add_languages, add_training, count_up_to_1024, setting_overrides
 from regard.errors import InputError, RegardError
@@ -38,13 +38,21 @@ All files may be compressed (.gz). --from MODEL starts from a model that you tra
 mono.de also learns from text in the target language alone: a model for the reverse direction, which is trained first,
 translates it back into the source language."""
 
+DISTILL = """Trains a new model, the student, on translations by another model, the teacher (sequence-level
+distillation): a small student learns more from a good teacher than from human translations.
+
+FILES are one file of text in the source language, one sentence per line, or a corpus of pairs in any form that regard
+train accepts. If a corpus of pairs comes without a dev set, one is held out: it keeps its human translations, and the
+student never trains on it. The student has its own preset and vocabulary. To continue an interrupted run, use regard
+train --resume FOLDER."""
+
 
 def add(verbs: Verbs) -> None:
     parser = verbs.add_parser("train", help="train a model on your own text", description=DESCRIPTION, run=run)
     add = parser.add_argument
     add("files", nargs="*", metavar="FILES", help="the corpus; see above")
-    text = "translate, write, fill or classify (default: translate)"
-    add("--task", default=argparse.SUPPRESS, metavar="TASK", help=text)
+    tasks = "{translate,write,fill,classify}"
+    add("--task", default=argparse.SUPPRESS, metavar=tasks, help="what the model learns (default: translate)")
     add("--from", dest="start", metavar="MODEL", help="start from the weights and vocabulary of this model")
     add_languages(parser)
     text = "several directions in one model, such as en-de,en-fr,de-en (default: source to target only)"
@@ -56,11 +64,18 @@ def add(verbs: Verbs) -> None:
     add("--resume", metavar="FOLDER", help="continue an interrupted run exactly where it stopped")
     text = "processes on this machine that train together (default: 1)"
     add("--processes", type=count_up_to_1024, default=1, metavar="N", help=text)
-    add_run(parser, "where to write the model (default: runs/SOURCE-TARGET or runs/TASK)")
+    _add_run(parser, "where to write the model (default: runs/SOURCE-TARGET or runs/TASK)")
+
+    about = "train a smaller model on a larger one's output"
+    parser = verbs.add_parser("distill", help=about, description=DISTILL, run=_distill)
+    parser.add_argument("teacher", metavar="TEACHER", help="the folder of a model that translates")
+    parser.add_argument("files", nargs="*", metavar="FILES", help="text in the source language, or pairs; see above")
+    add_languages(parser)
+    _add_run(parser, "where to write the student")
 
 
-def add_run(parser: argparse.ArgumentParser, output: str) -> None:
-    """Adds the flags of the verbs that train."""
+def _add_run(parser: argparse.ArgumentParser, output: str) -> None:
+    """Adds the flags that both verbs have."""
     parser.add_argument("-o", "--output", metavar="FOLDER", help=output)
     parser.add_argument(
         "--dev", nargs="+", default=[], metavar="FILE", help="dev set, in any form of FILES (default: a part of FILES)"
@@ -75,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.resume:
         files = (arguments.files, arguments.dev, arguments.test, arguments.settings, arguments.back_translate)
         if any((*files, arguments.output, arguments.start, arguments.reverse, arguments.overwrite)):
-            raise InputError("--resume reads everything from its folder: combine it with --training settings only")
+            raise InputError("--resume reads everything from its folder: combine it only with --training settings")
         folder = Path(arguments.resume)
     else:
         overrides, folder = _complete(arguments, overrides)
@@ -93,22 +108,46 @@ def run(arguments: argparse.Namespace) -> int:
         events = train(
             arguments.files,
             folder,
-            dev=arguments.dev,
-            test=arguments.test,
-            settings_file=arguments.settings,
             overrides=overrides,
             start=arguments.start,
             back_translate=arguments.back_translate,
             reverse=arguments.reverse,
-            overwrite=arguments.overwrite,
-            stop=stop,
             prepare_only=in_processes,
+            stop=stop,
+            **_run_options(arguments),
         )
     stop_on_interrupt(stop)
     if not in_processes:
         return follow(events, folder)
     finished = show_training(events)
     return _print_next_steps(finished, folder) if finished else train_in_processes(folder, arguments.processes)
+
+
+def _distill(arguments: argparse.Namespace) -> int:
+    if not arguments.files:
+        raise InputError("give the text for the teacher to translate: see regard distill --help")
+    if not arguments.output:
+        raise InputError("name the folder of the student: -o FOLDER")
+
+    from regard.preparation.train_and_resume import distill
+
+    stop, folder = threading.Event(), Path(arguments.output)
+    events = distill(
+        arguments.teacher,
+        arguments.files,
+        folder,
+        overrides=setting_overrides(arguments),
+        stop=stop,
+        **_run_options(arguments),
+    )
+    stop_on_interrupt(stop)
+    return follow(events, folder)
+
+
+def _run_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the flags that both verbs have as options of `train` and `distill`."""
+    files = {"dev": arguments.dev, "test": arguments.test, "settings_file": arguments.settings}
+    return {**files, "overwrite": arguments.overwrite}
 
 
 def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple[dict[str, str], Path]:
