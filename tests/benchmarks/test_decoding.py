@@ -189,7 +189,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_child_is_asked_and_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_process_answers_and_its_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CT2_X", "from the shell")  # would tune an engine unseen
     command = [sys.executable, "-c", PROGRAM]
     with EngineProcess(command, tmp_path / "log") as child:
@@ -216,7 +216,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(place, settings_of("translate", **SHAPES["marian"]))
 
 
-def test_engines_say_the_same_of_a_toy(folder: Path) -> None:
+def test_engines_give_the_same_outputs_for_a_toy_model(folder: Path) -> None:
     contents = read_folder(folder)
     forms = decoding.export(folder, contents)
     limits: dict[str, dict[str, Any]] = {  # a toy does not end by itself
@@ -239,7 +239,7 @@ def test_engines_say_the_same_of_a_toy(folder: Path) -> None:
     assert sizes[0] < sizes[1]
 
 
-def test_outputs_part_at_a_tie_or_not(folder: Path) -> None:
+def test_differences_of_outputs_are_ties_or_not(folder: Path) -> None:
     contents = read_folder(folder)
     tokens = contents.vocabularies.target.encode_batch(["Ein Hund liest."])[0]
     other = [*tokens[:-1], tokens[0]]

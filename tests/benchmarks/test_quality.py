@@ -279,7 +279,7 @@ def test_a_recipe_in_two_parts_trains_the_first_once_and_counts_its_time(
         (["--report-only"], "there are no runs yet"),
     ],
 )
-def test_what_is_missing_is_told_before_anything_is_trained(
+def test_missing_files_are_reported_before_anything_is_trained(
     data: Path, tmp_path: Path, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert quality.main(arguments(data, tmp_path, *words)) == 2

@@ -105,7 +105,7 @@ def test_forcing_names_the_words(watched: Watched, address: str) -> None:
     assert "query 12 ▁tired · key 7 ▁street" in page.inner_text("#main li")
 
 
-def test_a_difference_of_rounding_is_nothing(watched: Watched, address: str) -> None:
+def test_differences_of_rounding_are_shown_as_zero(watched: Watched, address: str) -> None:
     patch = [{"site": "encoder.layers.1.self_attention", "head": 0, "op": "zero"}]
     b = quote(json.dumps({"patch": json.dumps(patch)}))
     page = watched.open(f"{address}#view=head&layer=1&ab=diff&text={quote(TIRED)}&b={b}")

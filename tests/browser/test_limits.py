@@ -93,7 +93,7 @@ def test_a_long_text_is_cut_in_words_and_stays_within_the_limits(
 
 
 @pytest.mark.parametrize("view", ["journey", "lens", "decoding", "beam", "alignment"])
-def test_no_view_drowns_in_a_long_text(watched: Watched, serve: Callable[[Explorer], str], view: str) -> None:
+def test_long_texts_keep_every_view_small(watched: Watched, serve: Callable[[Explorer], str], view: str) -> None:
     page = watched.open(f"{serve(arranged('post-norm, tied'))}#view={view}&text={quote(LONG)}")
     assert page.query_selector("#main .error") is None
     assert page.locator("#main *").count() < 12_000

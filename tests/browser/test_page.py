@@ -108,7 +108,7 @@ LABELS = {"rules": {"label-content-name-mismatch": {"enabled": True}}}  # what i
 
 
 @pytest.mark.parametrize("how", ["light", "dark", "forced", "still"])
-def test_nothing_serious_is_in_the_way_of_anybody(browser: Browser, address: str, how: str) -> None:
+def test_the_page_has_no_serious_accessibility_faults(browser: Browser, address: str, how: str) -> None:
     """axe-core finds no serious violation, in light and dark, forced colours and reduced motion."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 900},

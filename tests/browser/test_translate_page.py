@@ -299,7 +299,7 @@ def test_everything_is_done_by_keyboard(watched: Watched, server: str, tmp_path:
 
 
 @pytest.mark.parametrize("how", ["light", "dark", "forced"])
-def test_nothing_serious_is_in_the_way_of_anybody(browser: Browser, server: str, how: str) -> None:
+def test_the_page_has_no_serious_accessibility_faults(browser: Browser, server: str, how: str) -> None:
     context = browser.new_context(
         color_scheme="dark" if how == "dark" else "light",
         forced_colors="active" if how == "forced" else "none",
@@ -332,7 +332,7 @@ def serious(page: Page) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_a_phone_is_wide_enough_in_chinese_and_with_right_to_left_text(browser: Browser, server: str) -> None:
+def test_the_page_fits_a_phone_in_chinese_and_with_right_to_left_text(browser: Browser, server: str) -> None:
     context = browser.new_context(viewport={"width": 320, "height": 640}, has_touch=True, locale="zh-CN")
     watched = Watched(context.new_page())
     page = watched.open(server)

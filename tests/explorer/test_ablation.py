@@ -118,7 +118,7 @@ def test_wrong_ablations_are_refused(task: str, arguments: tuple[Any, ...], told
         ablate(look_at(task).passed, *arguments)
 
 
-def test_who_has_gone_is_not_computed_for() -> None:
+def test_an_ablation_stops_when_the_client_has_left() -> None:
     run = explorer("translate").run({"text": TEXT, "decode": GREEDY})
     asked: list[int] = []
 

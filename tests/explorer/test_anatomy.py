@@ -28,7 +28,7 @@ def test_a_model_is_described(task: str) -> None:
     assert about["limits"]["tokens"] == 128
 
 
-def test_ties_are_told() -> None:
+def test_tied_weights_are_reported() -> None:
     about = Anatomy(contents("translate", tie="all")).describe()
     assert about["tied"] == {"inputs": True, "output": True}
     assert about["output"]["weight"] == "source_embedding.tokens.weight"

@@ -45,7 +45,7 @@ def assert_attribution_sums(run: Run) -> None:
     assert (run["attribution.heads"].abs() > 1e-3).any()
 
 
-def test_attribution_says_what_leaving_a_head_out_takes_from_the_last_sum() -> None:
+def test_the_attribution_of_a_head_is_what_the_last_sum_loses_without_it() -> None:
     run = look_at("write", shape="pre rms")
     layer = run.anatomy.shape.decoder_layers - 1
     x = run[f"decoder.layers.{layer}.feed_forward_residual.sum"]
@@ -61,7 +61,7 @@ def test_attribution_says_what_leaving_a_head_out_takes_from_the_last_sum() -> N
 
 @every_shape
 @pytest.mark.parametrize(("task", "stack"), [("translate", "decoder"), ("write", "decoder"), ("fill", "encoder")])
-def test_the_last_point_of_the_lens_is_what_the_model_says(task: str, stack: str, shape: str) -> None:
+def test_the_last_point_of_the_lens_is_the_output_of_the_model(task: str, stack: str, shape: str) -> None:
     text = "A [MASK] sees the [MASK]." if task == "fill" else "The old dog sings."
     run = look_at(task, text, shape=shape)
     points = run.answer["points"][stack]

@@ -93,7 +93,7 @@ def test_words_are_cut_one_by_one() -> None:
     assert "only the first 5 are shown" in short.warnings[0]
 
 
-def test_an_order_takes_everything_with_it() -> None:
+def test_a_new_order_moves_segments_and_first_tokens_too() -> None:
     found = word_tokens(LEXICON, "A dog sings", 128)
     order = [*range(1, len(found.tokens)), 0]
     turned = found.reordered(order)

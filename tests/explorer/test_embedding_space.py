@@ -71,7 +71,7 @@ def test_the_map_of_a_writer_counts_its_documents(tmp_path: Path) -> None:
     assert (one.counts["text"][[300, 301, 302]].tolist(), one.texts) == ([1, 2, 0], 1)
 
 
-def test_the_map_says_what_it_takes_where_nothing_is_known_of_frequencies() -> None:
+def test_the_map_without_frequencies_takes_the_first_pieces_and_says_so() -> None:
     made = explorer("embed")
     found = space.embedding_map(made.anatomy, "text", 400, [], made.usage)
     assert (found["order"], found["usual"], found["texts"]) == ("all", len(found["ids"]), None)
@@ -80,14 +80,14 @@ def test_the_map_says_what_it_takes_where_nothing_is_known_of_frequencies() -> N
     assert found["pieces"] == space.embedding_map(made.anatomy, "text", 400, [], made.usage)["usual"]
 
 
-def test_places_that_nothing_uses_are_no_pieces() -> None:
+def test_unused_entries_of_a_vocabulary_are_left_out() -> None:
     for display in ("⟨E4⟩", "⟨E4⟩⟨BD⟩", "<0x0A>", "[unused12]", "<unused3>", "<|reserved_special_token_7|>", "⟨?⟩"):
         assert space.NO_TEXT.fullmatch(display), display
     for display in ("the", "##ing", "▁unused", "⟨", "[", "é", "<"):
         assert not space.NO_TEXT.fullmatch(display), display
 
 
-def test_wrong_places_in_the_vocabulary_are_refused() -> None:
+def test_ids_outside_the_vocabulary_are_refused() -> None:
     made = explorer("embed")
     with pytest.raises(InputError, match="side: must be text, not 'source'"):
         space.near(made.anatomy, "source", 300, 5, made.usage)

@@ -70,7 +70,7 @@ def test_the_tokens_of_the_lens_can_be_written(page: Path) -> None:
         assert set(missing) <= set(found["ids"])
 
 
-def test_a_page_does_not_tell_where_its_model_lay(page: Path, tmp_path: Path) -> None:
+def test_a_page_does_not_contain_the_path_of_its_model(page: Path, tmp_path: Path) -> None:
     run = Explorer(contents("embed"), "toy", tmp_path / "home" / "me").run({"text": TEXT})
     assert run.explorer.describe()["path"] == str(tmp_path / "home" / "me")
     text = export.page_html(run, page=page)
@@ -122,7 +122,7 @@ def test_no_text_can_end_the_script(page: Path) -> None:
     assert text.count("</script>") == 3
 
 
-def test_many_numbers_are_rounded_and_that_is_said(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_runs_are_rounded_with_a_warning(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "MOST_FULL", 100)
     run = look_at("write")
     (saved,) = data_of(export.page_html(run, page=page))["runs"]
@@ -146,7 +146,7 @@ def test_large_weights_are_left_out(page: Path) -> None:
     assert not any("summary" in address for address in data["responses"])
 
 
-def test_a_damaged_page_is_told(page: Path) -> None:
+def test_a_damaged_page_is_reported(page: Path) -> None:
     (page / "index.html").write_text("<html><head></head></html>")
     with pytest.raises(ModelError, match="the page is damaged"):
         export.page_html(look_at("embed"), page=page)

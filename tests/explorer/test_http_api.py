@@ -54,7 +54,7 @@ def error_of(response: Any) -> str:
 # Answers
 
 
-def test_a_run_can_be_asked_for_again(client: TestClient, explorer: Explorer) -> None:
+def test_a_stored_run_can_be_requested_again(client: TestClient, explorer: Explorer) -> None:
     answer = client.post("/api/run", json=RUN).json()
     assert answer == explorer.find(answer["run"]).answer
     assert client.get(f"/api/run/{answer['run']}").json() == answer
@@ -149,12 +149,12 @@ def test_requests_at_the_same_time_wait_for_each_other(client: TestClient) -> No
         ("get", "/api/embeddings/near?side=source&id=1&k=99", 400, "k: must be a whole number <= 50"),
         ("get", "/api/embeddings/map?side=middle", 400, "side: must be source or target"),
         ("get", "/api/positions?side=source&n=0", 400, "n: must be a whole number >= 1"),
-        ("get", "/api/source?name=x", 404, "no line"),
+        ("get", "/api/source?name=x", 404, "no recorded run"),
         ("get", "/api/run", 405, "Method Not Allowed"),
         ("post", "/api/model", 405, "Method Not Allowed"),
     ],
 )
-def test_mistakes_are_told_in_one_line(client: TestClient, method: str, path: str, status: int, told: str) -> None:
+def test_errors_are_reported_in_one_line(client: TestClient, method: str, path: str, status: int, told: str) -> None:
     response = client.request(method, path)
     assert response.status_code == status
     assert told in error_of(response)
@@ -231,7 +231,7 @@ def test_nothing_else_is_served(client: TestClient, page: Path, path: str) -> No
     assert "secret" not in response.text or "no such file" in error_of(response)
 
 
-def test_the_browser_is_told_to_load_nothing_from_elsewhere(client: TestClient) -> None:
+def test_the_content_policy_forbids_other_origins(client: TestClient) -> None:
     digest = base64.b64encode(hashlib.sha256(IMPORTS.encode()).digest()).decode()
     for path in ("/", "/api/model", "/static/explorer-app.js", "/api/nothing"):
         headers = client.get(path).headers
@@ -245,7 +245,7 @@ def test_the_browser_is_told_to_load_nothing_from_elsewhere(client: TestClient) 
         assert headers["referrer-policy"] == "no-referrer"
 
 
-def test_a_missing_page_is_told(explorer: Explorer, tmp_path: Path) -> None:
+def test_a_missing_page_is_reported(explorer: Explorer, tmp_path: Path) -> None:
     client = TestClient(create_app(explorer, tmp_path / "nowhere"), base_url="http://localhost")
     assert client.get("/").status_code == 404
     assert client.get("/api/health").status_code == 200

@@ -53,7 +53,7 @@ def test_writing_pass_equals_cached_decoding(shape: str) -> None:
 
 @every_shape
 @pytest.mark.parametrize("task", TASKS)
-def test_what_is_seen_is_what_the_model_computes(task: str, shape: str) -> None:
+def test_recorded_tensors_are_those_that_the_model_computes(task: str, shape: str) -> None:
     run = look_at(task, shape=shape)
     model, tokens = run.anatomy.model, {side: torch.tensor([ids]) for side, ids in run.passed.inputs.tokens.items()}
     with torch.no_grad(), observe(model) as trace:
@@ -71,7 +71,7 @@ def test_what_is_seen_is_what_the_model_computes(task: str, shape: str) -> None:
 
 @every_shape
 @pytest.mark.parametrize("task", TASKS)
-def test_every_tensor_has_the_shape_the_axes_and_the_type_that_the_answer_says(task: str, shape: str) -> None:
+def test_every_tensor_has_the_shape_axes_and_type_in_the_answer(task: str, shape: str) -> None:
     run = look_at(task, shape=shape)
     lengths = {text: len(tokens) for text, tokens in run.answer["tokens"].items()}
     for name, about in run.answer["tensors"].items():
@@ -210,7 +210,7 @@ def test_texts_become_the_vectors_of_the_embedder() -> None:
 # Limits
 
 
-def test_a_text_that_is_too_long_is_cut_and_that_is_said() -> None:
+def test_a_text_that_is_too_long_is_cut_with_a_warning() -> None:
     text = "dog " * 30
     for task in TASKS:
         run = look_at(task, text)
@@ -223,14 +223,14 @@ def test_a_text_that_is_too_long_is_cut_and_that_is_said() -> None:
     assert shown[0].endswith(" tokens: only the first 24 are shown")
 
 
-def test_a_target_that_is_too_long_is_cut_and_that_is_said() -> None:
+def test_a_target_that_is_too_long_is_cut_with_a_warning() -> None:
     run = look_at("translate", target="Hund " * 30)
     assert run.answer["warnings"][0].endswith("only the first 24 are shown")
     assert len(run.answer["tokens"]["target"]) == 24
     assert not run.answer["finished"]
 
 
-def test_several_lines_become_one_and_that_is_said() -> None:
+def test_several_lines_are_joined_with_a_warning() -> None:
     run = look_at("translate", "A dog reads.\nShe sings.")
     assert run.answer["request"]["text"] == "A dog reads. She sings."
     assert run.answer["warnings"] == ["the text has 2 lines; they are joined into one"]
@@ -279,7 +279,7 @@ def test_an_encoder_writes_nothing(task: str) -> None:
 # Runs
 
 
-def test_the_last_runs_are_remembered() -> None:
+def test_the_most_recent_runs_are_kept() -> None:
     made = explorer("embed")
     runs = [made.run({"text": f"dog {i}"}) for i in range(LIMITS.runs + 1)]
     assert list(made.runs) == [run.name for run in runs[1:]]

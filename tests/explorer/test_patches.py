@@ -22,7 +22,7 @@ def patched(task: str, *patches: dict[str, Any], shape: str = "pre", **request: 
 
 
 @pytest.mark.parametrize(("task", "site"), [("translate", CROSS), ("translate", READ), ("write", OWN), ("fill", READ)])
-def test_a_head_is_silenced(task: str, site: str) -> None:
+def test_a_zeroed_head_adds_nothing(task: str, site: str) -> None:
     run = patched(task, {"site": site, "head": 2, "op": "zero"})
     assert run[f"{site}.context"][2].count_nonzero() == 0
     assert run[f"{site}.context"][1].count_nonzero() > 0
@@ -31,7 +31,7 @@ def test_a_head_is_silenced(task: str, site: str) -> None:
     assert close(run[f"{site}.output"], whole)
 
 
-def test_a_head_says_what_it_says_on_average() -> None:
+def test_a_head_can_be_replaced_by_its_mean() -> None:
     run, usual = patched("fill", {"site": READ, "head": 1, "op": "mean"}), look_at("fill")
     assert close(run[f"{READ}.context"][1], usual[f"{READ}.context"][1].mean(0).expand(len(run["encoder.states"]), -1))
     run, usual = (look_at("write", target=" a cat", patch=p) for p in ([{"site": OWN, "head": 1, "op": "mean"}], []))
@@ -40,7 +40,7 @@ def test_a_head_says_what_it_says_on_average() -> None:
         assert close(run[f"{OWN}.context"][1, row], before[: row + 1].mean(0))
 
 
-def test_a_head_looks_everywhere_alike() -> None:
+def test_a_uniform_head_has_equal_weights() -> None:
     weights = patched("write", {"site": OWN, "head": 0, "op": "uniform"})[f"{OWN}.weights"]
     rows = torch.arange(1, weights.shape[1] + 1)
     assert close(weights[0], torch.ones_like(weights[0]).tril() / rows[:, None])
@@ -57,7 +57,7 @@ def test_a_row_is_forced_to_look_at_one_key() -> None:
     assert close(run[f"{CROSS}.weights"][:, 0], usual[f"{CROSS}.weights"][:, 0])
 
 
-def test_a_row_that_is_never_reached_is_told() -> None:
+def test_a_patch_of_a_row_beyond_the_output_gives_a_warning() -> None:
     patch = {"site": CROSS, "head": 1, "op": "force", "query": 20, "key": 2}
     run = patched("translate", patch, target="")
     assert run.answer["warnings"] == ["patch 1 forces row 20, but the text has only 1 rows"]
@@ -112,7 +112,7 @@ def test_rotary_positions_are_turned_back() -> None:
 
 
 @pytest.mark.parametrize(("task", "site"), [("translate", "source"), ("fill", "text"), ("classify", "text")])
-def test_nobody_looks_at_a_hidden_token(task: str, site: str) -> None:
+def test_hidden_tokens_have_no_weight(task: str, site: str) -> None:
     run = patched(task, {"site": site, "op": "hide", "position": 1})
     looks = [name for name in run.names() if name.endswith(".weights") and not name.startswith("decoder")]
     looks += [name for name in run.names() if name.endswith("cross_attention.weights")]
@@ -120,7 +120,7 @@ def test_nobody_looks_at_a_hidden_token(task: str, site: str) -> None:
         assert run[name][:, :, 1].count_nonzero() == 0
 
 
-def test_a_hidden_token_might_as_well_be_another() -> None:
+def test_a_hidden_token_does_not_change_the_output() -> None:
     patch = {"site": "text", "op": "hide", "position": 1}
     one, other = (look_at("classify", text, patch=[patch]) for text in ("A dog", "Sie dog"))
     assert [len(run.answer["tokens"]["text"]) for run in (one, other)] == [len(one.answer["tokens"]["text"])] * 2
@@ -128,7 +128,7 @@ def test_a_hidden_token_might_as_well_be_another() -> None:
     assert close(one["label.logits"], other["label.logits"])
 
 
-def test_a_writer_does_not_look_at_a_hidden_token_except_from_itself() -> None:
+def test_in_a_writer_only_a_hidden_token_attends_to_itself() -> None:
     run = patched("write", {"site": "text", "op": "hide", "position": 1})
     weights = run[f"{OWN}.weights"]
     assert weights[:, 2:, 1].count_nonzero() == 0
@@ -138,7 +138,7 @@ def test_a_writer_does_not_look_at_a_hidden_token_except_from_itself() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("task", ["translate", "write"])
-def test_reading_everything_anew_is_the_same_as_remembering(task: str, shape: str) -> None:
+def test_decoding_without_a_cache_equals_decoding_with_it(task: str, shape: str) -> None:
     made = explorer(task, **SHAPES[shape])
     run = made.run({"text": TEXT, "decode": {"beam": 3, "max_tokens": 6}})
     read, settings = run.passed.inputs.tokens, made.contents.settings.decoding
@@ -162,7 +162,7 @@ def test_patches_hold_while_the_output_is_written(task: str, decode: dict[str, A
     assert sum(told) == pytest.approx(run.answer["log_probability"], abs=1e-4)
 
 
-def test_patches_are_laid_over_each_other() -> None:
+def test_several_patches_apply_together() -> None:
     heads = [{"site": READ, "head": head, "op": "zero"} for head in range(4)]
     run = patched("embed", *heads)
     assert run[f"{READ}.context"].count_nonzero() == 0
@@ -196,7 +196,7 @@ def test_a_patch_is_part_of_the_normalised_request() -> None:
         ({"site": "decoder.layers.0.feed_forward", "op": "zero"}, "use drop"),
     ],
 )
-def test_patches_that_fit_nowhere_are_refused(patch: dict[str, Any], told: str) -> None:
+def test_patches_that_do_not_fit_the_model_are_refused(patch: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
         patched("translate", patch)
 

@@ -37,7 +37,7 @@ def test_every_head_is_tried_on_both_sentences_and_the_strongest_is_first(effect
     assert strengths == sorted(strengths, reverse=True)
 
 
-def test_attention_is_told_by_piece(effects: list[HeadEffect]) -> None:
+def test_attention_is_reported_by_piece(effects: list[HeadEffect]) -> None:
     for effect in effects:
         asks = effect.example.asks if effect.site.startswith("encoder") else ("'",)
         assert tuple(effect.attention) == asks
@@ -47,7 +47,7 @@ def test_attention_is_told_by_piece(effects: list[HeadEffect]) -> None:
             assert ("▁rue" in shares, "▁street" in shares) == (within_french, not within_french)
 
 
-def test_a_model_that_has_learnt_nothing_has_no_such_head() -> None:
+def test_an_untrained_model_has_no_pronoun_head() -> None:
     glass = read_folder(GLASS)
     torch.manual_seed(0)
     fresh = Contents(glass.settings, glass.vocabularies, build_model(glass.settings, glass.vocabularies).eval())

@@ -20,7 +20,7 @@ def ids_of(run: Run) -> list[int]:
 
 
 @pytest.mark.parametrize("task", ["translate", "write"])
-def test_what_was_drawn_reproduces_the_choice(task: str) -> None:
+def test_the_recorded_random_numbers_reproduce_the_choices(task: str) -> None:
     run = look_at(task, decode=SAMPLED)
     assert run.passed.answers is not None
     scores = run.passed.scores(run.passed.answers[None])[0]
@@ -61,7 +61,7 @@ def test_a_prefix_is_where_the_output_begins(task: str, decode: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("decode", [GREEDY, {"beam": 4, "max_tokens": 8}])
-def test_the_own_output_as_prefix_changes_nothing(decode: dict[str, Any]) -> None:
+def test_a_models_own_output_as_prefix_changes_nothing(decode: dict[str, Any]) -> None:
     made = explorer("translate", norm="pre")
     usual = made.run({"text": TEXT, "decode": decode})
     tokens = [token["id"] for token in usual.answer["tokens"]["target"]][1:3]
@@ -87,13 +87,13 @@ def test_a_writer_is_forced_too() -> None:
     assert run.answer["steps"][-1]["chosen"]["display"] == "</s>"
 
 
-def test_a_prompt_that_fills_the_model_still_says_what_comes_next() -> None:
+def test_a_prompt_of_maximum_length_still_has_a_next_token() -> None:
     run = look_at("write", "dog " * 40)
     assert len(run.answer["steps"]) == len(run.answer["tokens"]["text"]) == 24
     assert [step["given"] for step in run.answer["steps"]] == [True] * 23 + [False]
 
 
-def test_a_new_order_is_read_as_it_stands() -> None:
+def test_tokens_are_read_in_the_requested_order() -> None:
     straight = look_at("translate")
     tokens = straight.answer["tokens"]["source"]
     order = [len(tokens) - 1, *range(len(tokens) - 1)]
@@ -138,7 +138,7 @@ def test_the_nodes_of_a_beam_add_up(width: int, limit: int, request_: dict[str, 
 
 
 @pytest.mark.parametrize("limit", [3, 24])
-def test_every_node_says_what_became_of_it(limit: int) -> None:
+def test_every_node_of_a_beam_has_an_outcome(limit: int) -> None:
     nodes = look_at("translate", decode={"beam": 3, "max_tokens": limit}).answer["beam"]["nodes"]
     parents = {node["parent"] for node in nodes}
     for node in nodes:

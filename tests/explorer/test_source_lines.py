@@ -39,6 +39,6 @@ def test_residual_sums_show_the_order_of_their_norm() -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "decoder.nothing", "decoder.layers.0.self_attention.query.x", "x.y.z", ""])
-def test_no_line_for_what_is_not_there(name: str) -> None:
-    with pytest.raises(MissingError, match="no line"):
+def test_unknown_tensors_have_no_line_of_source(name: str) -> None:
+    with pytest.raises(MissingError, match="no recorded run"):
         look_at("write").explorer.find_source(name)

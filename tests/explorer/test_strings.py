@@ -61,7 +61,7 @@ def test_both_languages_have_the_same_sentences_with_the_same_gaps(part: str) ->
         assert gaps[0] == gaps[1], key
 
 
-def test_each_sentence_stands_once_and_is_used() -> None:
+def test_each_sentence_is_defined_once_and_used() -> None:
     tables = [set(table(part, "en")) for part in PARTS]
     known = set().union(*tables)
     assert len(known) == sum(map(len, tables))
@@ -69,7 +69,7 @@ def test_each_sentence_stands_once_and_is_used() -> None:
     assert known - used(everything, known) == set()
 
 
-def test_each_view_loads_what_it_says() -> None:
+def test_each_view_loads_the_sentences_that_it_shows() -> None:
     known = {key: part for part in PARTS for key in table(part, "en")}
     frame = modules("explorer-app.js", set())
     for name in re.findall(r'import\("regard/(views/.*?)"\)', source("explorer-app.js")):

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_earlier_steps_can_be_looked_into(folder: Path) -> None:
+def test_earlier_training_steps_can_be_explored(folder: Path) -> None:
     made = Explorer.open(folder, "cpu")
     about = made.describe()
     assert about["checkpoints"] == [
@@ -60,7 +60,7 @@ def test_earlier_steps_can_be_looked_into(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_model_has_something_to_begin_with(task: str) -> None:
+def test_every_model_has_an_example_text(task: str) -> None:
     made = explorer(task)
     (example,) = made.describe()["examples"]
     assert made.run({"text": example}).answer["tokens"]

@@ -12,7 +12,7 @@ from regard.weights import parameters
 from tests.explorer.toys import SHAPES, TEXT, close, explorer
 
 
-def test_weights_are_cut() -> None:
+def test_slices_of_weights_are_returned() -> None:
     anatomy = explorer("translate").anatomy
     whole = parameters(anatomy.model)["encoder.layers.0.feed_forward.rise.weight"]
     name = "encoder.layers.0.feed_forward.rise.weight"
@@ -27,7 +27,7 @@ def test_weights_are_cut() -> None:
         weights.weight_slice(anatomy, "encoder.layers.9.self_attention.0.qk", None, None)
 
 
-def test_large_weights_are_to_be_sliced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_weights_must_be_requested_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     anatomy = explorer("embed", width=64, hidden=16_000).anatomy
     with pytest.raises(TooBigError, match="1,024,000 numbers, more than 1,000,000: request some"):
         weights.weight_slice(anatomy, "encoder.layers.0.feed_forward.rise.weight", None, None)
@@ -47,7 +47,7 @@ def test_circuits_are_what_a_head_does(shape: str) -> None:
     assert close(written, run[f"{site}.contributions"][head], 1e-4)
 
 
-def test_a_weight_in_figures() -> None:
+def test_a_weight_is_summarized() -> None:
     anatomy = explorer("embed").anatomy
     name = "encoder.layers.0.feed_forward.rise.weight"
     whole, found = parameters(anatomy.model)[name], weights.summarize(anatomy, name)

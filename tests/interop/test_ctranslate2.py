@@ -68,7 +68,7 @@ def test_greedy_and_beam_search_find_the_same(shape: dict[str, Any], tmp_path: P
 
 
 @every_shape
-def test_what_regard_never_says_can_be_suppressed(shape: dict[str, Any], tmp_path: Path) -> None:
+def test_tokens_that_regard_never_generates_can_be_suppressed(shape: dict[str, Any], tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", settings_of("translate", **shape))
     export_model(folder, tmp_path / "out")
     ours, theirs = translator_of(read_folder(folder)), ctranslate2.Translator(str(tmp_path / "out"), **PLAIN)
@@ -101,7 +101,7 @@ def test_two_vocabularies(tmp_path: Path) -> None:
     assert ours.source.size != ours.target.size
 
 
-def test_the_models_are_worth_comparing(tmp_path: Path) -> None:
+def test_the_compared_models_write_varied_outputs(tmp_path: Path) -> None:
     """Their outputs differ from source to source and in length; some end, some are cut; a beam finds others."""
     outputs, wide = [], []
     for name, shape in SHAPES.items():
@@ -232,7 +232,7 @@ def test_the_code_in_the_documentation_runs(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_in_the_way_is_left_alone(tmp_path: Path) -> None:
+def test_other_files_in_the_output_are_left_alone(tmp_path: Path) -> None:
     folder, output = write_model(tmp_path / "model", settings_of("write")), tmp_path / "out"
     export_model(folder, output)
     with pytest.raises(ModelError, match="out: is not empty; name another folder"):
@@ -252,7 +252,7 @@ def test_what_is_in_the_way_is_left_alone(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "model", "out"]
 
 
-def test_a_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_export_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, output = write_model(tmp_path / "model", settings_of("write")), tmp_path / "deep" / "out"
     export_model(folder, output)
     before = {path.name: path.read_bytes() for path in output.iterdir()}

@@ -212,7 +212,7 @@ def test_damaged_vocabularies_of_other_families(tmp_path: Path) -> None:
     assert names(tmp_path) == ["gpt2", "llama", "marian"]
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such file or folder"):
         import_model(tmp_path / "theirs", tmp_path / "ours")
 

@@ -241,7 +241,7 @@ def test_an_encoder_is_a_bert(tmp_path: Path, task: str, shape: dict[str, Any], 
         ("classify", {"pooler": "none"}, "BERT does not support model.pooler = none: it needs tanh"),
     ],
 )
-def test_what_they_cannot_say_is_refused_with_the_reason(
+def test_settings_without_a_hugging_face_form_are_refused_with_the_reason(
     tmp_path: Path, task: str, shape: dict[str, Any], told: str
 ) -> None:
     folder = make(tmp_path / "ours", task, **shape)
@@ -251,7 +251,7 @@ def test_what_they_cannot_say_is_refused_with_the_reason(
     assert not (tmp_path / "export").exists()
 
 
-def test_an_export_that_is_in_the_way_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
+def test_an_earlier_export_is_replaced_only_with_overwrite(tmp_path: Path) -> None:
     folder = make(tmp_path / "ours", "write")
     export_model(folder, tmp_path / "export")
     before = (tmp_path / "export" / "config.json").stat().st_ino

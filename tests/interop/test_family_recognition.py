@@ -233,7 +233,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_every_verb_says_what_it_was_given_in_place_of_a_model(
+def test_every_verb_says_what_a_folder_is_that_is_not_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -204,7 +204,7 @@ def test_weights_too_large_for_one_file_go_beside_it(tmp_path: Path, monkeypatch
     export_model(tmp_path / "model", tmp_path / "out", overwrite=True)
 
 
-def test_what_is_in_the_way_is_left_alone(tmp_path: Path) -> None:
+def test_other_files_in_the_output_are_left_alone(tmp_path: Path) -> None:
     folder, output = write_model(tmp_path / "model", settings_of("write")), tmp_path / "out"
     export_model(folder, output)
     with pytest.raises(ModelError, match="out: is not empty; name another folder"):
@@ -214,7 +214,7 @@ def test_what_is_in_the_way_is_left_alone(tmp_path: Path) -> None:
         export_model(folder, output, overwrite=True)
 
 
-def test_a_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_export_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, output = write_model(tmp_path / "model", settings_of("write")), tmp_path / "out"
     export_model(folder, output)
     before = {path.name: path.read_bytes() for path in output.iterdir()}

@@ -259,7 +259,7 @@ def test_sentence_models_with_other_steps_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "ours").exists()
 
 
-def test_a_score_is_no_label(tmp_path: Path) -> None:
+def test_regression_models_are_refused(tmp_path: Path) -> None:
     source = save_bert(tmp_path / "theirs", "BertForSequenceClassification", num_labels=1)
     with pytest.raises(ModelError, match="predicts a score instead of labels"):
         import_model(source, tmp_path / "ours")

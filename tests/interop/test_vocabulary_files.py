@@ -64,7 +64,7 @@ def test_roberta(tmp_path: Path) -> None:
     assert vocabulary.specials.join(first, second)[0] == theirs("A dog", "a cat")["input_ids"]
 
 
-def test_cutting_off_and_filling_up_are_switched_off(tmp_path: Path) -> None:
+def test_truncation_and_padding_are_switched_off(tmp_path: Path) -> None:
     """As the tokenizer.json of sentence-transformers prescribe it."""
     source = save_bert(tmp_path / "theirs")
     tokenizer = read_tokenizer(source, "bert").tokenizer

@@ -117,7 +117,7 @@ def test_gpt2_with_other_scales_is_refused(tmp_path: Path, name: str, value: boo
         import_model(source, tmp_path / "ours")
 
 
-def test_what_gpt2_draws_is_distributed_as_in_transformers(tmp_path: Path) -> None:
+def test_samples_of_gpt2_are_distributed_as_in_transformers(tmp_path: Path) -> None:
     source = save_gpt2(tmp_path / "theirs")
     import_model(source, tmp_path / "ours")
     writer, model, tokenizer = (
@@ -215,7 +215,7 @@ def test_rotary_base_of_older_configs(tmp_path: Path) -> None:
     assert read_folder(tmp_path / "ours").settings.model.rotary_base == 5000
 
 
-def test_drawing_is_as_the_generation_config_says(tmp_path: Path) -> None:
+def test_sampling_follows_the_generation_config(tmp_path: Path) -> None:
     source = save_gpt2(tmp_path / "theirs")
     told = {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "max_length": 4096}
     (source / "generation_config.json").write_text(json.dumps(told))
