@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from regard.cli.load_generator import LoadReport, load, question
 from regard.cli.serving_benchmark import invent_sentences
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.demo import GLASS
-from regard.serving.load_generator import LoadReport, load, question
 from tests.cli.running import tree
 from tests.cli.serving import Process
 

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from regard.cli.load_generator import LoadReport, Question, load, question
 from regard.cli.serving_benchmark import invent_sentences
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.demo import GLASS
-from regard.serving.load_generator import LoadReport, Question, load, question
 from tests.serving import test_hostile as hostile
 from tests.serving.soak import HostileClient, free_port, start_server
 

@@ -27,12 +27,12 @@ from pathlib import Path
 
 import httpx
 
+from regard.cli.load_generator import LoadReport, Question, load, question
 from regard.cli.serving_benchmark import invent_sentences
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.demo import GLASS
 from regard.model_folder import CANARY, WEIGHTS
-from regard.serving.load_generator import LoadReport, Question, load, question
 from tests.serving import test_hostile as hostile
 
 CLIENTS = 8

@@ -18,8 +18,8 @@ from regard.cli.text_lines import read_text
 from regard.errors import DataError, InputError
 
 if TYPE_CHECKING:
+    from regard.cli.load_generator import LoadReport, Question
     from regard.decoding.translator import Translator
-    from regard.serving.load_generator import LoadReport, Question
 
 DESCRIPTION = """Measures a server that translates: first with one client that sends one request after another, then
 with many clients at once; each request is one sentence. For model folders, it starts a server, translates the same
@@ -53,9 +53,9 @@ def add(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from regard.cli.load_generator import load
     from regard.decoding.model_loading import load_as
     from regard.decoding.translator import Translator
-    from regard.serving.load_generator import load
 
     addresses = [target for target in arguments.targets if "://" in target]
     folders = [target for target in arguments.targets if "://" not in target]
@@ -136,7 +136,7 @@ def _translate_offline(translators: Sequence[Translator], texts: Mapping[Languag
 def _make_questions(
     address: str, texts: Mapping[Languages, Sequence[str]], answers: Mapping[tuple[str, str, str], str], key: str | None
 ) -> list[Question]:
-    from regard.serving.load_generator import question
+    from regard.cli.load_generator import question
 
     about = {"format": "text", **({"api_key": key} if key else {})}
     return [

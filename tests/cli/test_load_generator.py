@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from regard.cli.load_generator import load, question
 from regard.serving.application import create_app
-from regard.serving.load_generator import load, question
 from tests.serving.fakes import FakeModels
 from tests.serving.running import running
 
