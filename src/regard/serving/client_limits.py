@@ -20,7 +20,7 @@ from typing import Any
 from starlette.requests import Request
 
 from regard.errors import DataError, InputError
-from regard.serving.refusals import BusyError, RefusedError
+from regard.serving.refusals import BusyError, LateError, RefusedError
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Deadlines:
 
     @asynccontextmanager
     async def until(self, deadline: float | None) -> AsyncIterator[None]:
-        """Raises TimeoutError at this time of `time.monotonic`, and BusyError when the server stops."""
+        """Raises LateError at this time of `time.monotonic`, and BusyError when the server stops."""
         try:
             async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()) as timeout:
                 self._timeouts.add(timeout)
@@ -221,7 +221,7 @@ class Deadlines:
         except TimeoutError:
             if self.ended:
                 raise BusyError("the server is stopping: try again in a moment", 5.0) from None
-            raise
+            raise LateError("the answer was not ready in time: send less at once, or try again later") from None
 
     def end(self) -> None:
         """Ends all work with a deadline."""

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.explorer.local_hosts import LOCAL, is_address
 from regard.serving.client_limits import Deadlines, Places, ServingLimits, client_of
-from regard.serving.refusals import RefusedError, error_response
+from regard.serving.refusals import LateError, RefusedError, error_response
 
 LogRequest = Callable[[dict[str, Any]], None]
 """A function that gets the record of each finished request."""
@@ -85,19 +86,19 @@ class GuardMiddleware:
             self.note(exchange.record())
 
     def check_host(self, exchange: Exchange) -> None:
-        if len(exchange.all_headers(b"host")) > 1:
+        if len(exchange.headers.getlist("host")) > 1:
             raise RefusedError(400, "Invalid request: more than one Host header")
-        host = PORT.sub("", exchange.header(b"host").lower())
+        host = PORT.sub("", exchange.headers.get("host", "").lower())
         if self.hosts is not None and host not in self.hosts and not is_address(host):
             raise RefusedError(400, f"this server does not answer to the name {host[:100]!r}: see --hosts")
 
     def check_origin(self, exchange: Exchange) -> None:
         """Refuses pages of other origins, even where a browser would not let them read the answer."""
-        origin = exchange.header(b"origin").lower()
+        origin = exchange.headers.get("origin", "").lower()
         if self.origin is not None or not origin:
             return
         place = origin.partition("://")[2]
-        if place != exchange.header(b"host").lower() and PORT.sub("", place) not in self.names:
+        if place != exchange.headers.get("host", "").lower() and PORT.sub("", place) not in self.names:
             raise RefusedError(403, f"pages of {origin[:100]} may not use this server: see --cors")
 
 
@@ -110,8 +111,8 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, guard: GuardMiddleware) -> None:
         self.scope, self._receive, self._send, self.guard = scope, receive, send, guard
-        self.limits = guard.limits
-        request_id = self.header(b"x-request-id")
+        self.limits, self.headers = guard.limits, Headers(scope=scope)
+        request_id = self.headers.get("x-request-id", "")
         self.request_id = request_id if REQUEST_ID.fullmatch(request_id) else uuid.uuid4().hex
         self.client = client_of((scope.get("client") or ("unknown", 0))[0])
         self.started, self.status, self.size = time.monotonic(), 0, 0
@@ -124,19 +125,14 @@ class Exchange:
         self.details: dict[str, Any] = {}  # for the log: never a text, never a key
         scope.setdefault("state", {}).update(client=self.client, details=self.details)
 
-    def header(self, name: bytes) -> str:
-        """Returns a header of the request, or an empty text."""
-        return next((value.decode("latin-1") for each, value in self.scope["headers"] if each == name), "")
-
-    def all_headers(self, name: bytes) -> list[str]:
-        return [value.decode("latin-1") for each, value in self.scope["headers"] if each == name]
-
     async def run(self, app: ASGIApp) -> None:
         """Runs the application, unless the client leaves first."""
         self.answering = asyncio.current_task()
         try:
             with self.places:
-                if self.header(b"content-length") in ("", "0") and not self.header(b"transfer-encoding"):
+                if self.headers.get("content-length", "") in ("", "0") and not self.headers.get(
+                    "transfer-encoding", ""
+                ):
                     self.take_place()
                 await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
@@ -165,7 +161,7 @@ class Exchange:
         """Returns the next part of the request; refuses one that is too long or too slow."""
         if self.complete:
             await asyncio.Event().wait()  # nothing more comes, and `watch` notices when the client leaves
-        declared = self.header(b"content-length")
+        declared = self.headers.get("content-length", "")
         self.check_size(int(declared) if declared.isdecimal() else 0, f"{declared} bytes")
         if not self.size:
             self.places.close()
@@ -173,7 +169,7 @@ class Exchange:
         try:
             async with self.guard.deadlines.until(self.started + self.limits.reading):
                 message = await self._receive()
-        except TimeoutError:
+        except LateError:
             raise RefusedError(408, "Invalid request: it took too long to arrive") from None
         self.size += len(message.get("body", b""))
         self.check_size(self.size, f"{self.size} bytes or more")

@@ -57,7 +57,7 @@ class Scheduler:
         self.max_waiting = max_waiting
         self.counts, self.quiet_since = Counts(), time.monotonic()
         self.slots = threading.Semaphore(parallel)
-        self._queue: FairQueue[Item] = FairQueue()
+        self.queue: FairQueue[Item] = FairQueue()
         self._batchers: dict[Kind, Batcher] = {}
         self._requests: set[QueuedRequest] = set()
         self._threads = ThreadPoolExecutor(2, "regard-prepare")
@@ -68,7 +68,7 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         """Texts and items that have not been started."""
-        return len(self._queue) + sum(request.unread for request in self._requests)
+        return len(self.queue) + sum(request.unread for request in self._requests)
 
     @property
     def running(self) -> int:
@@ -117,12 +117,6 @@ class Scheduler:
         self.counts.busy += count
         raise error
 
-    def enqueue(self, request: QueuedRequest, items: Sequence[Item]) -> None:
-        """Lets items of a request wait for their turn."""
-        if request in self._requests:
-            self._queue.add(request.client, request, items)
-            self._start_items()
-
     async def in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         """Returns the result of some work on texts, such as tokenization."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
@@ -152,7 +146,8 @@ class Scheduler:
 
     def _leave(self, request: QueuedRequest) -> None:
         self._requests.discard(request)
-        self._queue.drop(request.client, request)
+        request.left = True
+        self.queue.drop(request.client, request)
         for item in list(request.running):
             if item.batcher is not None:
                 item.batcher.cancel(item)
@@ -160,14 +155,14 @@ class Scheduler:
         self.quiet_since = time.monotonic()
         if self._closing and not self._requests:
             self._all_answered.set()
-        self._start_items()
+        self.start_items()
 
     # Items
 
-    def _start_items(self) -> None:
+    def start_items(self) -> None:
         """Starts items as long as a batcher has room for any."""
         joining: defaultdict[Batcher, list[Item]] = defaultdict(list)
-        while not self._closed and (item := self._queue.take(self._has_room)) is not None:
+        while not self._closed and (item := self.queue.take(self._has_room)) is not None:
             try:
                 batcher = self._batcher(item.kind)
             except ModelError as error:  # too many threads, or no memory
@@ -226,7 +221,7 @@ class Scheduler:
             self.counts.tokens_read += item.tokens_read
             self.counts.tokens_written += self.tokens_written(result)
             item.request.succeed(item, result)
-        self._start_items()
+        self.start_items()
 
     def _free_place(self, item: Item) -> None:
         batcher, item.batcher = item.batcher, None
@@ -253,6 +248,7 @@ class QueuedRequest:
     def __init__(self, scheduler: Scheduler, client: str, texts: int) -> None:
         self.scheduler, self.client, self.unread = scheduler, client, texts
         self.running: set[Item] = set()
+        self.left = False  # nobody waits for the results any more
         self._items = 0
         self._results: dict[int, Any] = {}
         self._error: BaseException | None = None
@@ -264,7 +260,9 @@ class QueuedRequest:
             item.request, item.place = self, place
         self._items += len(items)
         self.unread -= texts
-        self.scheduler.enqueue(self, items)
+        if not self.left:
+            self.scheduler.queue.add(self.client, self, items)
+            self.scheduler.start_items()
 
     async def results(self) -> list[Any]:
         """Waits for the results of all items, and returns them in the order of the items."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.decoding.model_loading import load, load_as
+from regard.decoding.model_loading import load
 from regard.errors import InputError, ModelError, RegardError
 from regard.model_folder import CANARY, CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.serving.completions import WriterQueue
@@ -167,21 +167,17 @@ class Models:
     def _open(self, name: str, folder: Path) -> ServedModel:
         """Loads the model in a folder, and creates its queue."""
         check_folder(folder)
-        stamp, settings, size = stamp_of(folder), read_settings(folder), self.max_waiting
-        if settings.task == "translate":
-            if not settings.data.directions and settings.data.source == DataSettings.source:
-                raise ModelError(f"{folder}: names no languages: set data.source and data.target in {SETTINGS}")
-            from regard.decoding.translator import Translator
-
-            translator = load_as(Translator, folder, **self.options)
-            return ServedModel(name, folder, stamp, settings, TranslatorQueue(translator, max_waiting=size))
-        if settings.task == "write":
-            from regard.decoding.writer import Writer
-
-            writer = load_as(Writer, folder, **self.options)
-            return ServedModel(name, folder, stamp, settings, WriterQueue(writer, max_waiting=size))
-        reader: Any = load(folder, self.options.get("device", "auto"))
-        return ServedModel(name, folder, stamp, settings, EncoderQueue(reader, max_waiting=size))
+        stamp, settings = stamp_of(folder), read_settings(folder)
+        if (
+            settings.task == "translate"
+            and not settings.data.directions
+            and settings.data.source == DataSettings.source
+        ):
+            raise ModelError(f"{folder}: names no languages: set data.source and data.target in {SETTINGS}")
+        kind = {"translate": TranslatorQueue, "write": WriterQueue}.get(settings.task, EncoderQueue)
+        options = {"device": self.options.get("device", "auto")} if kind is EncoderQueue else self.options
+        model: Any = load(folder, **options)
+        return ServedModel(name, folder, stamp, settings, kind(model, max_waiting=self.max_waiting))
 
 
 def check_outputs(folder: Path, queue: TaskQueue, directions: Sequence[Direction]) -> None:

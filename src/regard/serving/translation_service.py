@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -20,7 +19,7 @@ from regard.serving import html_text, language_codes
 from regard.serving.batchers import Item, Kind, SmallBatcher, continuous_engine, continuous_kind
 from regard.serving.client_limits import Deadlines
 from regard.serving.document_processes import DocumentProcesses
-from regard.serving.refusals import LateError, RefusedError
+from regard.serving.refusals import RefusedError
 from regard.serving.scheduler import MAX_WAITING, Scheduler
 from regard.settings import DecodingSettings
 from regard.tokens import protected_pieces
@@ -220,7 +219,7 @@ class TranslationService:
         if 0 <= max_characters < characters:
             raise RefusedError(400, f"Invalid request: request ({characters}) exceeds text limit ({max_characters})")
         distinct = list(dict.fromkeys(jobs))
-        async with self._deadline(call):
+        async with self.deadlines.until(call.deadline):
             translated = await self._translate(distinct, steps, call, keep_all=True)
         answers = dict(zip(distinct, translated, strict=True))
         texts = {number: answers[job].text for (number, *_), job in zip(found["units"], jobs, strict=True)}
@@ -228,16 +227,8 @@ class TranslationService:
         return content
 
     async def _run_process(self, call: TranslationCall, function: str, *arguments: Any) -> tuple[Any, bytes]:
-        async with self._deadline(call):
+        async with self.deadlines.until(call.deadline):
             return await self.processes.run(function, *arguments)
-
-    @asynccontextmanager
-    async def _deadline(self, call: TranslationCall) -> AsyncIterator[None]:
-        try:
-            async with self.deadlines.until(call.deadline):
-                yield
-        except TimeoutError:
-            raise LateError("the answer was not ready in time: send less at once, or try again later") from None
 
     async def _translate(
         self, jobs: Sequence[MarkedText], steps: Sequence[Direction], call: TranslationCall, *, keep_all: bool = False
