@@ -140,7 +140,7 @@ def test_back_translation_by_command(capsys: pytest.CaptureFixture[str], tmp_pat
     done = call(capsys, "train", *files, "--back-translate", mono, "-o", str(folder), *BRIEF)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    first = lines.index("First the model that translates back, de → en.")
+    first = lines.index("First step: train the model that translates back, de → en.")
     second = lines.index("translating back by de → en ...")
     assert first < second < lines.index("synthetic: 30 sentences translated, 30 kept")
     assert sum(line.startswith("Training on") for line in lines) == 2

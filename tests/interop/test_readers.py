@@ -204,7 +204,7 @@ def test_two_output_tables_that_differ_are_kept_apart(tmp_path: Path) -> None:
     config = json.loads((source / "config.json").read_text())
     (source / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
     (note,) = import_model(source, tmp_path / "noted")
-    assert note.endswith("although the file says that they are one: kept apart")
+    assert note.endswith("although the file says that they are tied: both are kept")
 
 
 # sentence-transformers
@@ -234,7 +234,7 @@ def test_sentence_models_pool_as_their_files_say(tmp_path: Path, mean: bool) -> 
     pooling = {"pooling_mode_cls_token": not mean, "pooling_mode_mean_tokens": mean, "pooling_mode_max_tokens": False}
     source = sentences(tmp_path / "theirs", pooling, normalize=mean)
     (note,) = import_model(source, tmp_path / "ours")
-    assert note == "sentence-transformers cuts texts after 32 tokens, Regard where the positions end"
+    assert note == "sentence-transformers cuts texts after 32 tokens, Regard at the model's maximum length"
     embedder, tokenizer = load(tmp_path / "ours", "cpu"), their_tokenizer(source)
     assert isinstance(embedder, Embedder)
     given = tokenizer(TEXTS, padding=True, return_tensors="pt")

@@ -83,7 +83,7 @@ def check(source: Path, folder: Path) -> Contents:
     never = contents.vocabularies.target.specials.never_generated
     same(translator, model, tokenizer, never)
     notes = export_model(folder / "ours", folder / "export")
-    assert notes == ["the target language has a vocabulary of its own: its tokenizer is in the folder target"]
+    assert notes == ["the target language has its own vocabulary: its tokenizer is in the folder target"]
     import_model(folder / "export", folder / "again")
     for name in ("model.toml", "tokenizer.json", "weights.safetensors"):
         assert (folder / "ours" / name).read_bytes() == (folder / "again" / name).read_bytes(), name

@@ -165,7 +165,7 @@ def test_llama_of_other_shapes(tmp_path: Path, options: dict[str, Any]) -> None:
 
 def test_mistral(tmp_path: Path) -> None:
     check(save_llama(tmp_path / "a", mistral=True, sliding_window=None), tmp_path / "a", "MistralForCausalLM", [0, 1])
-    notes = ["looks back 32 tokens at most (sliding_window): texts are cut to that length"]
+    notes = ["attends to at most 32 earlier tokens (sliding_window): texts are cut to that length"]
     assert import_model(save_llama(tmp_path / "b", mistral=True, sliding_window=32), tmp_path / "c") == notes
     assert read_folder(tmp_path / "c").settings.model.max_length == 32
 

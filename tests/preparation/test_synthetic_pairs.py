@@ -260,7 +260,7 @@ def test_a_run_with_back_translation(corpus: list[Path], mono: Path, tmp_path: P
     assert [event.step for event in events if isinstance(event, Progress)] == [*range(1, 7), *range(1, 7)]
     messages = texts_of(events)
     assert "to be translated: 70 sentences read, 70 kept" in messages
-    assert "First the model that translates back, back → forth." in messages
+    assert "First step: train the model that translates back, back → forth." in messages
     assert "The model that translates back is trained: all 6 steps are done." in messages
     assert "synthetic: 70 sentences translated, 70 kept" in messages
 

@@ -81,7 +81,7 @@ def test_few_or_equal_documents_are_split_at_the_end(count: int, equal: bool, tm
     path = tmp_path / "a.txt"
     path.write_text("".join(f"document {0 if equal else i}\n" for i in range(count)))
     messages = prepare(tmp_path / "new", [path], task="write", data={"documents": "line"})
-    assert any(isinstance(event, Note) and event.text.endswith("split off: the end of the text") for event in messages)
+    assert any(isinstance(event, Note) and event.text.endswith("held out: the end of the text") for event in messages)
     train, dev = (len(documents_of(Stream(tmp_path / "new" / name))) for name in ("train", "dev"))
     assert train + dev == count
     assert dev == count // 10
@@ -113,7 +113,7 @@ def test_a_dev_set_cannot_be_split_off_from_one_line(tmp_path: Path) -> None:
 def test_train_and_dev_are_all_of_the_text(documents: str, what: str, tmp_path: Path) -> None:
     path = write_text(tmp_path, lines=100)
     messages = prepare(tmp_path / "new", [path], task="write", data={"documents": documents})
-    assert any(isinstance(event, Note) and event.text.endswith(f"split off: {what}") for event in messages)
+    assert any(isinstance(event, Note) and event.text.endswith(f"held out: {what}") for event in messages)
     vocabulary = Vocabularies.load(tmp_path / "new" / TOKENIZER).target
     train, dev = Stream(tmp_path / "new" / "train"), Stream(tmp_path / "new" / "dev")
     lines = [line for stream in (train, dev) for ids in documents_of(stream) for line in lines_of(vocabulary, ids)]

@@ -21,7 +21,7 @@ def open_source(name: str | None) -> Iterator[BinaryIO]:
     """Opens a file, or standard input for None and "-"; it can be closed while another thread waits for input."""
     is_stdin = name is None or name == "-"
     if is_stdin and sys.stdin.buffer.isatty():
-        print("Type one text per line; Ctrl-D ends the input.", file=sys.stderr)
+        print("Type your text; Ctrl-D ends it.", file=sys.stderr)
     if is_stdin and not isinstance(sys.stdin.buffer, io.BufferedReader):
         yield sys.stdin.buffer
         return

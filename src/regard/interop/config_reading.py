@@ -159,7 +159,7 @@ def _has_tied_output(config: Config, tensors: Mapping[str, Tensor], *, default: 
     names = ("embedding.tokens.weight", "target_embedding.tokens.weight"), ("fill.logits.weight", "logits.weight")
     table, output = (config.family.foreign_names(*own)[0] for own in names)
     if table in tensors and output in tensors and not torch.equal(tensors[table], tensors[output]):
-        config.notes.append(f"{output} differs from {table}, although the file says that they are one: kept apart")
+        config.notes.append(f"{output} differs from {table}, although the file says that they are tied: both are kept")
         return False
     return True
 
@@ -223,7 +223,9 @@ def _read_labels(config: Config, tensor: Tensor) -> list[str]:
     if count < 2 or config.get("problem_type") == "regression":
         raise ModelError(f"{config.path}: the model predicts a score instead of labels, which Regard does not support")
     if config.get("problem_type") == "multi_label_classification":
-        config.notes.append("the labels do not exclude each other, but Regard shares out one probability among them")
+        config.notes.append(
+            "several labels of this model can be right at once, but Regard makes their probabilities sum to 1"
+        )
     numbered = [f"LABEL_{i}" for i in range(count)]
     labels = [str(named.get(str(i), name)) for i, name in enumerate(numbered)]
     return labels if len(set(labels)) == count else numbered
@@ -239,7 +241,9 @@ def _llama_shape(config: Config) -> dict[str, Any]:
     config.require("mlp_bias", bias, "Regard has a bias in all linear layers or in none")
     longest, window = config["max_position_embeddings"], config.get("sliding_window")
     if window is not None and window < longest:
-        config.notes.append(f"looks back {window:,} tokens at most (sliding_window): texts are cut to that length")
+        config.notes.append(
+            f"attends to at most {window:,} earlier tokens (sliding_window): texts are cut to that length"
+        )
         longest = window
     width, heads = config["hidden_size"], config["num_attention_heads"]
     head, groups = config.get("head_dim", width // heads), config.get("num_key_value_heads", heads)

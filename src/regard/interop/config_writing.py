@@ -42,9 +42,11 @@ def describe(settings: Settings, vocabularies: Vocabularies) -> Form:
         sizes = {"vocab_size": source.size, "decoder_vocab_size": target.size}
         config = {**sizes, "decoder_start_token_id": specials.begin, **tokens}
         if source is not target:
-            form.notes.append("the target language has a vocabulary of its own: its tokenizer is in the folder target")
+            form.notes.append("the target language has its own vocabulary: its tokenizer is in the folder target")
         if settings.decoding.penalty == "google" and settings.decoding.length_penalty:
-            form.notes.append("their length penalty has another form: length ^ alpha, not ((5 + length) / 6) ^ alpha")
+            form.notes.append(
+                "Transformers has another form of the length penalty: length ^ alpha, not ((5 + length) / 6) ^ alpha"
+            )
     tied = shape.tie in ("all", "output")
     form.files["config.json"] |= {**config, "tie_word_embeddings": tied, "dtype": "float32"}
     form.files["generation_config.json"] = _generation_config(settings, vocabularies)

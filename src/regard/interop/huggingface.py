@@ -166,7 +166,9 @@ def _read_pooling(source: Path, config: Config) -> dict[str, Any]:
         raise ModelError(f"{path}: pools by {' and '.join(names)}: Regard supports the mean or the first position")
     limit = read_json_if_present(source / "sentence_bert_config.json").get("max_seq_length")
     if limit and limit < config.get("max_position_embeddings", 0):
-        config.notes.append(f"sentence-transformers cuts texts after {limit} tokens, Regard where the positions end")
+        config.notes.append(
+            f"sentence-transformers cuts texts after {limit} tokens, Regard at the model's maximum length"
+        )
     return {"pooling": modes[names[0]], "normalize": "Normalize" in steps}
 
 

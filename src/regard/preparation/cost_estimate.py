@@ -251,7 +251,7 @@ def _decode_longest_batch(run: TrainingRun, sample: Sample) -> None:
 
 
 def _dev_size(settings: Settings, sample: Sample) -> int:
-    """Returns the pairs or characters that are split off as dev set."""
+    """Returns the pairs or characters that are held out as dev set."""
     if settings.task != "translate":
         return min(sample.whole // 20, MAX_HELD_OUT)
     return dev_size(settings.data.dev_pairs, sample.whole)

@@ -144,7 +144,7 @@ def train_reverse(folder: Path, request: TrainingRequest, settings: Settings, st
     """Trains the model that translates back on the same corpus, with the same settings and the same dev pairs."""
     if not (folder / CARD).exists():  # which is written last
         data = settings.data
-        yield Note(f"First the model that translates back, {data.target} → {data.source}.")
+        yield Note(f"First step: train the model that translates back, {data.target} → {data.source}.")
         if (folder / NEW / READY).exists():
             install(folder)
         begun = (folder / TRAINING / ABOUT).exists()

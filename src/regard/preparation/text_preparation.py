@@ -86,7 +86,7 @@ class TextPreparation(Preparation):
             size = self.held_out_size()
         if not 0 < size < characters:
             raise DataError("there is too little text to hold out a dev set: give one with --dev")
-        self.note(f"dev: {size:,} characters split off: {what}")
+        self.note(f"dev: {size:,} characters held out: {what}")
         return size
 
     def held_out_size(self) -> int:

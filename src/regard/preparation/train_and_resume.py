@@ -66,7 +66,7 @@ def train(
             require_path(model, what)
     notes = []
     if settings_file and start and (names := find_shape_settings(read_toml(Path(settings_file)))):
-        notes = [Note(f"{settings_file}: taken from {start} instead of this file: {', '.join(names)}.")]
+        notes = [Note(f"{settings_file}: these settings come from {start} and not from this file: {', '.join(names)}.")]
 
     def make_request() -> TrainingRequest:
         # the whole model is read, so that a damaged one is refused now
