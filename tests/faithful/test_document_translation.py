@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from regard.decoding.translation_results import MemoryMatch
-from regard.faithful.document_translation import TOGETHER, FilledUnit, UnitTranslation, fill, recall, wanted
+from regard.faithful.document_translation import TOGETHER, FilledUnit, fill, recall, wanted
+from regard.faithful.faithful_translation import FaithfulResult
 from regard.faithful.translation_memory import TranslationMemory
 from regard.files.formats import Unit
 from regard.tokens.text_pairs import Location
@@ -46,9 +47,9 @@ class Shouting:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def __call__(self, units: Sequence[Unit]) -> list[UnitTranslation]:
+    def __call__(self, units: Sequence[Unit]) -> list[FaithfulResult]:
         self.asked.append([each.source for each in units])
-        return [UnitTranslation(each.source.upper(), confidence=len(each.source) / 10) for each in units]
+        return [FaithfulResult(each.source.upper(), confidence=len(each.source) / 10) for each in units]
 
 
 def test_only_what_is_not_finished_is_filled() -> None:
@@ -123,17 +124,17 @@ def test_a_memory_that_loses_a_placeholder_is_not_used(
 
 
 def test_what_could_not_be_translated_is_not_filled() -> None:
-    outcomes = [FilledUnit(0, unit("x"), UnitTranslation("x", how)) for how in ("model", "repaired", "memory", "safe")]
+    outcomes = [FilledUnit(0, unit("x"), FaithfulResult("x", how)) for how in ("model", "repaired", "memory", "safe")]
     assert [each.is_filled for each in outcomes] == [True, True, True, False]
 
 
 def test_the_most_doubtful_come_first() -> None:
     made = [
-        UnitTranslation("a", confidence=0.9),
-        UnitTranslation("b", "memory"),
-        UnitTranslation("c", confidence=0.2),
-        UnitTranslation("d", confidence=0.8, flags=("a number",)),
-        UnitTranslation("e"),
+        FaithfulResult("a", confidence=0.9),
+        FaithfulResult("b", "memory"),
+        FaithfulResult("c", confidence=0.2),
+        FaithfulResult("d", confidence=0.8, flags=("a number",)),
+        FaithfulResult("e"),
     ]
     outcomes = [FilledUnit(number, unit("x"), each) for number, each in enumerate(made)]
     assert [each.made.text for each in sorted(outcomes, key=lambda outcome: outcome.doubt)] == ["d", "c", "e", "a", "b"]

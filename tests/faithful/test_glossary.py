@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from regard.decoding.translation_results import TermOutcome
 from regard.errors import DataError
-from regard.faithful.glossary import Glossary, Tally, Term
+from regard.faithful.glossary import Glossary, Term, summarize_outcomes
 
 TABLE = """source,target,forbidden,note
 file,Datei,File|Akte,a thing on a disk
@@ -325,13 +326,6 @@ def test_forbidden_words_count_where_the_term_is() -> None:
     assert glossary.check("a user", "ein Anwender") == []
 
 
-def test_the_tally() -> None:
-    tally = Tally()
-    tally.add(
-        [
-            TermOutcome("a", ("b",), "placed", "b"),
-            TermOutcome("c", ("d",), "missing"),
-            TermOutcome("e", (), "forbidden", "f"),
-        ]
-    )
-    assert str(tally) == "glossary: 2 terms required, 1 missing; 1 forbidden ones used"
+def test_outcomes_are_summarized_in_a_line() -> None:
+    states = Counter(("placed", "missing", "forbidden"))
+    assert summarize_outcomes(states) == "glossary: 2 terms required, 1 missing; 1 forbidden ones used"

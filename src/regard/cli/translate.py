@@ -6,7 +6,7 @@ import argparse
 import os
 import stat
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -171,16 +171,16 @@ def _translate_lines(
 
 def _report_terms(translations: Generator[Translation]) -> Generator[Translation]:
     """Yields the translations; at the end, reports on standard error which terms of the glossary are not respected."""
-    from regard.faithful.glossary import Tally
+    from regard.faithful.glossary import summarize_outcomes
 
-    tally, faults = Tally(), list[str]()
+    states, faults = Counter[str](), list[str]()
     with closing(translations):
         for number, each in enumerate(translations, 1):
-            tally.add(each.glossary)
+            states.update(outcome.state for outcome in each.glossary)
             faults += [f"line {number}: {outcome}" for outcome in each.glossary if outcome.state != "placed"]
             del faults[MAX_FAULTS:]
             yield each
-    print(*faults, tally, sep="\n", file=sys.stderr)
+    print(*faults, summarize_outcomes(states), sep="\n", file=sys.stderr)
 
 
 def _print_rows(rows: Iterable[str], *, flush: bool) -> None:

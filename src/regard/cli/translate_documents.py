@@ -24,9 +24,9 @@ from regard.settings import DataSettings
 
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
-    from regard.faithful.document_translation import FilledUnit, Translate, UnitTranslation
+    from regard.faithful.document_translation import FilledUnit, Translate
     from regard.faithful.translation_memory import TranslationMemory
-    from regard.files.formats import Document, Unit
+    from regard.files.formats import Document
     from regard.tokens.directions import Direction
 
 SOURCES = {"memory": "from memory", "model": "by the model", "repaired": "repaired"}
@@ -216,14 +216,10 @@ def _why_no_confidence(model: Path) -> str:
 
 def _faithful(translator: Translator, options: dict[str, Any]) -> Translate:
     """Returns a function that translates units and keeps their placeholders."""
-    from regard.faithful.document_translation import UnitTranslation
     from regard.faithful.faithful_translation import Faithful, MarkedText
 
-    def translate(units: Sequence[Unit]) -> list[UnitTranslation]:
-        results = Faithful(translator).translate((MarkedText(unit.source, unit.marks) for unit in units), **options)
-        return [UnitTranslation(each.text, each.how, each.confidence, each.flags) for each in results]
-
-    return translate
+    faithful = Faithful(translator)
+    return lambda units: list(faithful.translate((MarkedText(unit.source, unit.marks) for unit in units), **options))
 
 
 def _translate_document(

@@ -50,9 +50,8 @@ def load(
     auto: that of the folder. `threads` of the native engine defaults to all processors. With `shortlist`, a translator
     writes only the tokens that `regard shortlist` has found likely for a source.
     """
-    folder, settings = _open(path, "load")
     model: Translator | Writer | Filler | Classifier | Embedder
-    model = _load(folder, settings, settings.task, _Options(device, engine, precision, threads, shortlist))
+    model = _load(require_path(path, "load"), None, _Options(device, engine, precision, threads, shortlist))
     return model
 
 
@@ -75,18 +74,9 @@ def load_as(
     """
     if getattr(kind, "__name__", None) not in TASKS:
         raise InputError(f"load_as takes {', '.join(TASKS)} and then the folder, not {kind_of(kind)} first")
-    (folder, settings), task = _open(path, "load_as"), TASKS[kind.__name__]
-    if settings.task != task and not (task == "embed" and settings.task in ("fill", "classify")):
-        own = settings.task
-        raise InputError(f"{path}: has the task {own}, not {task}: use regard {own} {path}")
-    model: E = _load(folder, settings, task, _Options(device, engine, precision, threads, shortlist))
+    options = _Options(device, engine, precision, threads, shortlist)
+    model: E = _load(require_path(path, "load_as"), TASKS[kind.__name__], options)
     return model
-
-
-def _open(path: Path | str, name: str) -> tuple[Path, Settings]:
-    folder = require_path(path, name)
-    check_folder(folder)
-    return folder, read_settings(folder)
 
 
 class _Options(NamedTuple):
@@ -97,7 +87,13 @@ class _Options(NamedTuple):
     shortlist: bool
 
 
-def _load(folder: Path, settings: Settings, task: str, options: _Options) -> Any:
+def _load(folder: Path, task: str | None, options: _Options) -> Any:
+    """Loads a folder for a task; None is the task of its settings."""
+    check_folder(folder)
+    settings = read_settings(folder)
+    own, task = settings.task, task or settings.task
+    if task != own and not (task == "embed" and own in ("fill", "classify")):
+        raise InputError(f"{folder}: has the task {own}, not {task}: use regard {own} {folder}")
     require(options.device, str, "device", "a name such as auto, cpu or cuda")
     require(options.threads, (int, type(None)), "threads", "a number of threads")
     if options.threads is not None and options.threads < 1:

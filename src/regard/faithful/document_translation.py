@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from regard.decoding.translation_results import MemoryMatch, Translation
+from regard.faithful.faithful_translation import FaithfulResult
 from regard.faithful.translation_memory import EXCHANGED, TranslationMemory
 from regard.files.formats import Document, Unit
 from regard.tokens import protected_pieces as protect
@@ -16,22 +17,12 @@ TOGETHER = 200
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTranslation:
-    """A translation of a unit."""
-
-    text: str
-    how: str = "model"  # or "memory"; "repaired" to keep the placeholders; "safe" if only the source was safe to use
-    confidence: float | None = None
-    flags: tuple[str, ...] = ()  # problems that a person should check
-
-
-@dataclass(frozen=True, slots=True)
 class FilledUnit:
     """A unit with its translation."""
 
     number: int  # of the unit in its document
     unit: Unit
-    made: UnitTranslation
+    made: FaithfulResult
     matches: tuple[MemoryMatch, ...] = ()  # of the memory, best first; the first one was used if its score is 99 or 100
 
     @property
@@ -48,7 +39,7 @@ class FilledUnit:
         return (-len(self.made.flags), confidence)
 
 
-Translate = Callable[[Sequence[Unit]], Sequence[UnitTranslation]]
+Translate = Callable[[Sequence[Unit]], Sequence[FaithfulResult]]
 """Returns the translations of units, in their order."""
 
 
@@ -63,7 +54,7 @@ def fill(
 ) -> Generator[FilledUnit, None, None]:
     """Yields the wanted units with their translations, in their order; equal texts are translated once."""
     numbers = wanted(document, everything=everything)
-    known: dict[tuple[str, tuple[str, ...]], tuple[UnitTranslation, tuple[MemoryMatch, ...]]] = {}
+    known: dict[tuple[str, tuple[str, ...]], tuple[FaithfulResult, tuple[MemoryMatch, ...]]] = {}
     for start in range(0, len(numbers), TOGETHER):
         chunk = [(number, document.units[number]) for number in numbers[start : start + TOGETHER]]
         new = {(unit.source, unit.marks): unit for _, unit in chunk if (unit.source, unit.marks) not in known}
@@ -93,7 +84,7 @@ def translate_lines(
             yield replace(made, matches=alike)
 
 
-def recall(source: str, marks: tuple[str, ...], matches: Sequence[MemoryMatch]) -> UnitTranslation | None:
+def recall(source: str, marks: tuple[str, ...], matches: Sequence[MemoryMatch]) -> FaithfulResult | None:
     """Returns the translation of the same text from the memory, if there is one that keeps the protected pieces."""
     if not matches or matches[0].score < EXCHANGED:
         return None
@@ -101,4 +92,4 @@ def recall(source: str, marks: tuple[str, ...], matches: Sequence[MemoryMatch]) 
     if protect.counts(source, marks) != protect.counts(target, marks):
         return None
     before, after = source[: len(source) - len(source.lstrip())], source[len(source.rstrip()) :]
-    return UnitTranslation(before + target + after, "memory")
+    return FaithfulResult(before + target + after, "memory")

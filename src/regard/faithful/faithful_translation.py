@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 TOGETHER = 500
 """Texts that are translated at once."""
 
-How = Literal["model", "repaired", "safe"]
-"""The origin of a translation: the model, a repair, or the source, which is always safe."""
+How = Literal["model", "repaired", "memory", "safe"]
+"""The origin of a translation: the model, a repair, a translation memory, or the source, which is always safe."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,10 @@ class FaithfulResult:
     """A translation with exactly the protected pieces of its source."""
 
     text: str
-    translation: Translation | None  # with the scores of the model; None if the model did not translate
-    how: How
+    how: How = "model"
+    confidence: float | None = None
     flags: tuple[str, ...] = ()  # problems that a person should check
-
-    @property
-    def confidence(self) -> float | None:
-        return None if self.translation is None else self.translation.confidence
+    translation: Translation | None = None  # with the scores of the model; None if the model did not translate
 
 
 class Faithful:
@@ -212,16 +209,17 @@ class _Text:
         translations = [row.translation for row in self.rows if row.translation is not None]
         text = "".join(row.before + (row.made or "") + row.after for row in self.rows)
         translation = _join_lines(text, translations) if translations else None
+        confidence = translation.confidence if translation else None
         wanted = counts(self.source.text, self.source.marks, numbers=self.numbers)
         if (
             any(row.made is None for row in self.rows)
             or counts(text, self.source.marks, numbers=self.numbers) != wanted
         ):
             why = "placeholders could not be kept" if wanted else "the model gave nothing of use"
-            return FaithfulResult(self.source.text, translation, "safe", (f"not translated: {why}",))
+            return FaithfulResult(self.source.text, "safe", confidence, (f"not translated: {why}",), translation)
         how: How = "repaired" if any(row.how == "repaired" for row in self.rows) else "model"
         flags = dict.fromkeys(flag for row in self.rows for flag in row.flags)
-        return FaithfulResult(text, translation, how, tuple(flags))
+        return FaithfulResult(text, how, confidence, tuple(flags), translation)
 
 
 NOTHING = Translation("", 0.0, 0.0, (), (), finished=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -136,18 +136,10 @@ class Glossary:
         return range(0)
 
 
-@dataclass
-class Tally:
-    """The number of terms in each state, over many translations."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, outcomes: Iterable[TermOutcome]) -> None:
-        self.counts.update(outcome.state for outcome in outcomes)
-
-    def __str__(self) -> str:
-        placed, missing, forbidden = (self.counts[state] for state in ("placed", "missing", "forbidden"))
-        return f"glossary: {placed + missing:,} terms required, {missing:,} missing; {forbidden:,} forbidden ones used"
+def summarize_outcomes(states: Counter[str]) -> str:
+    """Returns a line with the number of terms in each state, over many translations."""
+    placed, missing, forbidden = (states[state] for state in ("placed", "missing", "forbidden"))
+    return f"glossary: {placed + missing:,} terms required, {missing:,} missing; {forbidden:,} forbidden ones used"
 
 
 def _tidied(term: Term) -> Term:
