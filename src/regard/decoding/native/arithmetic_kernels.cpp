@@ -56,7 +56,7 @@ struct Sums {  // PANEL partial sums
     }
 };
 
-// How weights lie, and how a step along the depth multiplies with those of a panel
+// How weights are stored, and how a step along the depth multiplies those of a panel
 
 #if defined(__AVX512F__)
 INLINE Int unpack(const uint8_t* p) {  // LANES integers of three bytes
@@ -84,12 +84,12 @@ struct Plain {  // float32
     using Number = float;
     using Sum = Vec;
     static constexpr int STEP = 1;           // along the depth
-    static constexpr long SIZE = 4 * PANEL;  // bytes of a panel that a step takes
+    static constexpr long SIZE = 4 * PANEL;  // bytes of a panel that a step reads
     static constexpr bool KEEPS = false;
     static long depth(const Matrix& m) { return m.depth; }
     INLINE static Vec weights(const uint8_t* p, int vector) { return load(reinterpret_cast<const float*>(p) + vector * LANES); }
     INLINE static Vec multiply_add(Vec sum, const float* row, Vec weights) { return fused(splat(*row), weights, sum); }
-    struct Columns {  // which make numbers of sums
+    struct Columns {  // turn sums into numbers
         Columns(const Matrix&, long) {}
         INLINE Vec value(Vec sum, const Rows&, int) const { return sum; }
     };
@@ -105,16 +105,16 @@ struct Fixed : Plain {  // three bytes each
     };
 };
 
-struct Kept : Fixed {  // the same, and they are written down as float32, for the rows that come
+struct Kept : Fixed {  // the same, and stores them as float32 for the next rows
     static constexpr bool KEEPS = true;
 };
 
-struct Known : Fixed {  // the same, as they were written down
+struct Known : Fixed {  // the same, as they were stored
     static constexpr long SIZE = Plain::SIZE;
     INLINE static Vec weights(const uint8_t* p, int vector) { return Plain::weights(p, vector); }
 };
 
-// int8: rows and weights lie in -127 ... 127, so that no sum of two products overflows 16 bits, and all sets of
+// int8: rows and weights are in -127 ... 127, so that no sum of two products overflows 16 bits, and all sets of
 // instructions give the same integers.
 
 #if defined(__AVX512VNNI__)
@@ -209,10 +209,10 @@ void tile(const Product& p, const uint8_t* weights, const uint8_t* next, int row
     }
 }
 
-// Which tile for how many rows: as many panels as the registers hold
+// Chooses a tile for a number of rows: as many panels as the registers hold
 
 constexpr int MOST_PANELS = 8;
-constexpr long AT_ONCE = 1 << 18;  // bytes of them: as many are fetched meanwhile, and a second cache has room for both
+constexpr long AT_ONCE = 1 << 18;  // bytes of panels; as many are prefetched meanwhile, and the second-level cache holds both
 
 constexpr int panels_at_once(int rows) {
     int panels = MOST_PANELS;
@@ -235,13 +235,13 @@ template <class How, int... I> Tile tile_of(int rows, int panels, std::integer_s
 }
 constexpr auto EVERY_ROW_COUNT = std::make_integer_sequence<int, MOST_ROWS>{};
 
-// The rows are cut into blocks of equal height, and a few panels meet all of them before the next: the first block, how
-// they lie in the file, the others, how they lie then
+// Cuts the rows into blocks of equal height, and multiplies a few panels with all blocks before the next panels: with the
+// first block as they are stored in the file, with the others as `First` has stored them
 template <class First, class Then = First> void sweep(Product p, int last) {
     const int rows = p.rows.count, blocks = (rows + MOST_ROWS - 1) / MOST_ROWS, high = (rows + blocks - 1) / blocks;
     const int rest = rows - (rows - 1) / high * high;
     const long size = p.m.size();
-    const Matrix* after = p.m.next;  // of which this thread has the same share
+    const Matrix* after = p.m.next;  // this thread has the same share of it
     const uint8_t* share = after ? after->weights + long(p.first) * after->panels() / p.m.panels() * after->size() : nullptr;
     int panels = panels_at_once(high);
     while (panels > 2 && panels * size > AT_ONCE) panels /= 2;
@@ -272,7 +272,7 @@ void multiply_int8(const Rows& rows, const Matrix& m, int first, int last, float
     if (rows.count > 0) sweep<Bytes>({rows, m, first, out, stride, add}, last);
 }
 
-// Rows of states. They are padded with zeros to whole panels, and stay so.
+// Rows of states are padded with zeros to whole panels
 
 float quantize(const float* row, int count, uint8_t* out, float* rest) {
     Vec most = Vec{};
@@ -281,7 +281,7 @@ float quantize(const float* row, int count, uint8_t* out, float* rest) {
         most = larger(most, larger(v, -v));
     }
     const float peak = highest(most), scale = peak > 1e-30f ? peak / 127.0f : 1.0f, factor = 1.0f / scale;
-    for (long i = 0; i < round_up(count, PANEL); i += LANES) {  // rounds to the nearest, like the sum in `exponential`
+    for (long i = 0; i < round_up(count, PANEL); i += LANES) {  // rounds to nearest, like the sum in `exponential`
         const Vec rounded = load(row + i) * factor + 12582912.0f;
         const Int bits = (Int)rounded;
         for (int j = 0; j < LANES; ++j) out[i + j] = uint8_t(uint32_t(bits[j]) + ZERO);
@@ -365,7 +365,7 @@ template <int WIDE> INLINE void mix(const float* const* entries, int count, long
 void attend(const float* query, const float* const* entries, int count, long key, long value, int key_width,
             int value_width, float scale, float* weights, float* out) {
     int j = 0;
-    for (int i = 0; i < count; ++i) {  // what is wanted soon: the values, and the keys of the next head
+    for (int i = 0; i < count; ++i) {  // prefetch the values, and the keys of the next head
         for (int k = 0; k < value_width; k += PANEL) __builtin_prefetch(entries[i] + value + k, 0, 3);
         for (int k = 0; k < key_width; k += PANEL) __builtin_prefetch(entries[i] + key + key_width + k, 0, 3);
     }
@@ -392,7 +392,7 @@ void attend(const float* query, const float* const* entries, int count, long key
     }
 }
 
-// Some columns of a matrix, by their lines: a few of them meet all rows before the next, which are fetched meanwhile
+// Single columns of a matrix: a few lines are multiplied with all rows while the next ones are prefetched
 
 constexpr int TOGETHER = 4;
 
@@ -406,7 +406,7 @@ INLINE Vec multiply_add(Vec numbers, const int16_t* p, Vec sum) {
 template <class T> INLINE void pick_lines(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, float* out, long stride) {
     const auto line = [&](int i) { return static_cast<const T*>(m.lines) + long(tokens[i]) * m.line(); };
     for (int i = 0; i < count; i += TOGETHER) {
-        const T* lines[TOGETHER];  // those after the last are the last again
+        const T* lines[TOGETHER];  // the last one is repeated
         for (int j = 0; j < TOGETHER; ++j) lines[j] = line(i + j < count ? i + j : count - 1);
         for (int j = i + TOGETHER; j < i + 2 * TOGETHER && j < count; ++j)
             for (long k = 0; k < m.line(); k += 64 / long(sizeof(T))) __builtin_prefetch(line(j) + k, 0, 3);

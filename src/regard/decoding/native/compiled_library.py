@@ -31,8 +31,8 @@ class SearchRequest(ctypes.Structure):
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("count", c_int64),
-        *_fields(c_void_p, "sources", "offsets", "limits", "luck", "luck_offsets", "unspeakable"),
-        *_fields(c_int32, "unspeakable_count", "begin", "end", "beam", "rows", "best"),
+        *_fields(c_void_p, "sources", "offsets", "limits", "uniform", "uniform_offsets", "never_generated"),
+        *_fields(c_int32, "never_generated_count", "begin", "end", "beam", "rows", "best"),
         *_fields(c_int32, "top_k", "power_penalty", "alignment", "workers", "lanes", "rows_at_once"),
         *_fields(c_double, "length_penalty", "patience", "temperature", "top_p", "min_p", "repetition_penalty"),
         ("stop", c_void_p),

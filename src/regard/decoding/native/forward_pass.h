@@ -21,7 +21,7 @@ public:
 
     Range share(int lane, long count) const { return {count * lane / lanes, count * (lane + 1) / lanes}; }
 
-    void wait() {  // until every lane is here; spins, as steps last microseconds, and yields on a busy machine
+    void wait() {  // until every lane arrives; spins, as steps last microseconds, and then yields
         if (lanes == 1) return;
         const int round = round_.load(std::memory_order_acquire);
         if (waiting_.fetch_add(1, std::memory_order_acq_rel) == lanes - 1) {
@@ -41,16 +41,16 @@ private:
     std::atomic<int> waiting_{0}, round_{0};
 };
 
-struct Position {  // a token that is read now
+struct Position {  // a token that is read in this step
     int token, place;
-    float* entry;                // where its keys and values go; those of layer l `path_step` * l further on
-    const float* const* path;    // entries of the tokens up to and with it
-    const float* const* memory;  // keys and values of the source, of the same form
+    float* entry;                // receives its keys and values; those of layer l at `path_step` * l
+    const float* const* path;    // entries of the tokens up to this one
+    const float* const* memory;  // keys and values of the source, in the same form
     int memory_count;
     long path_step, memory_step;
 };
 
-template <class T> class Buffer {  // grows, and is zero where nobody has written
+template <class T> class Buffer {  // grows; zero where nothing was written
 public:
     T* get(size_t count) {
         if (count > values_.size()) values_.assign(count + count / 4, T{});
@@ -77,7 +77,7 @@ public:
         bytes_ = round_up(std::max({width_, context_, long(m.hidden())}), 64);
     }
 
-    // By one lane, before the others go on with so many rows
+    // Called by one lane, before all lanes use this number of rows
     void reserve(int rows, int longest) {
         const size_t n = size_t(rows);
         x_.get(n * width_), y_.get(n * width_), wide_rows_.get(n * wide_), context_rows_.get(n * context_);
@@ -112,8 +112,8 @@ public:
         linear(lane, model.memory, normalized(lane, rows, model.encoder_norm), width_, rows, out, stride, false);
     }
 
-    // Reads these positions of texts in the making -> their last states; `looks`, if there is, gets what each of their
-    // heads looks at in the source in the last layer, [rows][heads][stride]
+    // Reads these positions of unfinished outputs -> their last states; `looks`, unless null, receives the attention of each
+    // head to the source in the last layer, [rows][heads][stride]
     const float* decode(int lane, const std::vector<Position>& read, float* looks, long stride) {
         const int rows = int(read.size());
         const Shape& s = model.shape;
@@ -150,10 +150,10 @@ public:
 
     long width() const { return width_; }
 
-    // Rows of states as `logits` wants them
+    // Returns rows of states in the form that `logits` takes
     Rows scorable(int lane, const float* states, int rows) { return quantized(lane, states, width_, rows, model.logits.depth); }
 
-    // The logits of a share of the vocabulary, chunk by chunk: see(first column, columns, logits of row 0, stride). All
+    // Computes the logits of a share of the vocabulary, chunk by chunk: see(first column, columns, logits of row 0, stride). All
     // lanes together see the same chunks, in the same order, as one lane alone.
     template <class See> void logits(int lane, const Rows& input, std::vector<float>& buffer, See see) {
         const Matrix& m = model.logits;
@@ -164,8 +164,8 @@ public:
         });
     }
 
-    // The same in int8, of states that are read as bytes and, of float32, what these leave, as bytes once more. What is seen
-    // of row i lies within margin(i) of the truth, and mostly much nearer.
+    // The same in int8: states become bytes; in float32, their remainders become bytes too. A logit of row i is off by at most
+    // margin(i), and mostly by much less.
     template <class See> void screen(int lane, const float* states, int rows, std::vector<float>& buffer, See see) {
         const Matrix& m = model.screen;
         for_rows(lane, rows, [&](long row) {
@@ -189,7 +189,7 @@ public:
     }
     float margin(int row) { return margins_.data()[row]; }
 
-    // The same for some rows, of a share of these tokens alone: columns are places in the list
+    // The same for some rows and a share of these tokens only: columns are places in the list
     template <class See>
     void logits_of(int lane, const float* states, int rows, const std::vector<int32_t>& tokens, std::vector<float>& buffer, See see) {
         buffer.resize(size_t(rows * CHUNK));
@@ -201,7 +201,7 @@ public:
 
 private:
     static constexpr long CHUNK = 32 * PANEL;  // columns
-    const long width_, context_, terms_;  // rows of bytes for one that is screened
+    const long width_, context_, terms_;  // terms_: rows of bytes for each row that is screened
     long wide_, bytes_, weights_ = 0;
     Buffer<float> x_, y_, wide_rows_, context_rows_, weight_rows_, byte_scales_, margins_;
     Buffer<uint8_t> byte_rows_;
@@ -228,7 +228,7 @@ private:
 
     void embed(const Matrix& table, const float* positions, const Norm& norm, int token, int place, float* out) const {
         model.look_up(table, token, model.shape.embedding_scale, out);
-        std::fill(out + model.shape.width, out + width_, 0.0f);  // where one that was no number may have left its trace
+        std::fill(out + model.shape.width, out + width_, 0.0f);  // NaN may have been left here
         if (positions)
             for (int k = 0; k < model.shape.width; ++k) out[k] += positions[place * width_ + k];
         if (model.shape.embedding_norm) normalize(out, norm, out);
@@ -277,7 +277,7 @@ private:
         team.wait();
     }
 
-    const float* normalized(int lane, int rows, const Norm& norm) {  // with pre-norm; else the states as they are
+    const float* normalized(int lane, int rows, const Norm& norm) {  // with pre-norm; otherwise returns the states unchanged
         if (!model.shape.pre_norm) return x_.data();
         for_rows(lane, rows, [&](long row) { normalize(x_.data() + row * width_, norm, y_.data() + row * width_); });
         return y_.data();

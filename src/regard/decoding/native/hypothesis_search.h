@@ -1,4 +1,4 @@
-// Search over a network: sentences join when others leave, so that the products stay full. The rules are those of
+// Search over a network: sentences join when others leave, so that products always have many rows. The rules are those of
 // decoding/beam_search.py, which is the reference.
 #pragma once
 #include <limits>
@@ -13,16 +13,16 @@ constexpr float NEVER = -std::numeric_limits<float>::infinity();
 
 struct Hypothesis {
     Output output;
-    std::vector<const float*> path;  // keys and values of what was read
+    std::vector<const float*> path;  // keys and values of the tokens that were read
     std::vector<int32_t> unread;
     int row = 0;
 };
 
 using Block = std::unique_ptr<float[]>;
 
-class Entries {  // room for keys and values, given out one by one and taken back all at once
+class Entries {  // memory for keys and values, given out one by one and taken back together
 public:
-    static constexpr long BLOCK = 8;  // entries that lie side by side, layer by layer
+    static constexpr long BLOCK = 8;  // entries that are stored side by side, layer by layer
 
     float* next(long entry, long layers, std::vector<Block>& spare) {
         if (used_ == long(blocks_.size()) * BLOCK) {
@@ -44,19 +44,19 @@ private:
     long used_ = 0;
 };
 
-struct Memory {  // what the decoder looks at
-    TaskPointer task;  // of the sentence; none: there is none
+struct Memory {  // what the decoder attends to
+    TaskPointer task;  // of the sentence; null: none
     std::vector<float> values;  // [layers][positions][keys, values]
     std::vector<const float*> rows;
 };
 
-struct Sentence {  // one that is being written
+struct Sentence {  // a sentence that is being translated
     Memory memory;
     Entries entries;
     std::vector<Hypothesis> alive;
     std::vector<Output> found;
-    std::vector<int32_t> tokens;  // that may be written, where there is a shortlist
-    int first_row = 0;  // of its states in this step
+    std::vector<int32_t> tokens;  // with a shortlist: the tokens that may be written
+    int first_row = 0;  // first row of its states in this step
     bool free() const { return !memory.task; }
 };
 
@@ -84,7 +84,7 @@ inline void insert(Ranking& ranking, Ranked one, size_t most) {
     ranking.insert(place, one);
 }
 
-struct Scores {  // of one hypothesis, over the part of the vocabulary that a lane has seen
+struct Scores {  // of one hypothesis, over the part of the vocabulary of one lane
     std::vector<ExpSum> chunks;
     Ranking best;
     // Where logits are screened first:
@@ -97,7 +97,7 @@ struct Scores {  // of one hypothesis, over the part of the vocabulary that a la
     void clear() { chunks.clear(), best.clear(), seen = {}, screened.clear(), near.clear(), near_tokens.clear(), exact.clear(); }
 };
 
-struct Columns {  // tokens that are scored together: some that follow each other, or those of a list
+struct Columns {  // tokens that are scored together: a range, or tokens of a list
     int first, count;
     const int32_t* listed;
 
@@ -109,10 +109,10 @@ struct Columns {  // tokens that are scored together: some that follow each othe
     }
 };
 
-class Worker {  // a team with sentences of its own
+class Worker {  // a team of lanes with its own sentences
 public:
-    static constexpr double WRONG = 1e-5, WRONG_INT8 = 1e-3;  // of a probability, as screened: so much is typically wrong at most
-    static constexpr int PATIENCE = 4;  // steps until a live search lets few sentences join, too
+    static constexpr double WRONG = 1e-5, WRONG_INT8 = 1e-3;  // typical largest error of a screened probability
+    static constexpr int PATIENCE = 4;  // steps after which a live search also lets few sentences join
 
     Worker(const Model& model, const Kernels& kernels, Job& job)
         : team_(job.request.lanes), network_(model, kernels, team_), model_(model), kernels_(kernels), job_(job), request_(job.request),
@@ -152,7 +152,7 @@ public:
     }
 
 private:
-    bool over_ = false;  // as all lanes see it: one that left alone would let the others wait
+    bool over_ = false;  // all lanes see the same value; otherwise one could leave while the others wait
     Team team_;
     Network network_;
     const Model& model_;
@@ -161,10 +161,10 @@ private:
     const Request& request_;
     std::vector<Sentence> sentences_;
     std::vector<Memory> ready_;
-    std::vector<std::vector<float>> spare_;  // room of memories that are not needed any more
-    std::vector<Block> spare_blocks_;        // and of entries
-    int steps_ = 0;  // since sources were last read
-    size_t most_;  // continuations of a hypothesis that are looked at
+    std::vector<std::vector<float>> spare_;  // memory of earlier sentences, to be used again
+    std::vector<Block> spare_blocks_;        // and of their entries
+    int steps_ = 0;  // since sources were last encoded
+    size_t most_;  // continuations of a hypothesis that are considered
     bool screening_;
     std::vector<TaskPointer> pending_;
     std::vector<int32_t> pending_tokens_;
@@ -172,18 +172,18 @@ private:
     Buffer<float> encoded_;
     long stride_ = 0;
     std::vector<Position> read_;
-    std::vector<int> wanted_;  // rows of `read_` after which a token is due
-    std::vector<std::vector<int32_t>> said_;  // tokens that are there before each of these, if that makes a difference
+    std::vector<int> wanted_;  // rows of `read_` that are followed by a new token
+    std::vector<std::vector<int32_t>> previous_;  // with a repetition penalty: the tokens before each of these
     Buffer<float> states_, looks_;
     long looks_stride_ = 0;
     std::vector<std::vector<float>> buffers_;     // logits of a lane
     std::vector<std::vector<Scores>> scores_;     // of a lane, a hypothesis
-    std::vector<float> all_;                      // logits of all tokens, where they are drawn
+    std::vector<float> all_;                      // with sampling: logits of all tokens
 
     template <class Work> void guard(Work work) {
         try {
             work();
-        } catch (...) {  // no memory: there is nothing else to throw
+        } catch (...) {  // out of memory; nothing else is thrown
             job_.close(true);
         }
     }
@@ -195,7 +195,7 @@ private:
         team_.wait();
     }
 
-    // What to do next: read sources if there is room for them, else one more token of each sentence
+    // Plans the next step: encode sources if there is room for them, else one more token of each sentence
     void plan() {
         pending_.clear(), read_.clear();
         std::vector<Sentence*> room;
@@ -215,8 +215,8 @@ private:
             const std::vector<TaskPointer> taken = job_.take(room.size(), SIZE_MAX, idle);
             for (size_t i = 0; i < taken.size(); ++i) begin(*room[i], Memory{taken[i], {}, {}});
         } else {
-            const size_t some = std::min<size_t>(16, (sentences_.size() + 3) / 4);  // a product of few rows costs as much as one of many
-            const bool patient = job_.live && ++steps_ >= PATIENCE;  // but who has just come is not kept waiting
+            const size_t some = std::min<size_t>(16, (sentences_.size() + 3) / 4);  // a product of few rows takes as long as one of many
+            const bool patient = job_.live && ++steps_ >= PATIENCE;  // but a new sentence does not wait long
             if (room.size() >= some || idle || (patient && !room.empty())) take_sources(std::min<size_t>(room.size(), 32), idle);
         }
         if (pending_.empty()) list_unread();
@@ -288,8 +288,8 @@ private:
                 }
                 longest = std::max({longest, int(h.path.size()), int(s.memory.rows.size())});
                 if (request_.repetition_penalty != 1.0) {
-                    said_.resize(std::max(said_.size(), wanted_.size() + 1));
-                    list_said(s, h, said_[wanted_.size()]);
+                    previous_.resize(std::max(previous_.size(), wanted_.size() + 1));
+                    list_previous(s, h, previous_[wanted_.size()]);
                 }
                 wanted_.push_back(int(read_.size()) - 1);
             }
@@ -303,15 +303,15 @@ private:
         if (request_.temperature > 0) all_.assign(wanted_.size() * size_t(model_.logits.columns), NEVER);
     }
 
-    void list_said(const Sentence& s, const Hypothesis& h, std::vector<int32_t>& said) const {
-        if (model_.shape.decoder_only) said = s.memory.task->source;
-        else said.assign(1, request_.begin);
-        said.insert(said.end(), h.output.tokens.begin(), h.output.tokens.end());
-        std::sort(said.begin(), said.end());
-        said.erase(std::unique(said.begin(), said.end()), said.end());
+    void list_previous(const Sentence& s, const Hypothesis& h, std::vector<int32_t>& previous) const {
+        if (model_.shape.decoder_only) previous = s.memory.task->source;
+        else previous.assign(1, request_.begin);
+        previous.insert(previous.end(), h.output.tokens.begin(), h.output.tokens.end());
+        std::sort(previous.begin(), previous.end());
+        previous.erase(std::unique(previous.begin(), previous.end()), previous.end());
     }
 
-    // A decoder that has used up its positions forgets the older half of the text and reads what is left again
+    // A decoder that has used all its positions forgets the older half of the text and reads the rest again
     void forget(Sentence& s) {
         const size_t longest = size_t(model_.shape.max_length);
         if (!model_.shape.decoder_only || s.alive[0].path.size() + s.alive[0].unread.size() <= longest) return;
@@ -352,13 +352,13 @@ private:
                 });
     }
 
-    // The logits of some columns of one hypothesis
+    // Takes the logits of some columns of one hypothesis
     void look_at(Scores& s, int row, const Columns& columns, float* logits) {
-        if (request_.repetition_penalty != 1.0) discourage(logits, columns, said_[size_t(row)]);
+        if (request_.repetition_penalty != 1.0) discourage(logits, columns, previous_[size_t(row)]);
         s.chunks.emplace_back();
         const float peak = kernels_.sum_exp(logits, columns.count, &s.chunks.back().highest, &s.chunks.back().sum);
-        for (int i = 0; i < request_.unspeakable_count; ++i)
-            if (const int column = columns.find(request_.unspeakable[i]); column >= 0) logits[column] = NEVER;
+        for (int i = 0; i < request_.never_generated_count; ++i)
+            if (const int column = columns.find(request_.never_generated[i]); column >= 0) logits[column] = NEVER;
         if (request_.temperature > 0) {
             for (int i = 0; i < columns.count; ++i) all_[size_t(row) * size_t(model_.logits.columns) + size_t(columns.token(i))] = logits[i];
             return;
@@ -372,23 +372,23 @@ private:
         for (int i = -1; (i = kernels_.above(logits, i + 1, columns.count, least(best))) < columns.count;) insert(best, {logits[i], columns.token(i)}, most_);
     }
 
-    // The logit from which on, seen within a margin of the truth, one may be among the best, or would make the sum wrong.
-    // A state of int8 is not exact to begin with: twice what is typical has to do for each of two logits that are compared.
+    // Returns the screened logit above which a token may be among the best, or may count in the sum. States in int8 are not
+    // exact anyway: twice the typical error has to be enough when two logits are compared.
     float near_from(const ExpSum& seen, float least, int row) {
         const double worst = network_.margin(row), typical = worst / std::sqrt(double(model_.logits.depth));
         const double margin = model_.int8() ? 2 * typical : worst, wrong = model_.int8() ? WRONG_INT8 : WRONG;
         return std::nextafter(float(std::min(least - 2 * margin, seen.highest + std::log(seen.sum * wrong / typical))), NEVER);
     }
 
-    // The screened logits of some columns of one hypothesis: keeps those for which the truth is wanted
+    // Takes the screened logits of some columns of one hypothesis, and keeps those that need exact ones
     void sift(Scores& s, int row, int first, int count, float* logits) {
         const Columns columns{first, count, nullptr};
         s.chunks.emplace_back();
         const float peak = kernels_.sum_exp(logits, count, &s.chunks.back().highest, &s.chunks.back().sum);
         s.seen.add(s.chunks.back());
         const auto keep = [&](int i) { s.near.push_back(logits[i]), s.near_tokens.push_back(columns.token(i)); };
-        for (int i = 0; i < request_.unspeakable_count; ++i)
-            if (const int column = columns.find(request_.unspeakable[i]); column >= 0) keep(column), logits[column] = NEVER;
+        for (int i = 0; i < request_.never_generated_count; ++i)
+            if (const int column = columns.find(request_.never_generated[i]); column >= 0) keep(column), logits[column] = NEVER;
         if (peak > least(s.screened)) keep_best(s.screened, columns, logits);
         const float from = near_from(s.seen, least(s.screened), row);
         if (peak > from)
@@ -424,20 +424,20 @@ private:
             if (s.near[i] > from) s.near[count] = s.near[i], s.near_tokens[count++] = s.near_tokens[i];
         s.near.resize(count), s.near_tokens.resize(count), s.exact.resize(count);
         kernels_.pick({states_.data() + row * network_.width(), network_.width(), 1}, model_.logits, s.near_tokens.data(), int(count), s.exact.data(), 0);
-        const int32_t* silent = request_.unspeakable + request_.unspeakable_count;
+        const int32_t* last_excluded = request_.never_generated + request_.never_generated_count;
         for (size_t i = 0; i < count; ++i)
-            if (s.exact[i] > least(s.best) && std::find(request_.unspeakable, silent, s.near_tokens[i]) == silent)
+            if (s.exact[i] > least(s.best) && std::find(request_.never_generated, last_excluded, s.near_tokens[i]) == last_excluded)
                 insert(s.best, {s.exact[i], s.near_tokens[i]}, most_);
     }
 
-    // Makes what was said before less likely (Keskar et al., 2019)
-    void discourage(float* logits, const Columns& columns, const std::vector<int32_t>& said) const {
+    // Penalises the tokens of the output so far (Keskar et al., 2019)
+    void discourage(float* logits, const Columns& columns, const std::vector<int32_t>& previous) const {
         const float penalty = float(request_.repetition_penalty);
-        for (int32_t token : said)
+        for (int32_t token : previous)
             if (const int column = columns.find(token); column >= 0) logits[column] = logits[column] < 0 ? logits[column] * penalty : logits[column] / penalty;
     }
 
-    // log of the sum over the vocabulary of exp(logit)
+    // Returns the logarithm of the sum of exp(logit) over the vocabulary
     double normalizer(int row) const {
         ExpSum all = sum_of_chunks(row);
         if (screening_) {
@@ -465,7 +465,7 @@ private:
         s.memory.task = nullptr;
     }
 
-    // Adds where the last position of each hypothesis has looked, the mean of its heads
+    // Adds the attention of the last position of each hypothesis to the source, as a mean over heads
     void look(Sentence& s) {
         const size_t heads = size_t(model_.shape.heads), length = s.memory.rows.size();
         for (size_t i = 0; i < s.alive.size(); ++i) {
@@ -492,7 +492,7 @@ private:
         s.found.push_back(std::move(output));
     }
 
-    // Beam search: those of the first `beam` continuations that end are found, the first `beam` that do not end live on
+    // Beam search: of the first `beam` continuations, those that end are found; the first `beam` that do not end stay alive
     void widen(Sentence& s) {
         struct Candidate {
             double total;
@@ -532,7 +532,7 @@ private:
         if (full || settled(s, limit)) s.alive.clear();
     }
 
-    // Whether enough is found, or none alive can still score higher than the worst of the `beam` best found
+    // Reports whether enough is found, or nothing alive can still score higher than the worst of the `beam` best found
     bool settled(const Sentence& s, size_t limit) const {
         const size_t beam = size_t(request_.beam);
         const double enough = std::max(double(request_.best), std::nearbyint(request_.patience * double(beam)));
@@ -546,7 +546,7 @@ private:
         return scores[beam - 1] >= most / job_.penalty(limit);
     }
 
-    // Each token is chosen as soon as it is scored: the most probable, or drawn
+    // Greedy search and sampling: appends the most probable token, or a sampled one
     void follow(Sentence& s) {
         if (s.alive[0].output.gains.empty()) {  // the first token of every output has the same scores
             for (int row = 1; row < request_.rows; ++row) s.alive.push_back(s.alive[0]);
@@ -567,7 +567,7 @@ private:
                 continue;
             }
             Hypothesis next = extended(std::move(h), token, gain);
-            const bool enough = request_.told && request_.told(int32_t(task.number), next.row, token);
+            const bool enough = request_.on_token && request_.on_token(int32_t(task.number), next.row, token);
             if (enough || next.output.gains.size() >= limit) find(s, std::move(next.output), false);
             else going_on.push_back(std::move(next));
         }
@@ -579,13 +579,13 @@ private:
         return found.empty() ? Ranked{NEVER, -1} : found[0];
     }
 
-    // The tokens lie side by side, the most probable first, each as wide as its probability; luck is a point on that line
+    // Samples a token: looks a random number up in the cumulative probabilities, the most probable token first
     Ranked draw(const Hypothesis& h, const Task& task, int row) const {
         const int vocabulary = model_.logits.columns;
         const float* logits = all_.data() + long(row) * vocabulary;
         const float highest = *std::max_element(logits, logits + vocabulary);
         if (!(highest > NEVER)) return {NEVER, -1};
-        std::vector<std::pair<double, int32_t>> heap;  // of equals, the first token comes first
+        std::vector<std::pair<double, int32_t>> heap;  // of equal ones, the first token comes first
         double sum = 0.0;
         for (int i = 0; i < vocabulary; ++i) {
             const double p = std::exp((double(logits[i]) - highest) / request_.temperature);
@@ -594,7 +594,7 @@ private:
         std::make_heap(heap.begin(), heap.end());
         std::vector<std::pair<double, int32_t>> kept;
         double start = 0.0;
-        const double luck = task.luck[size_t(h.row) * size_t(task.limit) + h.output.gains.size()];
+        const double uniform = task.uniform[size_t(h.row) * size_t(task.limit) + h.output.gains.size()];
         const bool whole = request_.top_k == 0 && request_.top_p >= 1.0 && request_.min_p <= 0.0;
         while (!heap.empty()) {
             const auto [p, token] = heap.front();
@@ -602,12 +602,12 @@ private:
             if (out || (request_.top_k && int(kept.size()) == request_.top_k)) break;
             kept.push_back({p, -token});
             start += p;
-            if (whole && start > luck * sum) break;  // nobody asks for what comes after
+            if (whole && start > uniform * sum) break;  // the tokens after it are not needed
             std::pop_heap(heap.begin(), heap.end());
             heap.pop_back();
         }
-        if (kept.empty()) return {NEVER, -1};  // of logits that are no numbers
-        const double place = luck * (whole ? sum : start);
+        if (kept.empty()) return {NEVER, -1};  // all logits are NaN
+        const double place = uniform * (whole ? sum : start);
         double end = 0.0;
         for (const auto& [p, token] : kept)
             if ((end += p) > place) return {logits[token], token};

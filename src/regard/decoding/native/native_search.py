@@ -118,7 +118,7 @@ class NativeSearch:
         request = SearchRequest(
             len(rows),
             *(numbers.buffer_info()[0] for numbers in arrays),
-            unspeakable_count=len(arrays[-1]),
+            never_generated_count=len(arrays[-1]),
             begin=self.specials.begin,
             end=self.specials.end,
             beam=0 if sampled or settings.beam == 1 else min(settings.beam, MOST),

@@ -27,16 +27,16 @@ struct Norm {
 
 struct Layer {
     Norm self_norm, cross_norm, feed_forward_norm;
-    Matrix query_key_value, self_output, cross_query, cross_output, rise, fall;  // rise: of a gated layer, gate and rise
+    Matrix query_key_value, self_output, cross_query, cross_output, rise, fall;  // rise: in a gated layer, gate and rise
 };
 
-struct Shortlist {  // which tokens may be written for a source; library.py has the same list
-    const int64_t* starts;  // [source vocabulary + 1] into `tokens`: those that each token of a source may become; none: any
+struct Shortlist {  // the tokens that may be written for a source; compiled_library.py has the same list
+    const int64_t* starts;  // [source vocabulary + 1] into `tokens`: possible translations of each source token; null: no shortlist
     const int32_t* tokens;
-    const int32_t* common;  // those that are always there
+    const int32_t* common;  // allowed for every source
     int64_t starts_count, tokens_count, common_count;
 
-    // All for this source, each once, the lowest first
+    // Lists all tokens for this source in rising order
     void list(const std::vector<int32_t>& source, int vocabulary, std::vector<int32_t>& out) const {
         std::vector<uint64_t> there(size_t(vocabulary + 63) / 64);
         const auto add = [&](int32_t token) { there[size_t(token) / 64] |= uint64_t(1) << token % 64; };
@@ -52,14 +52,14 @@ class Model {
 public:
     Shape shape;
     Shortlist shortlist{};
-    bool screened = false;  // whether `screen` is used, and then the lines of `logits`
+    bool screened = false;  // whether `screen`, and then the lines of `logits`, are used
     Matrix source_embedding, target_embedding, logits;
-    Matrix screen;  // `logits` in int8, of a translator in int8, or in float32 with a large vocabulary
-    float screen_off = 0.0f, screen_length = 0.0f;  // how far a column of it is from that of `logits` at most, and how long it is
-    const float *source_positions = nullptr, *target_positions = nullptr;  // [max_length, padded width], or none
+    Matrix screen;  // `logits` in int8; in float32, only for large vocabularies
+    float screen_off = 0.0f, screen_length = 0.0f;  // of a column: the largest distance from that of `logits`, and the largest length
+    const float *source_positions = nullptr, *target_positions = nullptr;  // [max_length, padded width], or null
     Norm source_norm, target_norm, encoder_norm, decoder_norm;
     std::vector<Layer> encoder, decoder;
-    Matrix memory;  // states of the encoder to keys and values of all layers of the decoder
+    Matrix memory;  // maps states of the encoder to keys and values of all layers of the decoder
     std::vector<float> cosines, sines;  // [max_length, key_width / 2]
 
     // `data` must outlive the model
@@ -73,13 +73,13 @@ public:
     int hidden() const { return int(round_up(shape.hidden, PANEL)); }
     bool int8() const { return shape.int8 != 0; }
 
-    // Once, before any search
+    // Called once, before any search
     void choose(const Kernels& kernels) {
         screened = screen.weights && (int8() || kernels.screens);
         link();
     }
 
-    // Before any search; the arrays are the caller's, and stay
+    // Called before any search; the caller keeps the arrays
     void shorten(const Shortlist& with) {
         if (!logits.lines) throw std::runtime_error("is no model that translates");
         const auto known = [&](int32_t token) { return token >= 0 && token < shape.target_vocabulary; };
@@ -91,10 +91,10 @@ public:
         shortlist = with;
     }
 
-    // One row of a table that is stored as a matrix, times `factor`
+    // Computes one row of a table that is stored as a matrix, times `factor`
     void look_up(const Matrix& table, int token, float factor, float* out) const {
         const long panel = token / PANEL, place = token % PANEL;
-        if (table.lines && (int8() || shortlist.starts || screened)) {  // those of int8 know more, and nothing else reads float32's panels then
+        if (table.lines && (int8() || shortlist.starts || screened)) {  // more precise in int8; in float32, nothing else reads the panels then
             const long from = token * table.line();
             const float scale = table.line_scale(token) * factor;
             for (int k = 0; k < table.depth; ++k)
@@ -117,7 +117,7 @@ private:
     static constexpr size_t CHECKSUM = 16;  // bytes at the end of the file
 
     const char* data_;
-    size_t size_, at_ = 0;  // `size_` is without the checksum once that is read
+    size_t size_, at_ = 0;  // `size_` is without the checksum once the header is read
 
     // The sum of all words of 8 bytes, and the sum of these sums, as weight_packing.py computes them
     bool intact() const {
@@ -156,7 +156,7 @@ private:
         return m;
     }
 
-    Matrix table(int tokens) {  // that nothing is multiplied with
+    Matrix table(int tokens) {  // that is only looked up, never multiplied
         if (!int8() || shape.decoder_only) return matrix(tokens, shape.width);
         Matrix m;
         m.columns = tokens, m.depth = shape.width, m.form = Form::int8;
@@ -182,7 +182,7 @@ private:
         return l;
     }
 
-    // Whether the numbers of the header go together, and no sum or product of them is too large for an int
+    // Whether the sizes in the header are consistent, and no sum or product of them overflows an int
     bool possible() const {
         const Shape& s = shape;
         constexpr int64_t MOST = 1 << 24;
@@ -198,7 +198,7 @@ private:
         return s.decoder_only || !s.one_source_table || s.source_vocabulary == s.target_vocabulary;
     }
 
-    // Of each matrix the one that is read after it, in the order of forward_pass.h
+    // Links each matrix to the one that is read after it, in the order of forward_pass.h
     void link() {
         Matrix* last = nullptr;
         const auto then = [&](Matrix& m) {

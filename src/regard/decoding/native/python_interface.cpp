@@ -15,7 +15,7 @@ struct Loaded {
     Loaded(const char* data, size_t size, const Kernels* chosen) : model(data, size), kernels(chosen) {}
 };
 
-const Kernels* choose(const std::string& name) {  // "" is the best that this machine has
+const Kernels* choose(const std::string& name) {  // "": the best that this machine has
 #if defined(__x86_64__)
     __builtin_cpu_init();
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -29,8 +29,7 @@ const Kernels* choose(const std::string& name) {  // "" is the best that this ma
 
 constexpr int MOST_THREADS = 4096;
 
-// Keeps a new thread off the processor on which the thread that made it waits for it: Linux may take longer to see that than
-// a sentence lasts
+// Keeps a new thread off the processor of its parent, which waits for it: Linux may take longer to move it than a sentence takes
 class Apart {
 #if defined(__linux__)
     cpu_set_t others_;
@@ -50,9 +49,9 @@ public:
 #endif
 };
 
-// Runs every lane of every worker, the first of them here
+// Runs every lane of every worker; the first lane runs in this thread
 void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
-    std::atomic<int> gate{0};  // 1: all threads are there; -1: they are not, and none may wait for the others
+    std::atomic<int> gate{0};  // 1: all threads have started; -1: one failed to start, so none may wait for the others
     std::vector<std::thread> threads;
     const Apart apart;
     const auto finish = [&](int way) {
@@ -97,7 +96,7 @@ const char* wrong(const Model& model, const Request& r) {
     return nullptr;
 }
 
-// Does some work; what goes wrong is told, and the answer is then none
+// Runs `work`; if it throws, writes the message to `error` and returns an empty value
 template <class Work> auto tried(char* error, int64_t size, Work work) -> decltype(work()) {
     try {
         return work();
@@ -112,7 +111,7 @@ template <class Work> auto tried(char* error, int64_t size, Work work) -> declty
 }  // namespace
 }  // namespace regard
 
-struct Live {  // a search that sentences join while it runs; every worker is one thread, which sleeps when there is nothing to do
+struct Live {  // a search that sentences join while it runs; each worker is one thread, which sleeps while there is no work
     regard::Loaded& loaded;
     regard::Job job;
     std::vector<std::unique_ptr<regard::Worker>> workers;
@@ -130,17 +129,17 @@ struct Live {  // a search that sentences join while it runs; every worker is on
     }
 };
 
-struct Result {  // library.py has the same list; the arrays are those of all outputs, one after the other
-    const int32_t* counts;  // outputs of each sentence
+struct Result {  // compiled_library.py has the same list; the arrays hold all outputs, one after the other
+    const int32_t* counts;  // number of outputs of each sentence
     const int32_t* tokens;
-    const int32_t* token_counts;  // of each output
+    const int32_t* token_counts;  // number of tokens of each output
     const float* gains;
     const int32_t* gain_counts;
     const double* scores;
     const int32_t* finished;
     const float* looks;
     int64_t sentences;
-    const int64_t* numbers;  // of the sentences
+    const int64_t* numbers;  // numbers of the sentences
     std::vector<int64_t> numbers_;
     std::vector<int32_t> counts_, tokens_, token_counts_, gain_counts_, finished_;
     std::vector<float> gains_, looks_;
@@ -172,7 +171,7 @@ const char* regard_kernels(const char* name) {
     return found ? found->name : "";
 }
 
-// The model in these bytes, which must stay where they are until it is unloaded
+// Returns the model in these bytes, which must stay where they are until it is unloaded
 void* regard_load_bytes(const char* data, int64_t length, const char* kernels, char* error, int64_t size) {
     return regard::tried(error, size, [&] {
         const regard::Kernels* chosen = regard::choose(kernels);
@@ -183,7 +182,7 @@ void* regard_load_bytes(const char* data, int64_t length, const char* kernels, c
     });
 }
 
-// From now on the tokens of a shortlist are the only ones that are written; 0: it does not fit the model, which is told
+// Restricts all outputs to the tokens of a shortlist; returns 0 with an error if the list does not fit the model
 int32_t regard_shorten(void* loaded, const regard::Shortlist* list, char* error, int64_t size) {
     return regard::tried(error, size, [&] { return static_cast<regard::Loaded*>(loaded)->model.shorten(*list), 1; });
 }
@@ -200,7 +199,7 @@ Result* regard_search(void* loaded, const regard::Request* request, char* error,
         for (int i = 0; i < request->workers; ++i) workers.push_back(std::make_unique<regard::Worker>(model, *kernels, job));
         regard::run_all(workers, request->lanes);
         if (job.failed()) throw std::bad_alloc();
-        std::vector<regard::Found> all(size_t(request->count));  // a sentence that was stopped has none
+        std::vector<regard::Found> all(size_t(request->count));  // a sentence that was stopped has no outputs
         for (regard::Found& found : job.wait()) all[size_t(found.number)] = std::move(found);
         return new Result(all);
     });
@@ -208,7 +207,7 @@ Result* regard_search(void* loaded, const regard::Request* request, char* error,
 
 void regard_release(Result* result) { delete result; }
 
-// A live search with the options of a request, of which it needs no sentences yet
+// Returns a live search with the options of a request, which needs no sentences yet
 Live* regard_open(void* loaded, const regard::Request* request, char* error, int64_t size) {
     return regard::tried(error, size, [&] {
         auto& with = *static_cast<regard::Loaded*>(loaded);
@@ -220,7 +219,7 @@ Live* regard_open(void* loaded, const regard::Request* request, char* error, int
     });
 }
 
-// Lets the sentences of a request join, with the options of the live search: the number of the first, or -1
+// Adds the sentences of a request, with the options of the live search; returns the number of the first, or -1
 int64_t regard_submit(Live* live, const regard::Request* request, char* error, int64_t size) {
     return regard::tried(error, size, [&]() -> int64_t {
         if (const char* problem = regard::wrong(live->loaded.model, *request)) throw std::runtime_error(problem);
@@ -228,7 +227,7 @@ int64_t regard_submit(Live* live, const regard::Request* request, char* error, i
     }) - 1;
 }
 
-// Sleeps until some sentences are found; none: the search was closed, or has failed, which is told
+// Sleeps until some sentences are done; returns null if the search was closed, and null with an error if it failed
 Result* regard_wait(Live* live, char* error, int64_t size) {
     return regard::tried(error, size, [&]() -> Result* {
         const std::vector<regard::Found> found = live->job.wait();
@@ -237,10 +236,10 @@ Result* regard_wait(Live* live, char* error, int64_t size) {
     });
 }
 
-// The sentence of this number leaves, wherever it is; 0: it was found already
+// Removes a sentence, whether it waits or runs; returns 0 if it was done already
 int32_t regard_cancel(Live* live, int64_t number) { return live->job.cancel(number); }
 
-// Ends a live search, who waits for it too; afterwards it is to be freed
+// Ends a live search, and `regard_wait` with it; free it afterwards
 void regard_close(Live* live) { live->job.close(); }
 
 void regard_free(Live* live) { delete live; }

@@ -13,29 +13,29 @@
 
 namespace regard {
 
-struct Request {  // search.py has the same list
+struct Request {  // compiled_library.py has the same list
     int64_t count;             // of sentences
-    const int32_t* sources;    // what the encoder reads, or what a decoder goes on from
+    const int32_t* sources;    // tokens that the encoder reads, or that a decoder continues
     const int64_t* offsets;    // [count + 1] into `sources`
-    const int32_t* limits;     // [count] most tokens of an output, its end included
-    const double* luck;        // [rows * limit] of each sentence, where tokens are drawn
-    const int64_t* luck_offsets;
-    const int32_t* unspeakable;
-    int32_t unspeakable_count, begin, end;
-    int32_t beam;   // hypotheses kept at each step; 0: none, each token is chosen as soon as it is scored
-    int32_t rows;   // outputs of a sentence, where there is no beam
-    int32_t best;   // outputs that are returned
+    const int32_t* limits;     // [count] maximum number of tokens of an output, its end included
+    const double* uniform;        // with sampling: [rows * limit] random numbers for each sentence
+    const int64_t* uniform_offsets;
+    const int32_t* never_generated;
+    int32_t never_generated_count, begin, end;
+    int32_t beam;   // hypotheses kept at each step; 0: greedy search or sampling
+    int32_t rows;   // outputs of a sentence without a beam
+    int32_t best;   // maximum number of outputs to return
     int32_t top_k, power_penalty, alignment;
     int32_t workers, lanes, rows_at_once;
-    double length_penalty, patience, temperature, top_p, min_p, repetition_penalty;  // temperature 0: the most probable token
-    const int32_t* stop;                               // set while it runs: end at once
-    int32_t (*told)(int32_t sentence, int32_t row, int32_t token);  // of each token that was chosen; not 0: enough
+    double length_penalty, patience, temperature, top_p, min_p, repetition_penalty;  // temperature 0: greedy or beam search
+    const int32_t* stop;                               // set by the caller to end the search at once
+    int32_t (*on_token)(int32_t sentence, int32_t row, int32_t token);  // called after each token; not 0 ends the output
 };
 
 struct Output {
     std::vector<int32_t> tokens;
-    std::vector<float> gains;  // log-probabilities, of the tokens and of the end if it was reached
-    std::vector<float> looks;  // [gains][source]: how much each looks at each position of the source, if that is asked for
+    std::vector<float> gains;  // log-probabilities of the tokens, and of the end if it was reached
+    std::vector<float> looks;  // [gains][source], if requested: the attention of each token to the source
     double total = 0.0, score = 0.0;
     bool finished = false;
 };
@@ -45,37 +45,37 @@ struct Found {  // the best outputs of a sentence
     std::vector<Output> outputs;
 };
 
-struct Task {  // a sentence that waits or is being written
+struct Task {  // a sentence that waits or is being translated
     int64_t number;
     std::vector<int32_t> source;
     int32_t limit;
-    std::vector<double> luck;
+    std::vector<double> uniform;
     std::atomic<bool> unwanted{false};
 
     Task(const Request& r, int64_t i) : number(i), source(r.sources + r.offsets[i], r.sources + r.offsets[i + 1]), limit(r.limits[i]) {
-        if (r.temperature > 0) luck.assign(r.luck + r.luck_offsets[i], r.luck + r.luck_offsets[i + 1]);
+        if (r.temperature > 0) uniform.assign(r.uniform + r.uniform_offsets[i], r.uniform + r.uniform_offsets[i + 1]);
     }
 };
 using TaskPointer = std::shared_ptr<Task>;
 
-class Job {  // any number of threads may call any of it at any time
+class Job {  // thread-safe
 public:
     const Request& request;
     const bool live;
 
     Job(const Request& r, bool is_live)
-        : request(settings_), live(is_live), settings_(r), unspeakable_(r.unspeakable, r.unspeakable + r.unspeakable_count), open_(is_live) {
-        settings_.unspeakable = unspeakable_.data();
+        : request(settings_), live(is_live), settings_(r), never_generated_(r.never_generated, r.never_generated + r.never_generated_count), open_(is_live) {
+        settings_.never_generated = never_generated_.data();
     }
 
-    // More sentences; their numbers begin with the one that is returned
+    // Adds sentences; returns the number of the first, which the others follow
     int64_t add(const Request& r) {
         std::vector<TaskPointer> more;
         for (int64_t i = 0; i < r.count; ++i) more.push_back(std::make_shared<Task>(r, i));
         const std::lock_guard<std::mutex> lock(mutex_);
         const int64_t first = added_;
         for (const TaskPointer& task : more) tasks_[task->number += first] = task;
-        if (!live)  // longest first, so that those of a batch are alike
+        if (!live)  // longest first, so that a batch has sentences of similar length
             std::stable_sort(more.begin(), more.end(), [](const auto& a, const auto& b) { return a->source.size() > b->source.size(); });
         waiting_.insert(waiting_.end(), more.begin(), more.end());
         added_ += r.count;
@@ -84,7 +84,7 @@ public:
         return first;
     }
 
-    // Up to so many sentences and about so many tokens; who has nothing to do yet leaves their share to others like it
+    // Returns up to `most` sentences with about `tokens` tokens; an idle worker leaves other idle workers their share
     std::vector<TaskPointer> take(size_t most, size_t tokens, bool idle) {
         std::vector<TaskPointer> taken;
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -96,7 +96,7 @@ public:
         return taken;
     }
 
-    void rest() {  // until there is something to do, or never will be
+    void rest() {  // waits until there is a sentence, or the job is over
         std::unique_lock<std::mutex> lock(mutex_);
         ++idle_;
         more_.wait(lock, [&] { return !open_ || !waiting_.empty(); });
@@ -105,12 +105,12 @@ public:
 
     void finish(const Task& task, std::vector<Output> outputs) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (!tasks_.erase(task.number)) return;  // nobody wants it any more
+        if (!tasks_.erase(task.number)) return;  // it was cancelled
         found_.push_back({task.number, std::move(outputs)});
         done_.notify_one();
     }
 
-    std::vector<Found> wait() {  // for what was found since this was last called; nothing: the job is over
+    std::vector<Found> wait() {  // returns the sentences done since the last call; none if the job is over
         std::unique_lock<std::mutex> lock(mutex_);
         done_.wait(lock, [&] { return !open_ || !found_.empty(); });
         std::vector<Found> found;
@@ -118,7 +118,7 @@ public:
         return found;
     }
 
-    bool cancel(int64_t number) {  // whether that was in time
+    bool cancel(int64_t number) {  // returns whether the sentence was not done yet
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto place = tasks_.find(number);
         if (place == tasks_.end()) return false;
@@ -128,7 +128,7 @@ public:
         return true;
     }
 
-    void close(bool failed = false) {  // ends at once
+    void close(bool failed = false) {  // ends the job at once
         const std::lock_guard<std::mutex> lock(mutex_);
         open_ = false, over_ = true;
         if (failed) failed_ = true;
@@ -144,14 +144,14 @@ public:
 
 private:
     Request settings_;
-    std::vector<int32_t> unspeakable_;
+    std::vector<int32_t> never_generated_;
     std::mutex mutex_;
     std::condition_variable more_, done_;
-    bool open_;  // more may come
+    bool open_;  // more sentences may come
     std::atomic<bool> over_{false}, failed_{false};
     int64_t added_ = 0;
-    size_t idle_ = 0;  // workers that rest
-    std::map<int64_t, TaskPointer> tasks_;  // that wait or are being written
+    size_t idle_ = 0;  // waiting workers
+    std::map<int64_t, TaskPointer> tasks_;  // that wait or are being translated
     std::deque<TaskPointer> waiting_;
     std::vector<Found> found_;
 };
