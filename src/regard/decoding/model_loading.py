@@ -101,6 +101,7 @@ def _load(folder: Path, task: str | None, options: _Options) -> Any:
     if options.shortlist and settings.task != "translate":
         raise InputError(f"{folder}: has the task {settings.task}; only models that translate have shortlists")
     load = _load_native if _is_native(folder, settings, options) else _load_torch
+    require_unchanged(folder, SMALL)  # a damaged tokenizer may take seconds to read
     model = load(folder, settings, task, options)
     require_unchanged(folder, (*SMALL, SHORTLIST) if options.shortlist else SMALL)
     model.folder = folder
