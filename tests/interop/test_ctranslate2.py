@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from regard.decoding.pytorch_engine import translator_of, writer_of
-from regard.errors import InputError, ModelError
-from regard.interop import ctranslate2 as module
+from regard.errors import ModelError
 from regard.interop.ctranslate2 import export_model, source_vocabulary
 from regard.model.transformer import Decoder, Encoder
 from regard.settings import EmbeddingSettings
@@ -230,45 +229,3 @@ def test_the_code_in_the_documentation_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", "".join(blocks)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_other_files_in_the_output_are_left_alone(tmp_path: Path) -> None:
-    folder, output = write_model(tmp_path / "model", settings_of("write")), tmp_path / "out"
-    export_model(folder, output)
-    with pytest.raises(ModelError, match="out: is not empty; name another folder"):
-        export_model(folder, output)
-    export_model(folder, output, overwrite=True)
-    (output / "thesis.txt").write_text("years of work")
-    with pytest.raises(ModelError, match=r"out: holds thesis\.txt, which is not part of an export"):
-        export_model(folder, output, overwrite=True)
-    assert (output / "thesis.txt").read_text() == "years of work"
-    for place in (folder, tmp_path):
-        with pytest.raises(ModelError, match="is or holds the model itself"):
-            export_model(folder, place, overwrite=True)
-    with pytest.raises(ModelError, match=r"model\.toml: is a file"):
-        export_model(folder, folder / "model.toml", overwrite=True)
-    (tmp_path / "empty").mkdir()
-    export_model(folder, tmp_path / "empty")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "model", "out"]
-
-
-def test_a_failed_export_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, output = write_model(tmp_path / "model", settings_of("write")), tmp_path / "deep" / "out"
-    export_model(folder, output)
-    before = {path.name: path.read_bytes() for path in output.iterdir()}
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module, "write_companions", fail)
-    for place in (output, tmp_path / "deep" / "new"):
-        with pytest.raises(ModelError, match=r"cannot be written \(the disk is full"):
-            export_model(folder, place, overwrite=True)
-    assert {path.name: path.read_bytes() for path in output.iterdir()} == before
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
-
-
-def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(InputError, match=r"pip install 'regard\[ctranslate2\]'"):
-        export_model(tmp_path / "model", tmp_path / "out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 
 from regard.decoding.fill_classify_embed import Embedder
 from regard.decoding.pytorch_engine import translator_of, writer_of
-from regard.errors import InputError, ModelError
-from regard.interop import onnx as module, onnx_graph as graph
+from regard.interop import onnx_graph as graph
 from regard.interop.onnx import export_model
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import EmbeddingSettings, ModelSettings
@@ -202,35 +200,3 @@ def test_weights_too_large_for_one_file_go_beside_it(tmp_path: Path, monkeypatch
     assert isinstance(contents.model, Decoder)
     np.testing.assert_allclose(found, contents.model(torch.tensor(tokens)).detach().numpy(), atol=1e-4)
     export_model(tmp_path / "model", tmp_path / "out", overwrite=True)
-
-
-def test_other_files_in_the_output_are_left_alone(tmp_path: Path) -> None:
-    folder, output = write_model(tmp_path / "model", settings_of("write")), tmp_path / "out"
-    export_model(folder, output)
-    with pytest.raises(ModelError, match="out: is not empty; name another folder"):
-        export_model(folder, output)
-    (output / "mine.onnx").touch()
-    with pytest.raises(ModelError, match=r"out: holds mine\.onnx, which is not part of an export"):
-        export_model(folder, output, overwrite=True)
-
-
-def test_a_failed_export_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, output = write_model(tmp_path / "model", settings_of("write")), tmp_path / "out"
-    export_model(folder, output)
-    before = {path.name: path.read_bytes() for path in output.iterdir()}
-
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "write_companions", fail)
-    for place in (output, tmp_path / "new"):
-        with pytest.raises(KeyboardInterrupt):
-            export_model(folder, place, overwrite=True)
-    assert {path.name: path.read_bytes() for path in output.iterdir()} == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out"]
-
-
-def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(InputError, match=r"pip install 'regard\[onnx\]'"):
-        export_model(tmp_path / "model", tmp_path / "out")
