@@ -169,16 +169,6 @@ class _RawFile(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return bool(self.file.seekable())
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        with self.path.named_errors():
-            return self.file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.file.tell()
-
     def readinto(self, buffer: Any) -> int:
         with self.path.named_errors():
             data = self.file.read(len(buffer))

@@ -42,6 +42,15 @@ def is_valid_text(text: str, where: Location, data: DataSettings) -> bool:
     return False
 
 
+def records(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[dict[str, Any], Location]]:
+    """Yields the objects of a JSONL file, and counts them as read; leaves out blank lines."""
+    for number, line in plain.decoded_lines(path, data, report):
+        if line.strip():
+            report.read += 1
+            where = Location(str(path), number)
+            yield record(line, where), where
+
+
 def record(line: str, where: Location) -> dict[str, Any]:
     """Returns the object of a line."""
     try:

@@ -138,14 +138,10 @@ def _read_words(path: Path, data: DataSettings, report: Report) -> Iterator[Labe
 
 def _read_objects(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
     """Yields an object per line: text (and text_b) with a label, or tokens with labels."""
-    for number, line in plain.decoded_lines(path, data, report):
-        if line.strip():
-            report.read += 1
-            where = Location(str(path), number)
-            record = json_texts.record(line, where)
-            label = next((record[name] for name in LABELS if name in record), None)
-            first, second = [*(record[name] for name in _text_names(record)), None, None][:2]
-            yield _labelled(first, second, label, data, where)
+    for record, where in json_texts.records(path, data, report):
+        label = next((record[name] for name in LABELS if name in record), None)
+        first, second = [*(record[name] for name in _text_names(record)), None, None][:2]
+        yield _labelled(first, second, label, data, where)
 
 
 def _labelled(first: Any, second: Any, label: Any, data: DataSettings, where: Location) -> Labelled:

@@ -139,7 +139,7 @@ def _tsv_rows(path: Path, _names: Sequence[str], data: DataSettings, report: Rep
     """Yields the lines of a .tsv whose first line names the languages of its columns."""
     header = _header(path)
     paths = dict.fromkeys(header, path)
-    for number, text in _texts(path, data, report):
+    for number, text in plain.decoded_lines(path, data, report):
         if number == 1:
             continue
         columns = text.split("\t") if text.strip() else [""] * len(header)
@@ -164,7 +164,7 @@ def _header(path: Path) -> list[str]:
 def _jsonl_rows(path: Path, names: Sequence[str], data: DataSettings, report: Report) -> Iterator[AlignedRow]:
     """Yields the objects of a .jsonl, with texts under languages, some of which may be missing."""
     paths = dict.fromkeys(names, path)
-    for number, line in _texts(path, data, report):
+    for number, line in plain.decoded_lines(path, data, report):
         where = Location(str(path), number)
         record = json_texts.record(line, where) if line.strip() else {}
         record = nested if isinstance(nested := record.get("translation"), dict) else record
@@ -184,13 +184,3 @@ def _tmx_rows(path: Path, names: Sequence[str], _data: DataSettings, _report: Re
 
 
 TABLES = {".tsv": _tsv_rows, ".jsonl": _jsonl_rows, ".tmx": _tmx_rows}
-
-
-def _texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a file with their numbers; counts an undecodable line as read if such lines are dropped."""
-    for number, line in enumerate(plain.lines(path), 1):
-        text = plain.decode(line, path, number, data, report)
-        if text is None:
-            report.read += 1
-        else:
-            yield number, text

@@ -52,10 +52,10 @@ def is_surely_utf8(data: bytes) -> bool:
 def read(source: Path, target: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """Yields the pairs of two files with the same number of lines."""
     for number, (left, right) in aligned_lines([source, target], "line n of one must translate line n of the other"):
-        report.read += 1
         source_text = decode(left, source, number, data, report)
         target_text = None if source_text is None else decode(right, target, number, data, report)
         if source_text is not None and target_text is not None:
+            report.read += 1
             yield Pair(source_text, target_text, Location(str(source), number))
 
 
@@ -74,12 +74,18 @@ def aligned_lines(paths: Sequence[Path], rule: str) -> Iterator[tuple[int, Seque
 
 
 def texts(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[str, Location]]:
-    """Yields the lines of a file as text and counts them; leaves out undecodable lines if the settings say so."""
-    for number, line in enumerate(lines(path), 1):
+    """Yields the lines of a file as text, and counts them as read."""
+    for number, text in decoded_lines(path, data, report):
         report.read += 1
+        yield text, Location(str(path), number)
+
+
+def decoded_lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:
+    """Yields the numbers and texts of lines; leaves out undecodable lines if the settings say so, and counts those."""
+    for number, line in enumerate(lines(path), 1):
         text = decode(line, path, number, data, report)
         if text is not None:
-            yield text, Location(str(path), number)
+            yield number, text
 
 
 def lines(path: Path) -> Iterator[bytes]:
@@ -143,6 +149,7 @@ def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Rep
         return line.decode()
     except UnicodeDecodeError as error:
         if data.undecodable == "drop":
+            report.read += 1
             report.drop("undecodable", Location(str(path), number))
             return None
         raise DataError(
@@ -151,11 +158,3 @@ def decode(line: bytes, path: Path, number: int, data: DataSettings, report: Rep
             path,
             number,
         ) from None
-
-
-def decoded_lines(path: Path, data: DataSettings, report: Report) -> Iterator[tuple[int, str]]:
-    """Yields the numbers and texts of lines without counting them; leaves out undecodable ones like `texts`."""
-    for number, line in enumerate(lines(path), 1):
-        text = decode(line, path, number, data, report)
-        if text is not None:
-            yield number, text

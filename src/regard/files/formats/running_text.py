@@ -81,16 +81,11 @@ def _split(lines: Iterable[tuple[str | None, Location]], report: Report) -> Iter
 
 def _read_objects(path: Path, data: DataSettings, report: Report) -> Iterator[DocumentPart]:
     """Yields a document per line: the text under "text" or "content"."""
-    for number, line in plain.decoded_lines(path, data, report):
-        if not line.strip():
-            continue
-        report.read += 1
-        where = Location(str(path), number)
-        record = json_texts.record(line, where)
+    for record, where in json_texts.records(path, data, report):
         text = next((record[key] for key in ("text", "content") if isinstance(record.get(key), str)), None)
         if text is None:
             keys = ", ".join(map(json.dumps, list(record)[:10])) or "none"
-            raise DataError(f'no text under "text" or "content"; the keys are {keys}', path, number)
+            raise DataError(f'no text under "text" or "content"; the keys are {keys}', where.path, where.line)
         if SURROGATE.search(text):
             report.drop("undecodable", where)
         elif not text.strip():
