@@ -138,7 +138,7 @@ def test_entities_are_refused(tmp_path: Path) -> None:
         ("t.csv", "source,target\n", "t.csv: this glossary has no terms"),
         ("t.csv", "file,Datei\n,Datei\n", "t.csv:2: this row has no term in the source language"),
         ("t.csv", "a,b,c,d,e\n", "t.csv:1: 5 columns, but a row has only source, target, forbidden, note"),
-        ("t.csv", 'file,"Datei\n', "t.csv:1: is not a table"),
+        ("t.csv", 'file,"Datei\n', "t.csv:1: not valid CSV"),
         ("t.tbx", "<martif>", "t.tbx:1: not well-formed XML"),
         ("t.tbx", "<tmx/>", "t.tbx:1: its first element is <tmx> instead of <martif> or <tbx>"),
         ("t.tbx", "<tbx/>", "t.tbx: has no terms"),

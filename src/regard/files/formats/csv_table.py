@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from regard.errors import DataError
 from regard.files.corpus_report import Report
@@ -62,34 +63,49 @@ def _read_tsv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
         yield Pair(columns[0], columns[1], where)
 
 
-def _read_csv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
-    number = 0
+def rows(
+    lines: Iterable[tuple[int, str]], path: Path, delimiter: str = ",", *, quoting: bool = True, advice: str = ""
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows of a table from its numbered lines, each with the number of its last line.
 
-    def lines() -> Iterator[str]:
+    Without `quoting`, quotation marks are text.
+    """
+    number = 0  # of the last line that was read; csv.reader does not count lines that were left out
+
+    def texts() -> Iterator[str]:
         nonlocal number
+        for number, line in lines:  # noqa: B007
+            yield line + "\n"
+
+    style: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
+    try:
+        for row in csv.reader(texts(), delimiter=delimiter, quoting=style, strict=True):
+            yield number, row
+    except csv.Error as error:
+        raise DataError(f"not valid CSV ({error}){advice}", path, number) from None
+
+
+def _read_csv(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
+    def lines() -> Iterator[tuple[int, str]]:
         for number, line in enumerate(plain.lines(path), 1):
             text = plain.decode(line, path, number, data, Report())
-            yield (line.decode(errors="surrogateescape") if text is None else text) + "\n"
+            yield number, line.decode(errors="surrogateescape") if text is None else text
 
     head = [line.decode(errors="replace") for line in islice(plain.lines(path), HEAD)]
     form = _infer_format(head, data.source, data.target, path)
     left, right = form.places
     if not form.has_header:
         report.note(f"{path}: {UNNAMED}")
-    try:
-        rows = csv.reader(lines(), delimiter=form.delimiter, strict=True)
-        for row in islice(rows, int(form.has_header), None):
-            if not any(cell.strip() for cell in row):
-                continue
-            report.read += 1
-            if len(row) != len(form.names):
-                raise DataError(f"{len(row)} columns, but the first line has {len(form.names)}", path, number)
-            if SURROGATE.search(row[left] + row[right]):
-                report.drop("undecodable", Location(str(path), number))
-            else:
-                yield Pair(row[left], row[right], Location(str(path), number))
-    except csv.Error as error:
-        raise DataError(f"not valid CSV ({error})", path, number) from None
+    for number, row in islice(rows(lines(), path, form.delimiter), int(form.has_header), None):
+        if not any(cell.strip() for cell in row):
+            continue
+        report.read += 1
+        if len(row) != len(form.names):
+            raise DataError(f"{len(row)} columns, but the first line has {len(form.names)}", path, number)
+        if SURROGATE.search(row[left] + row[right]):
+            report.drop("undecodable", Location(str(path), number))
+        else:
+            yield Pair(row[left], row[right], Location(str(path), number))
 
 
 def open_document(path: Path, source: str = "", target: str = "") -> Document:
@@ -112,8 +128,8 @@ def open_document(path: Path, source: str = "", target: str = "") -> Document:
         document.source_language, document.target_language = form.names[left], form.names[right]
     elif not form.has_header and not is_tsv:
         document.notes.append(UNNAMED)
-    rows = _tsv_rows(document, begin) if is_tsv else _csv_rows(document, form.delimiter, begin)
-    for row in islice(rows, int(form.has_header), None):
+    fields = _tsv_rows(document, begin) if is_tsv else _csv_rows(document, form.delimiter, begin)
+    for row in islice(fields, int(form.has_header), None):
         if not any(text.strip() for _, _, text in row):
             continue
         end = row[-1][1]
@@ -173,13 +189,13 @@ def _has_two_texts(head: Sequence[str], delimiter: str) -> bool:
     """Returns whether lines have two columns, and the first line has texts in them rather than titles."""
     lines = [f"{line}\n" for line in head]
     try:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if row]
+        found = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if row]
     except csv.Error:  # for example a field that continues below
         try:
-            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row][:-1]
+            found = [row for row in csv.reader(lines, delimiter=delimiter) if row][:-1]
         except csv.Error:  # for example a field that is too long
             return False
-    return bool(rows) and {len(row) for row in rows} == {2} and not any(map(_is_title, rows[0]))
+    return bool(found) and {len(row) for row in found} == {2} and not any(map(_is_title, found[0]))
 
 
 def _is_title(cell: str) -> bool:

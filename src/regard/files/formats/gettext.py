@@ -37,7 +37,8 @@ LineEdit = tuple[int, int, bytes]
 def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
     """Yields the finished translations of a catalogue, each form of a plural as a pair."""
     last = None
-    for source, target, number in _messages(path) if suffix(path) == ".mo" else _finished(path, data):
+    errors = "surrogateescape" if data.undecodable == "drop" else "strict"
+    for source, target, number in _messages(path) if suffix(path) == ".mo" else _finished(path, errors):
         where = Location(str(path), number)
         report.read, report.further = report.read + (where != last), report.further + (where == last)
         last = where
@@ -47,23 +48,16 @@ def read(path: Path, data: DataSettings, report: Report) -> Iterator[Pair]:
             yield Pair(source, target, where)
 
 
-def _finished(path: Path, data: DataSettings) -> Iterator[tuple[str, str, int]]:
-    """Yields the texts of a PO file that are neither fuzzy nor empty, with surrogates for undecodable bytes."""
-    lines = plain.content(path).split(b"\n")
-    forms = 0
-    for entry in entries(lines, path, "surrogateescape" if data.undecodable == "drop" else "strict"):
-        if entry.is_header:
-            forms = forms or _number_of_forms(entry.header.get("plural-forms", ""))
-        elif not entry.fuzzy:
-            for source, key in entry.forms(forms):
-                if source and key in entry.values and (target := entry.values[key].text):
-                    yield source, target, entry.line
+def _finished(path: Path, errors: str) -> Iterator[tuple[str, str, int]]:
+    """Yields the texts of a PO file that are neither fuzzy nor empty, with their lines."""
+    units = Catalogue(path, errors=errors).units
+    return ((unit.source, unit.target, unit.where.line) for unit in units if unit.state == "done")
 
 
 class Catalogue:
     """A PO or POT file: its lines, and a unit for each message or each form of a plural."""
 
-    def __init__(self, path: Path, source: str = "", target: str = "") -> None:
+    def __init__(self, path: Path, source: str = "", target: str = "", errors: str = "strict") -> None:
         if suffix(path) == ".mo":
             raise DataError(
                 "is compiled: translate the .po from which it was made, or restore that with msgunfmt", path
@@ -72,14 +66,14 @@ class Catalogue:
         self.notes: list[str] = []
         self.units: list[Unit] = []
         self._lines = plain.content(path).split(b"\n")
-        self._decode = line_decoder(self._lines, path)
+        self._decode = line_decoder(self._lines, path, errors)
         self._is_wide = any(len(line) > 100 and line.lstrip().startswith((b'"', b"msg")) for line in self._lines)
         self._header: POEntry | None = None
         self._forms: list[tuple[POEntry, str]] = []  # of each unit
         name = target.lower().replace("-", "_")
         self._rule = RULES.get(name) or RULES.get(name.partition("_")[0], "")
         forms = _number_of_forms(self._rule)
-        for entry in entries(self._lines, path):
+        for entry in entries(self._lines, self._decode):
             if not entry.is_header:
                 self._add(entry, forms)
             elif self._header is None:
@@ -93,7 +87,7 @@ class Catalogue:
         for source, key in entry.forms(forms):
             target = entry.values[key].text if key in entry.values else ""
             state: TranslationState = "empty" if not target else "draft" if entry.fuzzy else "done"
-            if source and not SURROGATE.search(source):
+            if source:
                 self.units.append(Unit(source, target, Location(str(self.path), entry.line), state, (), context))
                 self._forms.append((entry, key))
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from regard.errors import DataError
-from regard.files.formats import plain_text as plain
+from regard.files.formats import csv_table, plain_text as plain
 from regard.files.formats.format_by_suffix import ALONE, MARKED, PAIRED, suffix
 from regard.files.formats.xml_parsing import Element, ElementReader
 from regard.tokens.directions import normalize_code, primary
@@ -47,31 +45,21 @@ def read(path: Path, source: str, target: str) -> Iterator[TermRow]:
 
 
 def _read_table(path: Path, source: str, target: str) -> Iterator[TermRow]:
-    lines = (f"{_decode(line, path, number)}\n" for number, line in enumerate(plain.lines(path), 1))
-    first = next(lines, "")
-    delimiter = "\t" if suffix(path) == ".tsv" else max(",;\t", key=first.count)
-    rows = csv.reader(
-        chain([first] * bool(first), lines),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
+    lines = [(number, _decode(line, path, number)) for number, line in enumerate(plain.lines(path), 1)]
+    delimiter = "\t" if suffix(path) == ".tsv" or not lines else max(",;\t", key=lines[0][1].count)
     names: Sequence[str] | None = None
     terms, prose = list[TermRow](), list[TermRow]()
-    try:
-        for cells in rows:
-            is_spaced = any(cell[:1] == " " for cell in cells)
-            cells = [cell.strip() for cell in cells]
-            if names is None:
-                names = _header(cells, source, target)
-                if names:
-                    continue
-            if any(cells):
-                row = _row(cells, names or COLUMNS, Location(str(path), rows.line_num))
-                terms.append(row)
-                prose += [row] if not names and _is_prose(cells[:3], is_spaced=is_spaced) else []
-    except csv.Error as error:
-        raise DataError(f"is not a table ({error}): {FORM}", path, rows.line_num) from None
+    for number, cells in csv_table.rows(lines, path, delimiter, quoting=delimiter != "\t", advice=f": {FORM}"):
+        is_spaced = any(cell[:1] == " " for cell in cells)
+        cells = [cell.strip() for cell in cells]
+        if names is None:
+            names = _header(cells, source, target)
+            if names:
+                continue
+        if any(cells):
+            row = _row(cells, names or COLUMNS, Location(str(path), number))
+            terms.append(row)
+            prose += [row] if not names and _is_prose(cells[:3], is_spaced=is_spaced) else []
     if len(prose) * 2 >= len(terms) > 0:
         raise DataError(f"is running text, not a term: {FORM}", path, prose[0].where.line)
     yield from terms

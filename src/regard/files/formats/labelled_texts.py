@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 from regard.errors import DataError
 from regard.files.corpus_report import Report
-from regard.files.formats import json_texts, plain_text as plain
+from regard.files.formats import csv_table, json_texts, plain_text as plain
 from regard.files.formats.format_by_suffix import require_plain, suffix
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE, tidy
@@ -65,36 +64,25 @@ def _read_file(path: Path, data: DataSettings, report: Report) -> Iterator[Label
 
 def _read_table(path: Path, data: DataSettings, report: Report) -> Iterator[Labelled]:
     """Yields the rows of a table; without a header, the label is the first column."""
-    number = 0  # of the last line that was read; csv.reader does not count lines that were left out
-
-    def lines() -> Iterator[str]:
-        nonlocal number
-        for number, line in plain.decoded_lines(path, data, report):  # noqa: B007
-            yield line + "\n"
-
-    if suffix(path) == ".tsv":  # in which quotation marks are text
-        rows = csv.reader(lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        rows = csv.reader(lines(), strict=True)
-    try:
-        first = next(rows, None)
-        if first is None:
-            return
-        columns, width = _columns([name.strip().lower() for name in first]), len(first)
-        for row in rows if columns else chain([first], rows):
-            if not any(cell.strip() for cell in row):
+    is_tsv = suffix(path) == ".tsv"
+    lines = plain.decoded_lines(path, data, report)
+    columns, width = list[int](), 0
+    for number, row in csv_table.rows(lines, path, "\t" if is_tsv else ",", quoting=not is_tsv):
+        if not width:
+            columns, width = _columns([name.strip().lower() for name in row]), len(row)
+            if columns:
                 continue
-            report.read += 1
-            if len(row) != width or (width not in (2, 3) and not columns):
-                expected = f"{width} columns as in the first line" if columns else "a label and one or two texts"
-                raise DataError(f"{len(row)} columns instead of {expected}", path, number)
-            label, *texts = [row[i].rstrip("\n") for i in (columns or range(width))]
-            if len(label) > LONGEST_LABEL:
-                advice = "is the label the first column? If not, name the columns in a first line: label, text"
-                raise DataError(f"a label of {len(label)} characters: {advice} (and text_b)", path, number)
-            yield Labelled(tuple(texts), (label,), Location(str(path), number))
-    except csv.Error as error:
-        raise DataError(f"not valid CSV ({error})", path, number) from None
+        if not any(cell.strip() for cell in row):
+            continue
+        report.read += 1
+        if len(row) != width or (width not in (2, 3) and not columns):
+            expected = f"{width} columns as in the first line" if columns else "a label and one or two texts"
+            raise DataError(f"{len(row)} columns instead of {expected}", path, number)
+        label, *texts = [row[i].rstrip("\n") for i in (columns or range(width))]
+        if len(label) > LONGEST_LABEL:
+            advice = "is the label the first column? If not, name the columns in a first line: label, text"
+            raise DataError(f"a label of {len(label)} characters: {advice} (and text_b)", path, number)
+        yield Labelled(tuple(texts), (label,), Location(str(path), number))
 
 
 def _columns(names: Sequence[str]) -> list[int]:

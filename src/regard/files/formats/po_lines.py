@@ -157,23 +157,21 @@ def charset(name: str, path: Path, number: int) -> str:
     return codecs.lookup(name).name
 
 
-def entries(lines: Sequence[bytes], path: Path, errors: str = "strict") -> Iterator[POEntry]:
+def entries(lines: Sequence[bytes], decode: LineDecoder) -> Iterator[POEntry]:
     """Yields the entries of a file that are not obsolete, from its lines without line feeds."""
-    decode = line_decoder(lines, path, errors)
     entry, value = POEntry(), None
     for number, raw in enumerate(lines, 1):
         line = (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).strip()
         if line.startswith(b'"'):
             if value is None:
-                raise DataError(
-                    f"a string without msgid or msgstr: {line[:30].decode('ascii', 'replace')}", path, number
-                )
+                beginning = line[:30].decode("ascii", "replace")
+                raise DataError(f"a string without msgid or msgstr: {beginning}", decode.path, number)
             value.parts += decode.strings(decode(line, number), 0, number)
             value.last = number
             continue
         begins = line.startswith((b"#", b"msgctxt", b"domain")) or (line.startswith(b"msgid") and line[5:6] != b"_")
         if begins and (entry.is_translated or line.startswith((b"#~", b"domain"))):
-            entry.require_complete(path)
+            entry.require_complete(decode.path)
             if entry.values:
                 yield entry
             entry, value = POEntry(), None
@@ -184,7 +182,7 @@ def entries(lines: Sequence[bytes], path: Path, errors: str = "strict") -> Itera
             entry.begin = entry.begin or number
         elif line and not line.startswith((b"#", b"domain")):
             value = _begin_value(entry, decode(line, number), decode, number)
-    entry.require_complete(path)
+    entry.require_complete(decode.path)
     if entry.values:
         yield entry
 
