@@ -30,27 +30,29 @@ from tests.serving import test_hostile as hostile
 from tests.serving.soak import HostileClient, free_port, start_server
 
 CLIENTS, UPLOADS, SENDERS = 32, 100, 4
-WINDOW = 15.0
+WINDOW = 20.0
 DOCUMENT = b"- [a](b) **c** `d`\n\n" * 490_000
 
 
-def send_uploads(port: int, count: int, seed: int) -> None:
-    """Sends documents one after the other, and leaves when each is sent."""
+def send_uploads(port: int, count: int, seed: int, sent: list[float]) -> None:
+    """Sends documents one after the other, leaves when each is sent, and notes when."""
     dice = random.Random(seed)
     for _ in range(count):
         with suppress(OSError):
             hostile.upload(HostileClient(port, dice), DOCUMENT).close()  # type: ignore[arg-type]
+            sent.append(time.monotonic())
 
 
 @contextmanager
-def uploading(port: int, seed: int) -> Iterator[None]:
-    """Sends all uploads while the block runs, from several threads."""
-    shares = [(port, UPLOADS // SENDERS, seed + n) for n in range(SENDERS)]
+def uploading(port: int, seed: int) -> Iterator[list[float]]:
+    """Sends all uploads while the block runs, from several threads; yields the times at which they were sent."""
+    sent = list[float]()
+    shares = [(port, UPLOADS // SENDERS, seed + n, sent) for n in range(SENDERS)]
     threads = [threading.Thread(target=send_uploads, args=share) for share in shares]
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield sent
     finally:
         for thread in threads:
             thread.join()
@@ -62,8 +64,9 @@ def measure(address: str, port: int, questions: list[Question], rounds: int) -> 
     load(address, questions, clients=CLIENTS, seconds=3.0)
     for number in range(rounds):
         without.append(load(address, questions, clients=CLIENTS, seconds=WINDOW, seed=number))
-        with uploading(port, 1000 * number):
+        with uploading(port, 1000 * number) as sent:
             beside.append(load(address, questions, clients=CLIENTS, seconds=WINDOW, seed=number))
+            print(f"round {number + 1}  {len(sent)} uploads were sent in the window of {WINDOW:.0f} s", flush=True)
     return without, beside
 
 
