@@ -8,18 +8,19 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from regard.tokens import protected_pieces as protect
+from regard.tokens.protected_pieces import find
+from regard.tokens.slot_tokens import CutText
 
 INLINE = re.compile(
     "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|label|mark|q|s|samp|small|span|strike|strong|"
     "sub|sup|time|tt|u|var",
     re.IGNORECASE,
 )
-WHOLE = "script|style|pre|textarea|svg|math|noscript|template"  # nothing in them is translated
-MOST_AROUND = 20  # tags around a text that are looked through
-KEPT = "code|kbd|samp|tt"  # stand in a sentence as they are
+WHOLE = "script|style|pre|textarea|svg|math|noscript|template"  # elements of which nothing is translated
+MOST_AROUND = 20  # nested tags that are taken off a text
+KEPT = "code|kbd|samp|tt"  # elements that stay unchanged in a sentence
 PIECE = re.compile(
     rf"<!--.*?(?:-->|\Z)|<({WHOLE})\b[^>]*>.*?(?:</\1\s*>|\Z)|<[!?/]?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>",
     re.IGNORECASE | re.DOTALL,
@@ -108,23 +109,14 @@ def _around(text: str) -> tuple[str, str, str] | None:
 
 
 def _has_words(text: str, marks: Sequence[str]) -> bool:
-    at = 0
-    for piece in protect.find(text, marks):
-        if any(map(str.isalpha, text[at : piece.start])):
-            return True
-        at = piece.end
-    return any(map(str.isalpha, text[at:]))
+    """Reports whether a text has letters outside of its protected pieces."""
+    return any(map(str.isalpha, "".join(CutText.at(text, find(text, marks)).texts)))
 
 
 def safe(text: str, marks: Sequence[str] = ()) -> str:
     """Escapes everything in a translation but its protected pieces."""
-    done, at = "", 0
-    for piece in protect.find(text, marks):
-        if piece.kind not in ("tag", "entity", "mark"):
-            continue
-        done += _escaped(text[at : piece.start]) + piece.text
-        at = piece.end
-    return done + _escaped(text[at:])
+    cut = CutText.at(text, [piece for piece in find(text, marks) if piece.kind in ("tag", "entity", "mark")])
+    return replace(cut, texts=tuple(map(_escaped, cut.texts))).text
 
 
 def _escaped(text: str) -> str:

@@ -117,7 +117,7 @@ class TranslatorQueue(Scheduler):
             return TranslationPlan(settings, target, continuous_kind(engine, settings))
 
         # The native engine leaves constraints to PyTorch, where a text has one answer only if nothing shares its batch
-        alone = {} if engine is None else {"batch_tokens": 1}
+        alone: dict[str, Any] = {} if engine is None else {"batch_tokens": 1}
 
         def translate(items: list[Item]) -> list[Translation]:
             return self.translator.translate([item.source for item in items], **dict(given), **alone)
