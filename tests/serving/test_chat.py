@@ -131,7 +131,7 @@ def test_log_probabilities_of_a_chat(client: openai.OpenAI) -> None:
     assert [each.logprob for each in plain.logprobs.content or []] == [each.logprob for each in content]
 
 
-def test_a_direction_translates_what_the_user_said_last(client: openai.OpenAI) -> None:
+def test_a_direction_translates_the_last_message_of_the_user(client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["gpt", "en-fr"]
     talk: list[Any] = [{"role": "system", "content": "Translate."}, {"role": "user", "content": TIRED}]
     right = load(GLASS)(TIRED)
@@ -210,7 +210,7 @@ def test_many_clients_chat_at_once(address: str) -> None:
         ({"model": "en-fr", "messages": [{"role": "user", "content": "a" * 60_000}]}, 400, "messages"),
     ],
 )
-def test_mistakes_are_told_in_its_shape(values: dict[str, Any], status: int, param: str | None) -> None:
+def test_errors_have_the_form_of_openai(values: dict[str, Any], status: int, param: str | None) -> None:
     app = create_app(FakeModels("en-fr", writers={"gpt": WRITER}))
     with TestClient(app, base_url="http://localhost") as client:
         talk = [{"role": "user", "content": "a"}]

@@ -37,7 +37,7 @@ def served(limits: ServingLimits | None = None, keys: KeyFile | None = None, **o
 # Keys
 
 
-def test_a_key_is_told_once_and_only_its_digest_is_kept(tmp_path: Path) -> None:
+def test_a_key_is_shown_once_and_only_its_digest_is_stored(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     first, second = make_key(path, "weblate"), make_key(path, "bob")
     kept = path.read_text()
@@ -55,7 +55,7 @@ def test_a_key_is_told_once_and_only_its_digest_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["secret bob", "0" * 64, f"{'0' * 64} bob often", f"{'0' * 64} a b c"])
-def test_a_file_of_keys_that_is_wrong_is_told(tmp_path: Path, line: str) -> None:
+def test_a_damaged_file_of_keys_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "keys"
     path.write_text(f"# who may\n\n{line}\n")
     with pytest.raises(DataError, match=":3: "):
@@ -133,7 +133,7 @@ def test_a_bucket_empties_and_fills_up_again() -> None:
         rates.take("a", 30)
 
 
-def test_clients_that_are_too_fast_are_told_when_to_come_again(tmp_path: Path) -> None:
+def test_clients_above_their_rate_learn_when_to_try_again(tmp_path: Path) -> None:
     key = make_key(tmp_path / "keys", "fast")
     (tmp_path / "keys").write_text((tmp_path / "keys").read_text().strip() + " 100\n")
     with served(ServingLimits(rate=2)) as client:
@@ -181,7 +181,7 @@ def test_the_shelf_is_private_and_bounded_and_empties(tmp_path: Path) -> None:
     shelf.put(b"123", "b")
 
 
-def test_files_of_one_server_are_given_out_and_deleted_by_another(tmp_path: Path) -> None:
+def test_servers_that_share_a_folder_serve_and_delete_each_others_files(tmp_path: Path) -> None:
     now = [0.0]
     first, second = (FileShelf(100, 60, tmp_path / "files", lambda: now[0]) for _ in range(2))
     token = first.put(b"text", "a.txt")
@@ -425,7 +425,7 @@ def test_more_at_the_same_time_than_there_are_places_is_refused() -> None:
     asyncio.run(script())
 
 
-def test_a_fault_of_ours_is_told_as_one_and_the_server_goes_on() -> None:
+def test_a_bug_is_answered_with_500_and_the_server_goes_on() -> None:
     models = FakeModels("en-de")
     models.queue(EN_DE).error = ZeroDivisionError("never")
     app = create_app(models)

@@ -156,7 +156,7 @@ HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicatio
         (b"GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b"404"),
     ],
 )
-def test_what_is_wrong_is_refused_and_others_are_served(address: str, request_: bytes, status: bytes) -> None:
+def test_malformed_requests_are_refused_and_others_are_served(address: str, request_: bytes, status: bytes) -> None:
     assert raw(address, request_).split(b" ")[1:2] == [status]
     assert httpx.get(f"{address}health", timeout=60).json() == {"status": "ok"}
 

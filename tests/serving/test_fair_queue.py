@@ -42,7 +42,7 @@ def test_many_requests_of_one_client_do_not_crowd_out_another() -> None:
     assert drain(turns)[:4] == "abab"
 
 
-def test_who_does_not_fit_keeps_its_place() -> None:
+def test_an_item_that_does_not_fit_keeps_its_turn() -> None:
     turns: FairQueue[str] = FairQueue()
     turns.add("a", 1, "aa")
     turns.add("b", 2, "bb")

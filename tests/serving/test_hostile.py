@@ -288,7 +288,7 @@ def test_a_server_ends_while_documents_are_read_and_bodies_arrive(
     assert parsers() == before
 
 
-def test_the_state_of_a_server_is_told_while_clients_are_refused(place: Place) -> None:
+def test_slow_bodies_take_no_places_of_complete_requests(place: Place) -> None:
     models = Models.load([GLASS], threads=1)
     limits = ServingLimits(concurrent=16, concurrent_each=8, reading=20.0)
     with running(create_app(models, limits, files=place.files, metrics=True)) as address, ExitStack() as stack:
@@ -304,7 +304,7 @@ def test_the_state_of_a_server_is_told_while_clients_are_refused(place: Place) -
         server.client.close()
 
 
-def test_health_is_told_while_all_places_are_taken(place: Place) -> None:
+def test_health_is_answered_while_all_places_are_taken(place: Place) -> None:
     models, content = Models.load([GLASS], threads=1), body(TIRED, 200)
     limits = ServingLimits(concurrent=2, concurrent_each=2)
     with running(create_app(models, limits, files=place.files, metrics=True)) as address, ExitStack() as stack:

@@ -36,7 +36,7 @@ def test_runs_are_the_page(page: str) -> None:
 
 
 @given(st.text("ab<>&;/ ", max_size=30))
-def test_what_is_made_safe_is_safe_for_good(text: str) -> None:
+def test_escaping_twice_changes_nothing(text: str) -> None:
     assert html_text.safe(html_text.safe(text)) == html_text.safe(text)
 
 

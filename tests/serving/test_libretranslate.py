@@ -77,14 +77,14 @@ def test_several_texts_of_a_form_are_a_list(client: TestClient) -> None:
     assert answer == {"translatedText": ["ONE@de\n", "TWO@de"]}
 
 
-def test_what_was_not_asked_for_is_not_answered(client: TestClient) -> None:
+def test_answers_have_only_the_fields_that_were_requested(client: TestClient) -> None:
     assert list(client.post("/translate", json=asked()).json()) == ["translatedText"]
     assert list(client.post("/translate", json=asked(alternatives=0)).json()) == ["translatedText"]
     more = client.post("/translate", json=asked(scores=True, flags=True)).json()
     assert more == {"translatedText": "HELLO@de", "scores": -0.5, "confidence": 0.75, "flags": []}
 
 
-def test_what_a_token_looked_at_is_told_if_asked(client: TestClient) -> None:
+def test_alignment_is_returned_on_request(client: TestClient) -> None:
     answer = client.post("/translate", json=asked(alignment=True)).json()
     assert answer["alignment"] == {"source": ["x", "y"], "target": ["a"], "weights": [[0.1235, 1.0]]}
 
@@ -124,7 +124,7 @@ JSON = {"Content-Type": "application/json"}
 # Languages
 
 
-def test_languages_are_told_with_their_targets(client: TestClient) -> None:
+def test_languages_are_listed_with_their_targets(client: TestClient) -> None:
     told = {each["code"]: each for each in client.get("/languages").json()}
     assert told["en"] == {"code": "en", "name": "English", "targets": ["de", "en", "fr", "zh-Hans"]}
     assert told["de"]["targets"] == ["de", "en"]
@@ -224,7 +224,7 @@ def test_a_limit_is_the_most_that_is_allowed(name: str, most: int, amount: int, 
         assert client.post("/translate", json=asked(q=texts)).status_code == (200 if allowed else 400)
 
 
-def test_what_has_no_words_is_in_english_or_in_the_first_language() -> None:
+def test_a_text_without_words_is_in_english_or_in_the_first_language() -> None:
     for directions, language in ((("de-fr",), "de"), (("de-fr", "fr-de"), "de"), (("de-fr", "en-fr"), "en")):
         with client_of(FakeModels(*directions)) as client:
             (found,) = client.post("/detect", json={"q": "123"}).json()
@@ -418,9 +418,7 @@ def test_files_are_deleted_after_a_time(models: FakeModels) -> None:
         ({"source": "de", "target": "fr"}, "French (fr) is not available as a target language from German (de)"),
     ],
 )
-def test_mistakes_are_told_in_the_words_that_clients_know(
-    client: TestClient, values: dict[str, Any], told: str
-) -> None:
+def test_errors_have_the_messages_that_clients_know(client: TestClient, values: dict[str, Any], told: str) -> None:
     answer = client.post("/translate", json=asked(**values))
     assert (answer.status_code, answer.json()) == (400, {"error": told})
 
@@ -440,7 +438,7 @@ def test_a_form_that_is_none_is_refused(client: TestClient) -> None:
     }
 
 
-def test_what_is_not_there_is_told_in_html(client: TestClient) -> None:
+def test_unknown_addresses_are_answered_in_html(client: TestClient) -> None:
     for answer, status in ((client.get("/nowhere"), 404), (client.get("/translate"), 405)):
         assert answer.status_code == status
         assert answer.headers["content-type"].startswith("text/html")
@@ -460,7 +458,7 @@ def test_a_full_queue_and_a_late_answer_never_are_503(client: TestClient, models
 # The rest
 
 
-def test_what_a_page_has_to_know(client: TestClient) -> None:
+def test_the_settings_that_a_page_needs(client: TestClient) -> None:
     told = client.get("/frontend/settings").json()
     assert told["charLimit"] == 200
     assert not told["keyRequired"]

@@ -35,7 +35,7 @@ def test_requests_times_and_queues_are_counted() -> None:
         assert re.fullmatch(r'# .*|[a-z_]+(\{([a-z]+="[^"\n]*",?)+\})? [\d.e+-]+', line), line
 
 
-def test_metrics_are_told_only_where_that_is_wanted_and_to_who_may(tmp_path: Path) -> None:
+def test_metrics_need_a_flag_and_a_key(tmp_path: Path) -> None:
     with TestClient(create_app(FakeModels("en-de")), base_url="http://localhost") as client:
         assert client.get("/metrics").status_code == 404
     key = make_key(tmp_path / "keys")

@@ -49,7 +49,7 @@ def test_models_are_listed(client: openai.OpenAI) -> None:
         client.models.retrieve("none")
 
 
-def test_a_completion_is_what_the_writer_writes(client: openai.OpenAI) -> None:
+def test_a_completion_equals_the_text_of_the_writer(client: openai.OpenAI) -> None:
     made = client.completions.create(model="gpt", prompt=PROMPT, max_tokens=8, temperature=0)
     offline = WRITER.write([PROMPT], max_tokens=8, temperature=0.0, beam=1)[0]
     assert made.choices[0].text == offline.text
@@ -171,7 +171,7 @@ def test_many_clients_at_once(address: str) -> None:
         ({"stream_options": "x"}, 400, "stream_options"),
     ],
 )
-def test_mistakes_are_told_in_its_shape(values: dict[str, Any], status: int, param: str | None) -> None:
+def test_errors_have_the_form_of_openai(values: dict[str, Any], status: int, param: str | None) -> None:
     with TestClient(create(), base_url="http://localhost") as client:
         answer = client.post("/v1/completions", json={"model": "gpt", "prompt": "a", **values})
     assert answer.status_code == status
@@ -180,7 +180,7 @@ def test_mistakes_are_told_in_its_shape(values: dict[str, Any], status: int, par
     assert error["param"] == param
 
 
-def test_what_is_not_there_is_told_in_json() -> None:
+def test_unknown_addresses_are_answered_in_json() -> None:
     with TestClient(create(), base_url="http://localhost") as client:
         for answer in (client.get("/v1/nothing"), client.get("/v1/completions"), client.post("/v1/completions")):
             assert answer.status_code in (400, 404, 405)

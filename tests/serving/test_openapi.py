@@ -65,7 +65,7 @@ ENCODERS = {
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/translate", "/detect", *ENCODERS])
-def test_what_the_document_forbids_is_refused(path: str) -> None:
+def test_values_that_the_document_forbids_are_refused(path: str) -> None:
     """Each field of the types in the document, a step beyond each of its bounds."""
     found = document()
     content = found["paths"][path]["post"]["requestBody"]["content"]["application/json"]

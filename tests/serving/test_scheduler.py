@@ -102,7 +102,7 @@ def slow(seconds: float = 0.0) -> Any:
 
 @both
 @pytest.mark.parametrize("options", [{}, {"beam": 1}, {"alternatives": 2}, {"temperature": 0.9, "seed": 5}])
-def test_everybody_gets_what_the_translator_gives(
+def test_translations_equal_those_of_the_translator(
     translators: dict[str, Translator], engine: str, options: dict[str, Any]
 ) -> None:
     work = [texts(count, seed=count) for count in ((1, 3, 20, 0, 1, 70, 2) if engine == "native" else (1, 0, 3, 18))]
@@ -141,7 +141,7 @@ def test_clients_with_all_kinds_of_options_at_once(translators: dict[str, Transl
         assert [one.text for one in made] == [one.text for one in translator.translate(TEXTS, **each)], each
 
 
-def test_what_is_wrong_is_told_to_who_asked(translator: Translator) -> None:
+def test_wrong_options_are_refused_without_harm_to_others(translator: Translator) -> None:
     async def work(scheduler: TranslatorQueue) -> None:
         good = asyncio.create_task(scheduler.translate(TEXTS))
         for wrong in ({"beams": 3}, {"beam": 0}, {"target": "fr"}):
@@ -155,7 +155,7 @@ def test_what_is_wrong_is_told_to_who_asked(translator: Translator) -> None:
     run(translator, work)
 
 
-def test_one_bad_text_of_a_batch_harms_nobody_else() -> None:
+def test_one_bad_text_of_a_batch_does_no_harm_to_others() -> None:
     async def work(scheduler: TranslatorQueue) -> None:
         results = await asyncio.gather(
             *(scheduler.translate([text]) for text in ("one", "bad", "two")), return_exceptions=True
@@ -248,7 +248,7 @@ def test_the_time_to_come_back_is_when_half_of_the_queue_is_done(monkeypatch: py
 
 
 @both
-def test_who_is_too_late_is_told_and_leaves(translators: dict[str, Translator], engine: str) -> None:
+def test_a_request_past_its_deadline_fails_and_leaves(translators: dict[str, Translator], engine: str) -> None:
     async def work(scheduler: TranslatorQueue) -> None:
         with pytest.raises(LateError, match="in time"):
             await scheduler.translate(texts(500), deadline=time.monotonic() + 0.02, beam=6)
@@ -262,7 +262,7 @@ def test_who_is_too_late_is_told_and_leaves(translators: dict[str, Translator], 
 
 
 @both
-def test_who_goes_away_makes_room(translators: dict[str, Translator], engine: str) -> None:
+def test_cancelled_requests_make_room(translators: dict[str, Translator], engine: str) -> None:
     dice = random.Random(1)
 
     async def work(scheduler: TranslatorQueue) -> None:
@@ -309,7 +309,7 @@ def test_a_constrained_search_ends_when_its_client_leaves(translators: dict[str,
 # The end
 
 
-def test_closing_finishes_what_was_taken_and_takes_nothing_more() -> None:
+def test_closing_finishes_accepted_requests_and_accepts_no_more() -> None:
     translator = slow(0.001)
 
     async def work() -> None:
@@ -326,7 +326,7 @@ def test_closing_finishes_what_was_taken_and_takes_nothing_more() -> None:
     asyncio.run(work())
 
 
-def test_closing_waits_no_longer_than_it_is_told() -> None:
+def test_closing_waits_no_longer_than_its_grace() -> None:
     translator = slow()
 
     async def work() -> None:

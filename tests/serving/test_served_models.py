@@ -87,7 +87,7 @@ def test_folders_are_served_by_their_tasks(folders: dict[str, Path]) -> None:
         assert len(vectors[0]["embedding"]) == 16
 
 
-def test_what_cannot_be_served_is_told_at_once(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_models_that_cannot_be_served_are_refused_at_once(folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="name the model folders"):
         Models.load([])
     with pytest.raises(ModelError, match="no such folder"):

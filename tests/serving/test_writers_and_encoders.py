@@ -176,7 +176,7 @@ def test_streams_beside_others_are_the_whole_text(writers: dict[str, Writer], en
 
 
 @both
-def test_a_long_stream_keeps_nobody_waiting(writers: dict[str, Writer], engine: str) -> None:
+def test_a_long_stream_does_not_delay_others(writers: dict[str, Writer], engine: str) -> None:
     """Others are answered while it goes on; when its client leaves, its place is free."""
     writer = writers[engine]
     endless = writer.decoding({"beam": 1, "max_tokens": LONG})
@@ -197,7 +197,7 @@ def test_a_long_stream_keeps_nobody_waiting(writers: dict[str, Writer], engine: 
 
 
 @both
-def test_who_writes_too_long_or_leaves_makes_room(writers: dict[str, Writer], engine: str) -> None:
+def test_late_and_cancelled_prompts_make_room(writers: dict[str, Writer], engine: str) -> None:
     writer = writers[engine]
     endless = writer.decoding({"beam": 1, "max_tokens": LONG})
     row = writer.prompt("A dog")
