@@ -183,7 +183,7 @@ MISTAKES = {
     "train": "give the corpus to train on",
     "train missing.en train.de -o new": "missing.en: cannot be read (No such file or directory)",
     "train train.en nothing -o new": "nothing: has no file of a known format",
-    "train train.en -o new": "give two plain text files",
+    "train train.en -o new": "name the file of the other language too",
     "train train.en train.de train.en -o new": "give two plain text files",
     "train train.en short.de -o new": "train.en has 120 lines but",
     "train empty.en empty.en -o new": "no usable pairs in",

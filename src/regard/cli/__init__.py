@@ -38,13 +38,13 @@ VERBS = (
 """The modules of the verbs, in the order of `regard --help`."""
 
 EPILOG = """first steps:
-  regard demo                                            train a small translator in minutes and look at it
-  regard train memory.tmx -o runs/en-de                  train one on your own text (or train.en train.de)
-  regard translate runs/en-de input.txt                  use it (or app.po -o app.de.po)
-  regard serve runs/en-de                                use it in the browser, and from other programs
-  regard evaluate runs/en-de test.en test.de             measure it
-  regard look runs/en-de                                 look inside, in the browser
-  regard train book.txt --task write -o runs/gpt         train a GPT; then regard write runs/gpt "Once upon a time"
+  regard demo                                 train a small translator in minutes
+  regard train memory.tmx -o runs/en-de       train one on your own text
+  regard translate runs/en-de input.txt       use it (or app.po -o app.de.po)
+  regard serve runs/en-de                     use it in a browser, or from programs
+  regard evaluate runs/en-de test.en test.de  measure it
+  regard look runs/en-de                      look inside it, in a browser
+  regard train book.txt --task write          train a GPT instead
 
 regard VERB --help describes each verb."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.shared_flags import Verbs, add_languages, add_training, count_up_to_1024, setting_overrides
 from regard.errors import InputError, RegardError
 from regard.files.corpus_files import expand_paths, languages
-from regard.files.formats.format_by_suffix import ALONE, PAIRED, suffix
+from regard.files.formats.format_by_suffix import ALONE, PAIRED, has_plain_name, suffix
 from regard.files.remote_files import as_path
 from regard.preparation.chosen_settings import gather, resolve
 from regard.tokens.directions import directions_of, languages_of
@@ -166,6 +166,9 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
         return overrides, Path(arguments.output or f"runs/{'-'.join(languages_of(directions_of(data)))}")
     arguments.files = [str(path) for path in expand_paths(arguments.files, data)]
     named, paths = chosen.get("data", {}), [as_path(name) for name in arguments.files]
+    if len(paths) == 1 and has_plain_name(paths[0]) and paths[0].is_file():
+        advice = "name the file of the other language too, or train a GPT on this one with --task write"
+        raise InputError(f"{paths[0]}: one file of plain text has no translations: {advice}")
     pair = _find_languages(paths, named.get("source", ""), named.get("target", ""))
     overrides |= {f"data.{side}": code for side, code in zip(("source", "target"), pair, strict=True) if code}
     data = resolve(gather(arguments.settings, overrides)).data
