@@ -93,7 +93,7 @@ def test_only_what_translates_has_one(capsys: pytest.CaptureFixture[str], own: P
     settings = (own / "model.toml").read_text(encoding="utf-8")
     (own / "model.toml").write_text(settings.replace('task = "translate"', 'task = "write"'), encoding="utf-8")
     assert "only models that translate have shortlists" in call(capsys, "shortlist", str(own)).err
-    with pytest.raises(InputError, match="has no shortlist"):
+    with pytest.raises(InputError, match="only models that translate have shortlists"):
         regard.load(own, shortlist=True)
 
 

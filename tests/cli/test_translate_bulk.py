@@ -76,7 +76,7 @@ def test_a_command_that_is_killed_goes_on_when_it_is_given_again(model: str, sou
         (["--cluster", "local", "-o", "x", "--alternatives", "2"], "use --alternatives with --json"),
         (["--cluster", "local", "-o", "x", "--beam", "0"], "beam"),
         (["--cluster", "local", "-o", "x", "--shard-lines", "0"], "must be a whole number of at least 1, not 0"),
-        (["--cluster", "local", "-o", "x", "--to", "xx"], "this model translates from en to fr"),
+        (["--cluster", "local", "-o", "x", "--to", "xx"], "this model translates only from en to fr"),
         (["a.po", "--cluster", "local", "-o", "x"], "translate documents without it"),
     ],
 )

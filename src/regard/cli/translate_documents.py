@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     memory = open_memory(arguments, translator) if arguments.memory else None
     if translator.confidence is None and (arguments.dry_run or arguments.report or arguments.json):
         reason = _why_no_confidence(Path(arguments.model))
-        _print_note(f"{arguments.model}: {reason}: translations have no confidence")
+        print(f"{arguments.model}: {reason}: translations have no confidence", file=sys.stderr)
     translate = _faithful(translator, options)
     for path, _ in outputs:  # reports faults of any document before the first is translated
         _require_languages(files.open_document(path, *_languages(direction)), path, direction)
@@ -248,8 +248,8 @@ def _translate_document(
                 print(json.dumps(_as_record(outcome), ensure_ascii=False))
     if output is not None:
         _write(document, outcomes, output, _languages(direction)[1])
-    for line in [*(f"{path}: {note}" for note in document.notes), *_summary(path, output, document, outcomes)]:
-        _print_note(line)
+    notes = [f"{path}: {note}" for note in document.notes]
+    print(*notes, *_summary(path, output, document, outcomes), sep="\n", file=sys.stderr)
     return outcomes
 
 
@@ -328,8 +328,3 @@ def _write_report(path: Path, outcomes: Iterable[FilledUnit]) -> None:
 def escape(text: str) -> str:
     """Returns a text on one line: tabs, line ends and backslashes as \\t, \\n and \\\\."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-
-
-def _print_note(line: str) -> None:
-    """Prints a line on standard error, apart from the translations."""
-    print(line, file=sys.stderr)
