@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -165,12 +164,9 @@ def _load_native(folder: Path, settings: Settings, task: str, options: _Options)
         from regard.decoding.token_shortlist import Shortlist
 
         shortlist = Shortlist.load(folder)
-    stored = read_stored(folder)
+    vocabularies, stored = Vocabularies.load(folder / TOKENIZER), read_stored(folder)
     precision = stored.precision if options.precision == "auto" else options.precision
-    with ThreadPoolExecutor(1) as pool:
-        loading = pool.submit(Vocabularies.load, folder / TOKENIZER)
-        packed = open_packed(folder, settings, precision)  # its checksum is computed beside
-        vocabularies = loading.result()
+    packed = open_packed(folder, settings, precision)
     if shortlist is not None:
         packed.shorten(shortlist)
     search = NativeSearch(
