@@ -71,7 +71,9 @@ def identify_folder(folder: Path) -> str:
 
 
 def identify_file(path: Path) -> str:
-    """Describes the format of a file."""
+    """Describes the format of a file; a device or a pipe has none."""
+    if not path.is_file():
+        return ""
     with path.open("rb") as file:
         start = file.read(START)
     if not start:

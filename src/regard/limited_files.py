@@ -45,7 +45,7 @@ def read_header(path: Path, folder: Path | None = None) -> dict[str, tuple[int, 
                 raise ModelError(f"{path}: damaged or unreadable (a header of {size:,} bytes)")
             header = dict(json.loads(file.read(size)))
         return {name: tuple(map(int, about["shape"])) for name, about in header.items() if name != "__metadata__"}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise ModelError(f"{path}: damaged or unreadable ({error})") from None
 
 
@@ -57,6 +57,14 @@ def read_json(path: Path, most: int, folder: Path | None = None) -> Any:
     """Returns the content of a JSON file of at most `most` bytes."""
     content = read_limited(path, most, folder)
     try:
-        return json.loads(content.decode("utf-8"))
+        return parse_json(content)
     except (ValueError, RecursionError):
         raise ModelError(f"{path}: damaged: not JSON; train again or restore the file") from None
+
+
+def parse_json(content: bytes) -> Any:
+    """Parses JSON; raises ValueError also for text with lone surrogates, which is not valid Unicode."""
+    parsed = json.loads(content.decode("utf-8"))
+    if b"\\ud" in content or b"\\uD" in content:  # without an escape there are none
+        json.dumps(parsed, ensure_ascii=False).encode("utf-8")
+    return parsed

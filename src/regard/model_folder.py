@@ -12,7 +12,7 @@ from typing import Any
 from regard.atomic_files import explain_write_error
 from regard.errors import ModelError, RegardError
 from regard.foreign_files import identify
-from regard.limited_files import require_regular
+from regard.limited_files import read_limited, require_regular
 from regard.settings import Settings
 from regard.settings.recorded_settings import load_recorded
 
@@ -33,6 +33,8 @@ EVERYTHING = (
 )
 SCALE = ".scale"
 """Suffix of the name of an int8 tensor in the name of its scales, in a file of weights."""
+LARGEST_CARD, LARGEST_LOG = 1_000_000, 200_000_000
+"""Bytes."""
 
 
 def check_folder(path: Path) -> None:
@@ -75,9 +77,9 @@ def read_settings(path: Path) -> Settings:
 def last_event(path: Path) -> dict[str, Any]:
     """Returns the last event in the log of a model folder; empty if there is none, or a kill cut it off."""
     try:
-        text = (path / LOG).read_text(encoding="utf-8", errors="replace")
+        text = read_limited(path / LOG, LARGEST_LOG).decode("utf-8", errors="replace")
         event: dict[str, Any] = json.loads(text.rstrip("\n").split("\n")[-1])
-    except (OSError, ValueError):
+    except (ModelError, ValueError, RecursionError):
         return {}
     return event
 

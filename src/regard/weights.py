@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.atomic_files import write_atomically
 from regard.errors import InputError, ModelError
-from regard.limited_files import read_header
+from regard.limited_files import read_header, require_regular
 from regard.manifest import SMALL, require_unchanged, write_listed
 from regard.model.recurrent import Recurrent
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
@@ -148,6 +148,7 @@ def assign(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Returns the tensors and the metadata of a safetensors file."""
+    require_regular(path)
     try:
         with safe_open(path, "pt") as file:
             tensors = _dequantized({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118

@@ -12,6 +12,7 @@ from pathlib import Path
 import regard
 from regard.cli.shared_flags import Verbs
 from regard.errors import InputError, ModelError
+from regard.limited_files import read_limited
 
 INFO = "Describes a model folder or, with --system, this machine and the installed libraries."
 VERIFY = """Checks a model folder: settings, tokenizer, names and shapes of the weights, finite numbers, and the
@@ -43,7 +44,7 @@ def describe_model(path: Path) -> None:
     """Prints the shape, the size and the card of a model, without importing torch."""
     from safetensors import SafetensorError, safe_open
 
-    from regard.model_folder import CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
+    from regard.model_folder import CARD, LARGEST_CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
     from regard.settings.recorded_settings import load_recorded
     from regard.tokens.directions import format_directions
 
@@ -69,7 +70,7 @@ def describe_model(path: Path) -> None:
     card = path / CARD
     if card.is_file():
         print()
-        print(card.read_text(encoding="utf-8").rstrip())
+        print(read_limited(card, LARGEST_CARD, path).decode("utf-8", errors="replace").rstrip())
 
 
 def describe_system() -> None:

@@ -13,11 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from regard.errors import ModelError
+from regard.limited_files import read_limited
 from regard.manifest import write_listed
 from regard.model_folder import CONFIDENCE
 
 GOOD = 60.0
 """The minimum chrF of a translation that counts as good."""
+
+LARGEST = 100_000
+"""Bytes of the file."""
 
 ROUNDS, RIDGE, LONGEST_STEP = 50, 1e-2, 2.0
 """Options of the fit: the ridge keeps the slope finite where good and bad translations do not overlap."""
@@ -46,12 +50,12 @@ class Confidence:
     def load(cls, folder: Path) -> Confidence | None:
         """Reads the curve of a model folder; returns None for an older folder without one."""
         path = folder / CONFIDENCE
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            curve = cls(float(values["slope"]), float(values["intercept"]), int(values["pairs"]))
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        try:
+            values = json.loads(read_limited(path, LARGEST, folder))
+            curve = cls(float(values["slope"]), float(values["intercept"]), int(values["pairs"]))
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             raise ModelError(f"{path}: damaged ({error}): delete it to translate without confidence") from None
         if not (math.isfinite(curve.slope) and math.isfinite(curve.intercept)):
             raise ModelError(f"{path}: damaged (a number is not finite): delete it to translate without confidence")

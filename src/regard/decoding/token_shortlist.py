@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
+from regard.limited_files import read_limited
 from regard.model_folder import SHORTLIST, TOKENIZER
 
 LONGEST_HEADER = 100_000
+LARGEST = 1_000_000_000
+"""Bytes of a shortlist: 250 million tokens."""
 TYPES = {"common": ("i", "I32"), "starts": ("q", "I64"), "tokens": ("i", "I32")}
 """The types of the tensors in the file, as Python arrays and as safetensors."""
 
@@ -44,12 +47,9 @@ class Shortlist:
         """Reads the shortlist of a model folder; refuses one that was made for another vocabulary."""
         path = folder / SHORTLIST
         again = f"make it again with regard shortlist {folder}"
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            raise ModelError(f"{folder}: has no shortlist: make one with regard shortlist {folder}") from None
-        except OSError as error:
-            raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+        if not path.exists():
+            raise ModelError(f"{folder}: has no shortlist: make one with regard shortlist {folder}")
+        content = read_limited(path, LARGEST, folder)
         try:
             arrays, metadata = _tensors(content)
             shortlist, vocabulary = cls(**arrays), metadata["vocabulary"]
@@ -70,10 +70,7 @@ class Shortlist:
 
 def fingerprint(folder: Path) -> str:
     """Returns the hash of a vocabulary, which is stored in its shortlist."""
-    try:
-        return hashlib.sha256((folder / TOKENIZER).read_bytes()).hexdigest()
-    except OSError as error:
-        raise ModelError(f"{folder / TOKENIZER}: cannot be read ({error.strerror})") from None
+    return hashlib.sha256(read_limited(folder / TOKENIZER, LARGEST, folder)).hexdigest()
 
 
 def _tensors(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:

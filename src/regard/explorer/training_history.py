@@ -14,7 +14,8 @@ import torch
 
 from regard.explorer.anatomy import Anatomy
 from regard.explorer.request_types import MissingError
-from regard.model_folder import HISTORY, LOG, TRAINING
+from regard.limited_files import read_limited
+from regard.model_folder import HISTORY, LARGEST_LOG, LOG, TRAINING
 from regard.weights import Contents, assign, build_model, read_tensors
 
 STEP = re.compile(r"step-(\d{8,})\.safetensors")
@@ -53,9 +54,9 @@ class TrainingHistory:
     def evaluations(self) -> Iterator[dict[str, Any]]:
         """Yields the evaluations in the training log; skips damaged lines."""
         path = None if self.folder is None else self.folder / LOG
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path and path.is_file() else []
-        for line in lines:
-            with contextlib.suppress(ValueError):
+        text = read_limited(path, LARGEST_LOG).decode("utf-8", errors="replace") if path and path.is_file() else ""
+        for line in text.splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
                 event = json.loads(line)
                 is_evaluation = isinstance(event, dict) and event.get("event") == "Evaluation"
                 if is_evaluation and isinstance(event.get("scores"), dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import zipfile
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from regard import limited_files
 from regard.errors import ModelError
+from regard.limited_files import parse_json
 from regard.weights import read_tensors
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
@@ -22,8 +22,8 @@ SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 LARGEST = 64_000_000
 """Maximum bytes of a file that is read whole: vocabularies have up to 40 MB."""
 LARGEST_CONFIG = 4_000_000
-MOST_VALUES = 2_000_000
-"""Maximum number of values in a JSON file or lines in a text: a vocabulary has up to a million pieces."""
+MOST_VALUES = 4_000_000
+"""Maximum number of values in a JSON file or lines in a text: a tokenizer has up to a million pieces and merges."""
 LARGEST_HEADER = 16_000_000
 """Maximum bytes of the names and shapes in a safetensors file."""
 
@@ -68,7 +68,7 @@ def read_json(path: Path, kind: type = dict, largest: int = LARGEST_CONFIG) -> A
     content = read_bytes(path, largest)
     _check_count(path, sum(content.count(mark) for mark in (b",", b"[", b"{")), "values")
     try:
-        parsed = json.loads(content.decode("utf-8"))
+        parsed = parse_json(content)
     except (ValueError, RecursionError):
         raise ModelError(f"{path}: damaged: not JSON") from None
     if not isinstance(parsed, kind):

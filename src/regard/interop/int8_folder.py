@@ -13,10 +13,12 @@ from safetensors.numpy import save_file
 from regard.atomic_files import write_atomically
 from regard.decoding.native.weight_packing import quantize
 from regard.interop.export_folder import whole_folder
+from regard.limited_files import read_limited
 from regard.manifest import write_manifest
 from regard.model_folder import (
     CARD,
     CONFIDENCE,
+    LARGEST_CARD,
     MANIFEST,
     MEMORY,
     NATIVE,
@@ -53,7 +55,7 @@ def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool =
         for name in COPIED:
             if (folder / name).exists():
                 shutil.copyfile(folder / name, place / name)
-        card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else ""
+        card = read_limited(folder / CARD, LARGEST_CARD).decode("utf-8") if (folder / CARD).is_file() else ""
         (place / CARD).write_text(card + NOTE, encoding="utf-8")
         write_atomically(place / WEIGHTS, lambda path: save_file(arrays, path))
         write_manifest(place)

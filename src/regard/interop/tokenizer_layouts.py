@@ -22,6 +22,7 @@ from regard.interop.huggingface_files import (
 from regard.interop.model_families import families
 from regard.interop.sentencepiece import as_tokenizer, read_sentencepiece
 from regard.model_folder import TOKENIZER
+from regard.tokens.tokenizer_checks import parse_tokenizer
 
 Names = Mapping[str, str]
 Options = Mapping[str, Any]
@@ -140,11 +141,7 @@ def special_tokens(folder: Path) -> dict[str, str]:
 
 def load(path: Path) -> tokenizers.Tokenizer:
     """Reads the tokenizer in a file, without its truncation and padding."""
-    text = read_text(path)
-    try:
-        tokenizer = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
-        raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
+    tokenizer = parse_tokenizer(read_json(path, largest=LARGEST), path)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

@@ -16,6 +16,7 @@ import numpy as np
 
 from regard.decoding.model_loading import load
 from regard.errors import InputError, ModelError, RegardError
+from regard.limited_files import read_limited
 from regard.model_folder import CANARY, CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.serving.completions import WriterQueue
 from regard.serving.encoders import EncoderQueue
@@ -32,6 +33,9 @@ POLL = 2.0
 """Seconds between two checks of the folders."""
 QUIET = 30.0
 """Seconds without a request after which a replaced model is closed: a long document sends several requests."""
+
+LARGEST_CANARY = 1_000_000
+"""Bytes of the examples of a model."""
 
 SENTENCES = ("A dog runs.", "Two cats sleep.", "1 2 3")
 """Inputs for models without examples."""
@@ -211,7 +215,7 @@ def read_examples(folder: Path) -> list[tuple[str, str]]:
     if not path.exists():
         return []
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(read_limited(path, LARGEST_CANARY, folder))
         return [(str(each["source"]), str(each["output"])) for each in values["examples"]]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ModelError(f"{CANARY} is damaged") from None

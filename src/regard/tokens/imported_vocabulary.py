@@ -12,7 +12,7 @@ import tokenizers
 
 from regard.errors import ModelError
 from regard.tokens.tokenizer import Encoding, Specials, Tokenizer, refuse_surrogates
-from regard.tokens.tokenizer_checks import parse_tokenizer, refusing_panics
+from regard.tokens.tokenizer_checks import MOST_PIECES, parse_tokenizer, refusing_panics
 
 HIDDEN = "\U000f0000"
 """Prefix of a piece that no text contains, such as a piece of the other language of a translator."""
@@ -35,8 +35,13 @@ class ImportedTokenizer(Tokenizer):
         model = parse_tokenizer(content["tokenizer"], path)
         try:
             specials, size = Specials(**content["specials"]), int(content["size"])
-            ids = [specials.pad, specials.begin, specials.end, specials.unknown or 0, specials.mask or 0]
-            inside = 0 <= min(ids) <= max(ids) < size
+            optional = [number for number in (specials.unknown, specials.mask) if number is not None]
+            ids = [specials.pad, specials.begin, specials.end, *optional, *specials.tags]
+            if not 0 < size <= MOST_PIECES:
+                raise ValueError(f"a vocabulary of {size} tokens")  # noqa: TRY301
+            inside = all(type(number) is int and 0 <= number < size for number in ids)
+            if type(specials.prompt) is not bool or type(specials.between) is not int or not 0 < specials.between < 9:
+                raise ValueError("prompt or between has an impossible value")  # noqa: TRY301
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
         if not inside:
@@ -81,7 +86,8 @@ class ImportedTokenizer(Tokenizer):
         """Returns the text of ids; special tokens are left out."""
         left_out = {*self.specials.never_generated, self.specials.end}
         known = [token for token in ids if token not in left_out]
-        return str(self.model.decode(known, skip_special_tokens=True))
+        with refusing_panics():
+            return str(self.model.decode(known, skip_special_tokens=True))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns each id in readable form: ▁ is a space, ⟨E4⟩ a byte that is only a part of a character."""

@@ -15,6 +15,10 @@ from regard.errors import InputError, ModelError
 
 MOST_GROWTH = 1_000
 """The factor by which all rules of a tokenizer together may lengthen a text, and the longest padding by 100."""
+MOST_PIECES = 10_000_000
+"""The largest id of a piece: `tokenizers` allocates memory for all ids below it. Large vocabularies have a million."""
+LONGEST_WORD = 10_000
+"""The most characters of a word that is cut into pieces: WordPiece takes quadratic time."""
 STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 NESTED = re.compile(r"[+*}][?+]?\)+(?:[+*]|\{\d*,\d*\})")
 """Matches a repeated group in a regular expression that ends in a repetition: (a+)+ takes exponential time."""
@@ -48,6 +52,13 @@ def _fault(content: Any) -> str:
                 return (
                     f"the regular expression {expression[:40]!r} repeats a repetition, which can take exponential time"
                 )
+    if isinstance(content, dict) and isinstance(model := content.get("model"), dict):
+        numbers = model["vocab"].values() if isinstance(model.get("vocab"), dict) else []
+        if any(isinstance(number, int) and number > MOST_PIECES for number in numbers):
+            return f"a piece has an id above {MOST_PIECES:,}"
+        longest = model.get("max_input_chars_per_word")
+        if isinstance(longest, int) and longest > LONGEST_WORD:
+            return f"it cuts words of {longest:,} characters, which takes quadratic time"
     if growth > MOST_GROWTH:
         return f"its rules can lengthen a text by more than {MOST_GROWTH:,} times"
     padding = content.get("padding") if isinstance(content, dict) else None
@@ -57,11 +68,11 @@ def _fault(content: Any) -> str:
 
 @contextmanager
 def refusing_panics() -> Iterator[None]:
-    """Turns a panic of tokenizers into an error: a regular expression of an imported tokenizer takes too long."""
+    """Turns a failure of tokenizers into an error: rules of an imported tokenizer cannot cut this text, or not in time."""
     try:
         yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
+    except BaseException as error:  # tokenizers raises plain Exception, and a panic
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         raise InputError(
             "this model's tokenizer cannot process this text: shorten the text, or convert the model again"
