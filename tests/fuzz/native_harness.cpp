@@ -3,7 +3,7 @@
 //
 // libFuzzer calls LLVMFuzzerTestOneInput. With -DREPLAY there is a main instead, which runs files and random inputs.
 // The file has exactly its size in memory, so that the sanitizer sees each read beyond it.
-#include "core.cpp"
+#include "python_interface.cpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -257,7 +257,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::unique_ptr<void, decltype(&free)> owner(std::copy(file.begin(), file.end(), static_cast<uint8_t*>(memory)) - file.size(), free);
     problem[0] = 0;
     const char* kernels = SETS[plan.kernels % 4];
-    void* loaded = regard_load(static_cast<char*>(memory), int64_t(file.size()), *regard_kernels(kernels) ? kernels : "", problem, ROOM);
+    void* loaded = regard_load_bytes(static_cast<char*>(memory), int64_t(file.size()), *regard_kernels(kernels) ? kernels : "", problem, ROOM);
     require(!loaded == !!problem[0], "refused without a reason, or loaded with one");
     require(loaded || plan.form != FITTED, "a good model is refused");
     if (!loaded) return 0;

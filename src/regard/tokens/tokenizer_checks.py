@@ -68,7 +68,7 @@ def _fault(content: Any) -> str:
 
 @contextmanager
 def refusing_panics() -> Iterator[None]:
-    """Turns a failure of tokenizers into an error: rules of an imported tokenizer cannot cut this text, or not in time."""
+    """Turns a failure of tokenizers into an error: imported rules cannot cut this text, or not in time."""
     try:
         yield
     except BaseException as error:  # tokenizers raises plain Exception, and a panic

@@ -27,7 +27,7 @@ MARK = "|".join(
 DEEPEST = 20  # lists on one line
 SPACE = " \t\r\f\v\ufeff"
 MARKS = re.compile(MARK)
-WORDS = re.compile(rf"(?:{MARK}|\S)++")
+PARTS = re.compile(rf"{MARK}|\S")
 QUOTES = re.compile(r"(?:[ \t]*>[ \t]?)*+")
 ITEM = re.compile(r"[ \t]*(?P<marker>[-*+]|[0-9]{1,9}[.)])(?:[ \t]+|$)(?:\[[ xX]\][ \t]+)?")
 FOOTNOTE = re.compile(r"[ \t]*\[\^[^\[\]]+\]:[ \t]*")
@@ -225,10 +225,18 @@ class MarkdownScanner:
             escape = BEGINS.search(new[:12]) if is_paragraph else None
             if escape and new[: escape.start()].isdigit() == bool(escape.start()):
                 new = f"{new[: escape.start()]}\\{new[escape.start() :]}"
-            words = [match[0] for match in WORDS.finditer(new)] if between else []
-            return between.join(wrap(words, width, _may_begin_line)) if between else new
+            return between.join(wrap(_words(new), width, _may_begin_line)) if between else new
 
         self.document.add(text, start, end, write, marks=tuple(match[0] for match in MARKS.finditer(text)))
+
+
+def _words(text: str) -> list[str]:
+    """Splits a text at the spaces outside of marks; a repeated group in one pattern would fail in Python 3.11."""
+    spans: list[tuple[int, int]] = []
+    for part in PARTS.finditer(text):
+        begin = spans.pop()[0] if spans and spans[-1][1] == part.start() else part.start()
+        spans.append((begin, part.end()))
+    return [text[begin:end] for begin, end in spans]
 
 
 def _is_rule(text: str) -> bool:
