@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -18,9 +19,21 @@ from safetensors.torch import load_file, save_file
 import regard
 from regard.cli import main
 from regard.decoding.confidence import Confidence
+from regard.decoding.token_shortlist import Shortlist
 from regard.errors import ModelError
 from regard.manifest import find_changed, read_manifest, write_listed, write_manifest
-from regard.model_folder import CONFIDENCE, MANIFEST, SETTINGS, TOKENIZER, WEIGHTS
+from regard.model_folder import (
+    CANARY,
+    CONFIDENCE,
+    LOG,
+    MANIFEST,
+    SETTINGS,
+    SHORTLIST,
+    TOKENIZER,
+    WEIGHTS,
+    last_event,
+)
+from regard.serving.served_models import read_examples
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.tokenizer import Specials, Vocabularies
 from regard.weights import read_folder, write_weights
@@ -59,6 +72,21 @@ def moved_out(name: str) -> Damage:
         outside = folder.with_name(f"{folder.name}.{name}")
         (folder / name).rename(outside)
         (folder / name).symlink_to(outside)
+
+    return change
+
+
+def device(name: str) -> Damage:
+    return lambda folder: (folder / name).symlink_to("/dev/zero")
+
+
+def header(tensors: dict[str, Any], size: int) -> Damage:
+    """Replaces the weights by a file with this header, and zeros that need no space on the disk."""
+
+    def change(folder: Path) -> None:
+        text = json.dumps(tensors).encode()
+        (folder / WEIGHTS).write_bytes(len(text).to_bytes(8, "little") + text)
+        os.truncate(folder / WEIGHTS, 8 + len(text) + size)
 
     return change
 
@@ -141,6 +169,17 @@ CASES: dict[str, tuple[Damage, str]] = {
         "lengthen a text by more than 1,000 times",
     ),
     "exponential rule": (normalizers(replace_rule({"Regex": "(a+)+$"}, "")), "can take exponential time"),
+    "piece with a large id": (
+        tokenizer(lambda whole: whole["tokenizer"]["model"]["vocab"].update({"the": 2**31})),
+        "a piece has an id above 10,000,000",
+    ),
+    "long words": (
+        tokenizer(lambda whole: whole["tokenizer"]["model"].update(max_input_chars_per_word=10**9)),
+        "which takes quadratic time",
+    ),
+    "special id that is no number": (tokenizer(lambda whole: whole["specials"].update(mask={})), "outside the vocabul"),
+    "infinite size": (tokenizer(lambda whole: whole.update(size=10**12)), "a vocabulary of 1000000000000 tokens"),
+    "half a character": (content(TOKENIZER, '{"a": "\\ud800"}'), "not JSON"),
     "padding": (
         tokenizer(lambda whole: whole["tokenizer"].update(padding={"strategy": {"Fixed": 10**9}})),
         "pads texts to 1000000000 tokens",
@@ -149,6 +188,15 @@ CASES: dict[str, tuple[Damage, str]] = {
     "weights from a device": (replaced_by_link(WEIGHTS, "/dev/zero"), "has no weights.safetensors"),
     "weights elsewhere": (moved_out(WEIGHTS), "outside its folder"),
     "long header": (lambda folder: (folder / WEIGHTS).write_bytes(b"\xff" * 7 + b"\0{}"), "damaged or unreadable"),
+    "a terabyte of zeros": (grown(WEIGHTS, 2**40), "its header describes another size"),
+    "a terabyte that is described": (
+        header({"a": {"dtype": "F32", "shape": [2**38], "data_offsets": [0, 2**40]}}, 2**40),
+        "is missing",
+    ),
+    "infinite shape": (header({"a": {"dtype": "F32", "shape": [math.inf], "data_offsets": [0, 4]}}, 4), "damaged"),
+    "confidence from a device": (device(CONFIDENCE), "not a regular file"),
+    "infinite confidence": (content(CONFIDENCE, '{"slope": 1, "intercept": 1, "pairs": 1e999}'), "damaged"),
+    "deep confidence": (content(CONFIDENCE, "[" * 90_000), "damaged"),
     "cut weights": (grown(WEIGHTS, 20_000), "damaged or unreadable"),
     "NaN": (
         weights(lambda tensors: tensors[QUERY].view(-1)[3:4].fill_(torch.nan)),
@@ -199,6 +247,16 @@ def test_each_hostile_folder_is_refused_in_one_line_and_costs_little(good: Path,
         assert "\n" not in message, name
         assert seconds < SECONDS, name
         assert megabytes < MEGABYTES, name
+
+
+def test_files_that_are_read_later_are_limited_too(good: Path, tmp_path: Path) -> None:
+    for name, read in {SHORTLIST: Shortlist.load, CANARY: read_examples}.items():
+        folder = copytree(good, tmp_path / name)
+        device(name)(folder)
+        with pytest.raises(ModelError, match="not a regular file"):
+            read(folder)
+    device(LOG)(folder)
+    assert last_event(folder) == {}
 
 
 def test_verify_prints_a_line_for_each_fault(good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

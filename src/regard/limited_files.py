@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,12 @@ def read_header(path: Path, folder: Path | None = None) -> dict[str, tuple[int, 
             if size > LONGEST_HEADER:
                 raise ModelError(f"{path}: damaged or unreadable (a header of {size:,} bytes)")
             header = dict(json.loads(file.read(size)))
-        return {name: tuple(map(int, about["shape"])) for name, about in header.items() if name != "__metadata__"}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+            end = file.seek(0, os.SEEK_END)
+        tensors = {name: about for name, about in header.items() if name != "__metadata__"}
+        if 8 + size + max((about["data_offsets"][1] for about in tensors.values()), default=0) != end:
+            raise ModelError(f"{path}: damaged or unreadable (its header describes another size)")
+        return {name: tuple(map(int, about["shape"])) for name, about in tensors.items()}
+    except (OSError, ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
         raise ModelError(f"{path}: damaged or unreadable ({error})") from None
 
 

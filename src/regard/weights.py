@@ -53,9 +53,7 @@ def read_folder(path: Path | str, device: torch.device | str = "cpu", *, compare
     """Reads the model in a folder, ready to use; with `compare`, refuses files that differ from the manifest."""
     path = Path(path)
     check_folder(path)
-    settings = read_settings(path)
-    vocabularies = Vocabularies.load(path / TOKENIZER)
-    require_shapes(expected_shapes(settings, vocabularies), read_header(path / WEIGHTS, path), path / WEIGHTS)
+    settings, vocabularies = check_shapes(path)
     with ThreadPoolExecutor(1) as pool:  # hashing runs beside reading, and does not hold Python's lock
         hashed = (path / WEIGHTS).stat().st_size <= LARGEST_HASHED
         check = pool.submit(require_unchanged, path, [*SMALL, *[WEIGHTS] * hashed] if compare else [])
@@ -65,6 +63,13 @@ def read_folder(path: Path | str, device: torch.device | str = "cpu", *, compare
         assign(model, tensors, path / WEIGHTS)
         check.result()
     return Contents(settings, vocabularies, model.to(device).eval())
+
+
+def check_shapes(path: Path) -> tuple[Settings, Vocabularies]:
+    """Returns the settings and vocabularies of a folder; refuses weights of other shapes, without reading them."""
+    settings, vocabularies = read_settings(path), Vocabularies.load(path / TOKENIZER)
+    require_shapes(expected_shapes(settings, vocabularies), read_header(path / WEIGHTS, path), path / WEIGHTS)
+    return settings, vocabularies
 
 
 LARGEST_HASHED = 2**30

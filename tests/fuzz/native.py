@@ -15,8 +15,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus" / "native"
 SOURCES = HERE.parents[1] / "src" / "regard" / "decoding" / "native"
-FLAGS = ["-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=off", "-Wno-psabi", "-pthread"]
-FLAGS += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GLIBCXX_ASSERTIONS"]
+FLAGS = ["-std=c++17", "-ffp-contract=off", "-Wno-psabi", "-pthread", "-D_GLIBCXX_ASSERTIONS"]
+SANITIZED = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 KERNELS = {
     "portable": [],
     "avx2": ["-mavx2", "-mfma"],
@@ -37,7 +37,9 @@ def build(folder: Path, compiler: str, options: Sequence[str], kernels: Sequence
     """Compiles the harness with these kernels, and returns the program."""
     absent = [f"-DWITHOUT_{name.upper()}" for name in NEEDED if name not in kernels]
     flags = [*FLAGS, *options, *absent, f"-I{SOURCES}"]
-    sources = {name: [SOURCES / "arithmetic_kernels.cpp", f"-DREGARD_KERNELS={name}", *KERNELS[name]] for name in kernels}
+    sources = {
+        name: [SOURCES / "arithmetic_kernels.cpp", f"-DREGARD_KERNELS={name}", *KERNELS[name]] for name in kernels
+    }
     sources["harness"] = [HERE / "native_harness.cpp"]
     for name, arguments in sources.items():
         subprocess.run([compiler, *flags, "-c", *arguments, "-o", folder / f"{name}.o"], check=True)
@@ -58,7 +60,7 @@ def main() -> None:
         raise SystemExit("clang++ is missing: apt-get install clang libclang-rt-14-dev")
     folder = arguments.folder / arguments.what
     (folder / "corpus").mkdir(parents=True, exist_ok=True)
-    options = ["-fsanitize=fuzzer", f"-DSEARCH={int(arguments.what == 'search')}"]
+    options = [*SANITIZED, "-fsanitize=fuzzer", f"-DSEARCH={int(arguments.what == 'search')}"]
     program = build(folder, compiler, options, available_kernels())
     limits = ["-timeout=60", "-rss_limit_mb=2500", "-malloc_limit_mb=600", "-max_len=600", "-print_final_stats=1"]
     times = [f"-max_total_time={arguments.seconds}", f"-runs={arguments.inputs}", f"-artifact_prefix={folder}/"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from regard.errors import ModelError
 from regard.limited_files import read_limited
-from regard.model_folder import SHORTLIST, TOKENIZER
+from regard.model_folder import LARGEST_TOKENIZER, SHORTLIST, TOKENIZER
 
 LONGEST_HEADER = 100_000
 LARGEST = 1_000_000_000
@@ -70,7 +70,7 @@ class Shortlist:
 
 def fingerprint(folder: Path) -> str:
     """Returns the hash of a vocabulary, which is stored in its shortlist."""
-    return hashlib.sha256(read_limited(folder / TOKENIZER, LARGEST, folder)).hexdigest()
+    return hashlib.sha256(read_limited(folder / TOKENIZER, LARGEST_TOKENIZER, folder)).hexdigest()
 
 
 def _tensors(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:

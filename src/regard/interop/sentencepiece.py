@@ -16,6 +16,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers
 from regard.errors import ModelError
 from regard.interop.huggingface_files import read_bytes
 from regard.tokens.imported_vocabulary import HIDDEN
+from regard.tokens.tokenizer_checks import is_failure
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
@@ -65,7 +66,9 @@ def read_sentencepiece(path: Path) -> SentencePiece:
         raise ModelError(f"{path}: a SentencePiece model that is neither unigram nor BPE")
     try:
         as_tokenizer(model)
-    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise ModelError(f"{path}: damaged: {' '.join(str(error).split())}") from None
     return model
 

@@ -22,7 +22,7 @@ from regard.interop.huggingface_files import (
 from regard.interop.model_families import families
 from regard.interop.sentencepiece import as_tokenizer, read_sentencepiece
 from regard.model_folder import TOKENIZER
-from regard.tokens.tokenizer_checks import parse_tokenizer
+from regard.tokens.tokenizer_checks import is_failure, parse_tokenizer
 
 Names = Mapping[str, str]
 Options = Mapping[str, Any]
@@ -177,7 +177,9 @@ def byte_level(paths: Sequence[Path], options: Options, names: Names) -> tokeniz
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     try:
         model = models.BPE(vocab=vocabulary, merges=[(left, right) for left, right in pairs])
-    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise ModelError(f"{merges}: damaged, or not of {path.name}: {' '.join(str(error).split())}") from None
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(options.get("add_prefix_space")))

@@ -27,6 +27,7 @@ from regard.settings import DataSettings, Settings
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.slot_tokens import SLOTS
 from regard.tokens.tokenizer import Specials, Tokenizer, Vocabularies
+from regard.tokens.tokenizer_checks import is_failure
 from regard.tokens.vocabulary_learning import SPECIALS
 
 TARGET = "target"
@@ -108,7 +109,9 @@ def build_tokenizer(files: TokenizerFiles, config: Config, size: int) -> Importe
     pad = find("pad_token")
     try:
         single, pair, _ = tokenizer.encode("a").ids, tokenizer.encode("a", "b").ids, tokenizer.encode(RARE)
-    except Exception as error:  # noqa: BLE001 (tokenizers raises nothing narrower)
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise ModelError(
             f"{path}: this vocabulary cannot split text into tokens: {' '.join(str(error).split())}"
         ) from None

@@ -19,6 +19,7 @@ from tokenizers import Regex, normalizers
 
 from regard.errors import InputError, ModelError
 from regard.limited_files import read_json
+from regard.model_folder import LARGEST_TOKENIZER
 from regard.settings import TokenizerSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.slot_tokens import SLOTS, Slotted
@@ -28,8 +29,6 @@ from regard.tokens.vocabulary_learning import BOS, EOS, LETTER, MASK, PAD, RESER
 
 MOST_CHARACTERS = 60_000_000
 """Characters of the corpus that are held in memory while a vocabulary is learned."""
-LARGEST_FILE = 128_000_000
-"""Bytes of the file of a model's vocabularies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +207,7 @@ class Vocabularies:
     @classmethod
     def load(cls, path: Path) -> Vocabularies:
         """Reads a file that holds the result of `to_json`."""
-        content = read_json(path, LARGEST_FILE, path.parent)
+        content = read_json(path, LARGEST_TOKENIZER, path.parent)
         if isinstance(content, dict) and content.keys() == {"source", "target"}:
             return cls(_restore(content["source"], path), _restore(content["target"], path))
         shared = _restore(content, path)

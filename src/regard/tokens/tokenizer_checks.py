@@ -31,10 +31,15 @@ def parse_tokenizer(content: Any, path: Path) -> tokenizers.Tokenizer:
         raise ModelError(f"{path}: unsafe tokenizer: {fault}")
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(content))
-    except BaseException as error:  # tokenizers raises Exception, and a panic, which is not one
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+    except BaseException as error:
+        if not is_failure(error):
             raise
         raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
+
+
+def is_failure(error: BaseException) -> bool:
+    """Reports whether tokenizers raised an error: it raises Exception, and panics, which are none."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _fault(content: Any) -> str:

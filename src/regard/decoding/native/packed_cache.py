@@ -13,11 +13,13 @@ from typing import NamedTuple
 from regard.atomic_files import write_atomically
 from regard.decoding.native.compiled_library import MAGIC, PackedModel, missing
 from regard.errors import ModelError
-from regard.limited_files import read_header
+from regard.limited_files import read_header, require_regular
 from regard.manifest import read_manifest, sha256
-from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS
+from regard.model_folder import LARGEST_TOKENIZER, NATIVE, SCALE, TOKENIZER, WEIGHTS
 from regard.settings import Settings
 
+LARGE = 2**30
+"""Bytes of weights, of which it takes a second to compute the digest."""
 _PACKING = threading.Lock()  # when two threads open a new folder, the second waits for the file of the first
 
 
@@ -62,9 +64,14 @@ def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
     so the name depends on size and time too; when such a file is packed, it is compared with the manifest.
     """
     known, files = read_manifest(folder), []
+    require_regular(folder / TOKENIZER, folder, LARGEST_TOKENIZER)  # before it is hashed
     for path in (folder / WEIGHTS, folder / TOKENIZER):
         if path.is_file():
             status, digests = path.stat(), known.get(path.name, [])
+            if len(digests) != 1 and status.st_size > LARGE:
+                from regard.weights import check_shapes
+
+                check_shapes(folder)  # refuses weights of any length that are not the model's, before they are hashed
             digest = digests[0] if len(digests) == 1 else sha256(path)
             files.append((digest, status.st_size, status.st_mtime_ns))
     identity = repr((MAGIC, files, settings.task, settings.model))
