@@ -250,10 +250,17 @@ def _llama_shape(config: Config) -> dict[str, Any]:
     return {
         "key_value_heads": None if groups == heads else groups,
         **dict.fromkeys(("key_width", "value_width"), None if head * heads == width else head),
-        "rotary_base": float(rope.get("rope_theta", config.get("rope_theta", 10_000.0))),
+        "rotary_base": _rotary_base(config, rope),
         "max_length": longest,
         "dropout": 0.0,
     }
+
+
+def _rotary_base(config: Config, rope: Mapping[str, Any]) -> float:
+    base = rope.get("rope_theta", config.get("rope_theta", 10_000.0))
+    if isinstance(base, bool) or not isinstance(base, int | float) or not 0 < base < 1e30:
+        raise ModelError(f"{config.path}: rope_theta must be a number above 0, not {base!r}")
+    return float(base)
 
 
 def _marian_shape(config: Config, tensors: dict[str, Tensor]) -> dict[str, Any]:
