@@ -48,8 +48,15 @@ fix: .venv/dev   ## repair style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-fuzz: .venv/dev  ## damaged files of every format, a million of them (INPUTS=10000 for fewer)
+fuzz: .venv/dev  ## damaged documents and model files, a million (INPUTS=10000), with COVERAGE=settings, tokenizers, importers or documents, NATIVE=load or search, SECONDS=3600
+ifdef NATIVE
+	$(BIN)/python -m tests.fuzz.native $(NATIVE) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(INPUTS),--inputs $(INPUTS))
+else ifdef COVERAGE
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz.coverage $(COVERAGE) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(INPUTS),--inputs $(INPUTS))
+else
 	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))
+endif
 
 damage: .venv/dev  ## damaged model folders, 10,000 of them: each is refused or answers like the undamaged one (INPUTS=100 for fewer)
 	$(BIN)/python -m tests.damaged_folders $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SEED),--seed $(SEED))

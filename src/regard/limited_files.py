@@ -10,6 +10,9 @@ from typing import Any
 
 from regard.errors import ModelError
 
+LARGEST_TOKENIZER = 128_000_000
+"""Bytes of the file of a model's vocabularies."""
+
 
 def require_regular(path: Path, folder: Path | None = None, most: int | None = None) -> None:
     """Refuses devices and pipes, files of more than `most` bytes, and links that lead out of `folder`."""

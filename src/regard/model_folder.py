@@ -33,7 +33,7 @@ EVERYTHING = (
 )
 SCALE = ".scale"
 """Suffix of the name of an int8 tensor in the name of its scales, in a file of weights."""
-LARGEST_CARD, LARGEST_LOG, LARGEST_TOKENIZER = 1_000_000, 200_000_000, 128_000_000
+LARGEST_CARD, LARGEST_LOG = 1_000_000, 200_000_000
 """Bytes."""
 
 

@@ -156,3 +156,9 @@ def test_a_translation_is_found_again_and_nothing_else_changes(
     text = " ".join(words)
     after = opened(folder, opened(folder, PAGE).render({i: text}))
     assert [unit.source for unit in after.units] == [text if k == i else each for k, each in enumerate(TEXTS)]
+
+
+def test_code_in_the_middle_of_a_word_stays_in_it(tmp_path: Path) -> None:
+    document = opened(tmp_path, "One line\nand another one\n")
+    written = document.render({0: "`a b`aa and (`c`)."}, "de").decode()
+    assert written.replace("\n", " ") == "`a b`aa and (`c`). "

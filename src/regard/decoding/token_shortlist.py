@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.limited_files import read_limited
-from regard.model_folder import LARGEST_TOKENIZER, SHORTLIST, TOKENIZER
+from regard.limited_files import LARGEST_TOKENIZER, read_limited
+from regard.model_folder import SHORTLIST, TOKENIZER
 
 LONGEST_HEADER = 100_000
 LARGEST = 1_000_000_000

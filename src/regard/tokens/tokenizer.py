@@ -18,8 +18,7 @@ import tokenizers
 from tokenizers import Regex, normalizers
 
 from regard.errors import InputError, ModelError
-from regard.limited_files import read_json
-from regard.model_folder import LARGEST_TOKENIZER
+from regard.limited_files import LARGEST_TOKENIZER, read_json
 from regard.settings import TokenizerSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.slot_tokens import SLOTS, Slotted

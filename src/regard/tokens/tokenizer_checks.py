@@ -38,7 +38,7 @@ def parse_tokenizer(content: Any, path: Path) -> tokenizers.Tokenizer:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Reports whether tokenizers raised an error: it raises Exception, and panics, which are none."""
+    """Reports whether an error comes from tokenizers: an Exception, or a panic, which is another type."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 

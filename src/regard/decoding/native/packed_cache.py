@@ -13,9 +13,9 @@ from typing import NamedTuple
 from regard.atomic_files import write_atomically
 from regard.decoding.native.compiled_library import MAGIC, PackedModel, missing
 from regard.errors import ModelError
-from regard.limited_files import read_header, require_regular
+from regard.limited_files import LARGEST_TOKENIZER, read_header, require_regular
 from regard.manifest import read_manifest, sha256
-from regard.model_folder import LARGEST_TOKENIZER, NATIVE, SCALE, TOKENIZER, WEIGHTS
+from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS
 from regard.settings import Settings
 
 LARGE = 2**30
