@@ -100,17 +100,14 @@ class ShardActor(ShardMaker):
             is_here = digest_files(work.files()) == work.digest
         except (RegardError, OSError):
             is_here = False
-        super().__init__(work if is_here else replace(work, path=copy_files(files[0])))
+        if not is_here:
+            import ray
 
-
-def copy_files(files: Any) -> str:
-    """Writes files that are stored in the cluster into a new folder, and returns its path."""
-    import ray
-
-    folder = Path(tempfile.mkdtemp(prefix="regard-"))
-    for name, content in ray.get(files).items():
-        (folder / name).write_bytes(content)
-    return str(folder)
+            folder = Path(tempfile.mkdtemp(prefix="regard-"))
+            for name, content in ray.get(files[0]).items():
+                (folder / name).write_bytes(content)
+            work = replace(work, path=str(folder))
+        super().__init__(work)
 
 
 def import_ray() -> Any:
