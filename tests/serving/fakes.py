@@ -1,4 +1,4 @@
-"""Models that answer at once: they write capitals, and what they are told to."""
+"""Fake models that answer at once, in capitals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def loud(text: str, target: str) -> str:
-    """What the fakes make of a text: HELLO@de, on each line that has words."""
+    """Returns the fake translation of a text: HELLO@de, on each line that has words."""
     return "\n".join(f"{line.strip().upper()}@{target}" if line.strip() else "" for line in text.split("\n"))
 
 
@@ -33,7 +33,7 @@ def made(text: str, *alternatives: str) -> Translation:
 
 
 class FakeTranslator:
-    """What is asked of a translator beside translations."""
+    """Has the attributes of a translator that a server uses beside its translations."""
 
     source = target = SimpleNamespace(slots={}, encode_batch=lambda _: [[1]], encode_continuation=lambda _: [1])
     settings = SimpleNamespace()
@@ -47,12 +47,12 @@ class FakeTranslator:
 
 
 class FakeQueue(TranslatorQueue):
-    """A queue with a translator behind it that needs no time, unless it is told to wait."""
+    """A queue whose translations need no time, unless a test sets a delay."""
 
     def __init__(self, *, clumsy: bool = False) -> None:
         fake: Any = FakeTranslator()
         super().__init__(fake)
-        self.clumsy = clumsy  # loses everything that is protected
+        self.clumsy = clumsy  # loses all protected pieces
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
         self.hold: asyncio.Event | None = None
         self.delay = 0.0
@@ -63,7 +63,7 @@ class FakeQueue(TranslatorQueue):
         self, texts: Sequence[str | CutText], *, client: str = "", deadline: float | None = None, **options: Any
     ) -> list[Translation]:
         plain = [text if isinstance(text, str) else text.text for text in texts]
-        hold = self.hold  # as it was when the call is counted: who waits for that may change it at once
+        hold = self.hold  # read before the call is counted: a test that waits for the count may change it at once
         self.calls.append((plain, {"client": client, **options}))
         if self.error is not None:
             raise self.error
@@ -92,7 +92,7 @@ class FakeQueue(TranslatorQueue):
 
 
 class FakeModels(Models):
-    """Some directions, each with a queue of its own, and models that write or read."""
+    """Directions with a fake queue each, and models that write or read."""
 
     def __init__(
         self,
@@ -133,6 +133,6 @@ class FakeModels(Models):
         self.reopen()
 
     def reopen(self) -> None:
-        """An application may be started again, in another event loop."""
+        """Creates new queues, because an application may be started again in another event loop."""
         self.writing = {name: WriterQueue(queue.writer) for name, queue in self.writing.items()}
         self.embedding = {name: EncoderQueue(queue.reader) for name, queue in self.embedding.items()}

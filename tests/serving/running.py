@@ -15,7 +15,7 @@ from regard.serving.uvicorn_server import Server, configure
 
 @contextmanager
 def running(app: Any) -> Iterator[str]:
-    """The address of a server while it runs."""
+    """Yields the address of a server while it runs."""
     with socket.create_server(("127.0.0.1", 0)) as waiting:
         server = Server(configure(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [waiting]})

@@ -1,4 +1,4 @@
-"""Limits: what is too much, too fast, too slow or not allowed is refused, and others are not disturbed."""
+"""Requests that are too long, too fast, too slow or not allowed are refused, and others are not disturbed."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_without_a_folder_files_go_when_the_server_ends_or_the_next_one_looks(
     assert FileShelf(100, 60).folder != folder
 
 
-# What stands before every answer
+# Checks before every answer
 
 
 def test_only_known_names_are_answered_to_on_this_machine() -> None:
@@ -293,7 +293,7 @@ Script = Callable[["Wire"], Awaitable[None]]
 
 
 class Wire:
-    """A client by hand: what it sends, and what it gets."""
+    """A client by hand, with the messages that it sends and gets."""
 
     def __init__(self, app: Any, path: str = "/translate", headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         self.sent: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Clients that mean no good, many at once, against a real model on a real socket: others are served, nothing leaks."""
+"""Many hostile clients at once, against a real model on a real socket: others are served, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.serving.running import running
 TIRED = "The animal didn't cross the street because it was too tired."
 RIGHT = "L'animal n'a pas traversé la rue parce qu'il était trop fatigué."
 MANY = 60
-POOLS = ("asyncio_", "uvloop_", "regard-prepare", "regard-texts")  # have as many threads as they need, up to a number
+POOLS = ("asyncio_", "uvloop_", "regard-prepare", "regard-texts")  # pools that grow to a maximum number of threads
 HEAD = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
 
 class Place:
-    """A server, and what it has in hand."""
+    """A server, and the resources that it holds."""
 
     def __init__(self, address: str, models: Models, files: Path) -> None:
         self.address, self.files = address, files
@@ -41,7 +41,7 @@ class Place:
         self.before = self.in_hand()
 
     def right(self) -> float:
-        """Another client is answered rightly: the seconds that it waited."""
+        """Checks that another client gets the right answer, and returns the seconds that it waited."""
         started = time.monotonic()
         answer = self.client.post("/translate", json={"q": TIRED, "source": "en", "target": "fr"})
         assert answer.json() == {"translatedText": RIGHT}
@@ -81,7 +81,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def say(connection: socket.socket, data: bytes) -> None:
-    """A server that has waited for too long has hung up already."""
+    """Sends data; a server that has waited for too long has closed the connection already."""
     with suppress(ConnectionError):
         connection.sendall(data)
 
@@ -107,7 +107,7 @@ def slow_bodies(place: Place) -> list[socket.socket]:
 
 
 def half_closed(place: Place) -> list[socket.socket]:
-    """They ask, and say that they will say nothing more."""
+    """They ask, and close their sending side."""
     every = [place.connect() for _ in range(MANY)]
     for each in every:
         each.sendall(HEAD.format(len(body(TIRED, 20))).encode() + body(TIRED, 20))
@@ -127,7 +127,7 @@ def cancelled(place: Place) -> list[socket.socket]:
 
 
 def oversized(place: Place) -> list[socket.socket]:
-    """They send more than is taken, or say that they will."""
+    """They send more than is accepted, or announce it."""
     every = [place.connect() for _ in range(MANY)]
     for number, each in enumerate(every):
         say(each, HEAD.format(10**9 if number % 2 else 99_999).encode() + b"x" * 200_000)
@@ -143,7 +143,7 @@ def malformed(place: Place) -> list[socket.socket]:
 
 
 def unread(place: Place) -> list[socket.socket]:
-    """They ask again and again on one connection, and take no answer."""
+    """They ask again and again on one connection, and read no answer."""
     every = [place.connect() for _ in range(MANY // 10)]
     question = b"GET /spec HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
     for each in every:
@@ -157,7 +157,7 @@ def unread(place: Place) -> list[socket.socket]:
 
 
 def files(place: Place) -> list[socket.socket]:
-    """They send files that are too long, wrong, or that they do not wait for."""
+    """They send files that are too long or damaged, or leave before the answer."""
     for number in range(10):
         name, content = ("a.po", b'msgid "') if number % 2 else ("a.txt", b"x" * 60_000)
         sent = place.client.post(
@@ -192,7 +192,7 @@ def test_others_are_served_and_nothing_is_left(
 
 
 def test_a_flood_is_refused_and_ends(place: Place) -> None:
-    """More at once than one client has places for: the others are told when to come again."""
+    """Of more requests than one client has places for, the others are refused with a time to try again."""
     limits = ServingLimits(concurrent=16, concurrent_each=8)
     models = Models.load([GLASS], threads=1)
     with running(create_app(models, limits, files=place.files)) as address, ExitStack() as stack:

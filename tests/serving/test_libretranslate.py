@@ -1,4 +1,4 @@
-"""LibreTranslate's interface: the shapes and words that its clients know."""
+"""LibreTranslate's interface: the forms and messages that its clients know."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ SCRIPTS_OF_ONE = {
 @pytest.mark.parametrize("name", ["characters", "batch"])
 @pytest.mark.parametrize(("most", "amount", "allowed"), [(3, 3, True), (3, 4, False), (0, 1, False), (-1, 50, True)])
 def test_a_limit_is_the_most_that_is_allowed(name: str, most: int, amount: int, allowed: bool) -> None:
-    """And -1 is none."""
+    """-1 allows any number."""
     texts: str | list[str] = "x" * amount if name == "characters" else ["x"] * amount
     with client_of(FakeModels("en-de"), limits=ServingLimits(**{name: most})) as client:
         assert client.post("/translate", json=asked(q=texts)).status_code == (200 if allowed else 400)

@@ -1,4 +1,4 @@
-"""OpenAI's interface: its own client, over a real socket, and what it is told when it asks for too much."""
+"""OpenAI's interface, with its own client on a real socket, and the errors of requests that are wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many clients, one translator: everybody gets what they would get alone, in time, or is told why not."""
+"""Many clients share one translator: each gets the answer that it would get alone, in time, or an error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def translator(translators: dict[str, Translator]) -> Translator:
 
 
 def run(translator: Translator, work: Callable[[TranslatorQueue], Awaitable[T]], **options: Any) -> T:
-    """What comes of some work with a scheduler, which is closed afterwards."""
+    """Returns the result of some work with a scheduler, which is closed afterwards."""
 
     async def all_of_it() -> T:
         scheduler = TranslatorQueue(translator, **options)
@@ -67,7 +67,7 @@ def texts(count: int, seed: int = 0) -> list[str]:
 
 
 class Slow:
-    """A translator that needs some time for each text, and tells in which order they came."""
+    """A translator that needs some time for each text, and notes the order of the texts."""
 
     searcher = None
 
@@ -97,7 +97,7 @@ def slow(seconds: float = 0.0) -> Any:
     return Slow(seconds)
 
 
-# What comes out
+# Answers
 
 
 @both
@@ -122,7 +122,7 @@ def test_translations_equal_those_of_the_translator(
 
 @both
 def test_clients_with_all_kinds_of_options_at_once(translators: dict[str, Translator], engine: str) -> None:
-    """More sets of options than there are lanes."""
+    """There are more sets of options than batchers."""
     translator = translators[engine]
     options: list[dict[str, Any]] = [
         *({"beam": beam} for beam in range(1, 6)),
@@ -170,7 +170,7 @@ def test_one_bad_text_of_a_batch_does_no_harm_to_others() -> None:
     run(slow(), work)
 
 
-# Whose turn it is
+# Turns
 
 
 def test_a_long_file_does_not_keep_a_short_request_waiting() -> None:
@@ -194,7 +194,7 @@ def test_a_long_file_does_not_keep_a_short_request_waiting() -> None:
 
 @pytest.mark.skipif("native" not in ENGINES, reason="sentences join in the native engine")
 def test_a_sentence_joins_those_that_are_being_written(translator: Translator) -> None:
-    """A person who comes after a long file is answered long before it is done."""
+    """A person who asks after a long file is answered long before the file is done."""
 
     async def work(scheduler: TranslatorQueue) -> None:
         long = asyncio.create_task(scheduler.translate(texts(600), client="file", beam=8))
@@ -210,7 +210,7 @@ def test_a_sentence_joins_those_that_are_being_written(translator: Translator) -
     run(translator, work)
 
 
-# Too much, too late, not wanted any more
+# Full queues, deadlines and cancelled requests
 
 
 def test_too_much_is_refused_with_a_time_to_come_back() -> None:
@@ -281,7 +281,7 @@ def test_cancelled_requests_make_room(translators: dict[str, Translator], engine
 
 @both
 def test_a_constrained_search_ends_when_its_client_leaves(translators: dict[str, Translator], engine: str) -> None:
-    """In the middle of it, although nothing can join or leave its batch."""
+    """The search ends in the middle, although nothing can join or leave its batch."""
     steps, advance = [0], TranslationStep.advance
 
     def slow_advance(*arguments: Any) -> Any:

@@ -73,7 +73,7 @@ def test_models_by_task_and_direction(folders: dict[str, Path]) -> None:
 
 
 def test_folders_are_served_by_their_tasks(folders: dict[str, Path]) -> None:
-    """Each in the interface that it is for."""
+    """Each model answers in the interface for its task."""
     models = Models.load([str(folders[name]) for name in ("en-de", "gpt", "bert")])
     assert models.names == ["en → de", "gpt", "bert"]
     app = create_app(models)

@@ -1,4 +1,4 @@
-"""Models that write and read for many clients: all share batches, and each answer is the one that is given alone."""
+"""Models that write and read for many clients: all share batches, and each gets the answer that it would get alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Q = TypeVar("Q", bound=Scheduler)
 ENGINES = ["native", "torch"] if missing() is None else ["torch"]
 both = pytest.mark.parametrize("engine", ENGINES)
 LONG = 100_000
-"""Tokens that nobody waits for."""
+"""More tokens than any test waits for."""
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ async def until(condition: Callable[[], Any]) -> None:
 def test_a_prompt_gets_the_same_text_whatever_shares_its_batch(
     writers: dict[str, Writer], engine: str, options: dict[str, Any]
 ) -> None:
-    """To the last bit by the native engine: prompts of all lengths, each with a seed and a limit of its own."""
+    """Prompts of all lengths, each with its own seed and limit, have equal outputs, bit by bit in the native engine."""
     writer = writers[engine]
     work = [
         (

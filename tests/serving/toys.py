@@ -1,4 +1,4 @@
-"""Small models in folders, of no knowledge at all but with all that belongs to one."""
+"""Small models in complete folders, with random weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHAPE: dict[str, Any] = {
 
 
 def write_model(folder: Path, *directions: str, seed: int = 0, task: Any = "translate", **decoding: Any) -> Path:
-    """A model of these directions; of one, it has no tags."""
+    """Writes a model of these directions; a model of one direction has no tags."""
     source, target = directions[0].split("-") if directions else (DataSettings.source, DataSettings.target)
     several = directions if len(directions) > 1 else ()
     tags = tuple(dict.fromkeys(name.split("-")[1] for name in several))

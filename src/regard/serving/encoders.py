@@ -18,7 +18,7 @@ from regard.serving.batchers import Item, Kind, SmallBatcher
 from regard.serving.client_limits import Admission, ServingLimits
 from regard.serving.refusals import RefusedError, unknown_model
 from regard.serving.request_bodies import ModelName, TextInputs, inputs, read_object, respond
-from regard.serving.scheduler import MAX_WAITING, Scheduler
+from regard.serving.scheduler import MAX_WAITING, SLICE, Scheduler
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from regard.serving.served_models import Models
 
 GAPS = ("[MASK]", "<mask>")
-SLICE = 64
-"""Texts of a request that are tokenized at once: other requests have their turn in between."""
 READ_TOGETHER = 64
 """Texts in a batch."""
 READ_TOKENS = 4_096

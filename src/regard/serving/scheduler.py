@@ -19,6 +19,8 @@ from regard.serving.refusals import BusyError, LateError
 
 MAX_WAITING = 10_000
 """Texts that may wait: minutes of work for a small machine."""
+SLICE = 64
+"""Texts of a request that are tokenized at once: other requests have their turn in between."""
 MAX_BATCHERS = 4
 """Batchers that run side by side, of those that items join and of the others."""
 IDLE = 60.0

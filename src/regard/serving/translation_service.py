@@ -20,7 +20,7 @@ from regard.serving.batchers import Item, Kind, SmallBatcher, continuous_engine,
 from regard.serving.client_limits import Deadlines
 from regard.serving.document_processes import DocumentProcesses
 from regard.serving.refusals import RefusedError
-from regard.serving.scheduler import MAX_WAITING, Scheduler
+from regard.serving.scheduler import MAX_WAITING, SLICE, Scheduler
 from regard.settings import DecodingSettings
 from regard.tokens import protected_pieces
 from regard.tokens.directions import Direction
@@ -29,8 +29,6 @@ from regard.tokens.slot_tokens import CutText
 if TYPE_CHECKING:
     from regard.serving.served_models import Models
 
-SLICE = 64
-"""Texts of a request that are tokenized at once: other requests have their turn in between."""
 SMALL = 2_000
 """Characters that are tokenized faster than a thread wakes up."""
 THREADS = 64
