@@ -173,7 +173,12 @@ class Tokenizer:
         owner = [number for number, character in enumerate(text) for _ in character.encode()]
         if ends and ends[-1] > len(owner):
             owner.insert(0, -1)  # the space that encoding adds before the text
-        return [(max(0, owner[start]), owner[end - 1] + 1) for start, end in zip([0, *ends], ends, strict=False)]
+        try:
+            return [(max(0, owner[start]), owner[end - 1] + 1) for start, end in zip([0, *ends], ends, strict=False)]
+        except IndexError:  # rules that are not those of Regard
+            raise InputError(
+                "the tokenizer of this model changes this text: copy tokenizer.json from the original model folder"
+            ) from None
 
 
 @dataclass(frozen=True)
