@@ -15,8 +15,7 @@ from torch import Tensor
 
 from regard.argument_checks import require, require_text, require_texts
 from regard.errors import InputError
-from regard.model.output_heads import mean_state
-from regard.model.transformer import Encoder
+from regard.model.transformer import Encoder, mean_state
 from regard.tokens.tokenizer import Tokenizer
 from regard.weights import Contents, summary
 

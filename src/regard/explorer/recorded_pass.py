@@ -15,8 +15,7 @@ from torch.nn import functional as F
 from regard.decoding.decoder_step import NextToken
 from regard.explorer.anatomy import Anatomy
 from regard.model.observe import Edit, Seen, Trace, observe
-from regard.model.output_heads import mean_state
-from regard.model.transformer import Decoder, Encoder
+from regard.model.transformer import Decoder, Encoder, mean_state
 
 BEST = 10
 """Number of most probable tokens that are shown for each step."""

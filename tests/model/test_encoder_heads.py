@@ -10,8 +10,7 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 from transformers import BertConfig, BertForPreTraining, BertForSequenceClassification
 
-from regard.model.output_heads import Pooler
-from regard.model.transformer import Encoder, document_bias
+from regard.model.transformer import Encoder, Pooler, document_bias
 from regard.settings import ModelSettings
 from tests.model.foreign import copy_bert, copy_weights, put
 from tests.model.toys import VOCABULARY, exact, keep_lengths, same, scrambled, some_tokens, toy_settings, writer
