@@ -1,4 +1,4 @@
-"""Disturbs training in all ways that we know of, and writes down what came of it: see docs/faults.md."""
+"""Disturbs training in all known ways, and records the results: see docs/faults.md."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Bench:
         return abs(len(ours) - len(theirs)) + sum(a != b for a, b in zip(ours, theirs, strict=False))
 
     def finished(self, folder: Path, fault: str, when: str, kind: str, seconds: float = 0.0) -> Outcome:
-        """Lets a disturbed run of one process go on to its end, and compares."""
+        """Resumes a disturbed run of one process to its end, and compares."""
         code = run(folder, self.corpus, given=PLAIN if kind == "plain" else GIVEN)
         return Outcome(fault, when, code == 0, self.lost(folder, kind), round(seconds, 2))
 
@@ -309,7 +309,7 @@ def second_process(bench: Bench, count: int) -> Iterator[Outcome]:
 
 
 def out_of_memory(bench: Bench, count: int) -> Iterator[Outcome]:
-    """Allocations fail: the batch is worked on in parts, which is said once for each halving."""
+    """Makes allocations fail: the batch is computed in parts, with one note for each halving."""
     for _ in range(count):
         folder, rows = bench.new(), bench.dice.choice((4, 8, 15))
         code = run(folder, bench.corpus, "no memory", rows, PLAIN)

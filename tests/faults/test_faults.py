@@ -1,4 +1,4 @@
-"""A short version of `make faults`, and what docs/faults.md says of the long one."""
+"""Runs a short version of `make faults`, and checks the table of docs/faults.md."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_page_has_the_table_of_the_log() -> None:
 
 
 def test_the_table_counts_differing_weights() -> None:
-    """Of the table itself, and of the comparison."""
+    """The table counts the runs that did not continue and the bytes that differ."""
     bad = [Outcome("a", "", True, 0, 0.0), Outcome("a", "", False, 7, 2.5)]
     assert "| a | 2 | 1 | 7 | 2.5 s |" in table(bad)
 

@@ -1,4 +1,4 @@
-"""Runs of training that something happens to, in processes that are forked from one with PyTorch loaded."""
+"""Runs training with faults, in processes that are forked from one with PyTorch loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN = {**GIVEN, "model.dropout": 0.0}
 
 
 def victim(folder: Path, corpus: list[Path], fault: str, amount: float, given: dict[str, Any]) -> None:
-    """Trains or goes on training in `folder`; what it says is in `folder`.said, and it ends with 2 on an error."""
+    """Trains or resumes in `folder`; its messages are in `folder`.said, and an error ends it with code 2."""
     from regard.errors import RegardError
     from regard.preparation.train_and_resume import resume, train
     from regard.training.events import Finished, Note

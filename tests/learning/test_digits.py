@@ -69,7 +69,7 @@ def letters(row: str) -> str:
 
 @pytest.mark.slow
 def test_back_translation_and_a_student(tmp_path: Path) -> None:
-    """What is made of text alone is right, and so is what a model learns with it, and a student of that model."""
+    """Back-translations are right, and so are the model that is trained on them and its student."""
     (tmp_path / "pairs.tsv").write_text("".join(f"{row}\t{letters(row)}\n" for row in rows(2000, 0)))
     (tmp_path / "text.txt").write_text("".join(f"{letters(row)}\n" for row in rows(400, 2)))
     (tmp_path / "more.txt").write_text("".join(f"{row}\n" for row in rows(2000, 3)))

@@ -30,7 +30,7 @@ def test_a_recurrent_network_copies_digits(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_run_in_two_parts_equals_a_run_in_one(tmp_path: Path) -> None:
-    """Its dropout too is drawn by the number of the update, so that resuming changes no bit."""
+    """Dropout depends on the number of the update, so resuming changes no bit."""
     corpus = tmp_path / "digits.tsv"
     corpus.write_text("".join(f"{row}\t{row}\n" for row in rows(200, 0)))
     shape = {

@@ -89,7 +89,7 @@ def test_real_steps_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_memory_is_measured_with_outputs_of_the_greatest_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How soon a model ends depends on what it has learnt; room is taken up to the limit, in a full batch."""
+    """A trained model may end outputs later, so memory is measured up to the limit, in a full batch."""
     sample = sample_pairs(write_reversals(tmp_path, 400), DataSettings(), tmp_path)
     given = gather(None, {**SMALL, "training.evaluate_pairs": 500, "data.dev_pairs": 390, "decoding.batch_tokens": 900})
     rows: list[int] = []
@@ -130,7 +130,7 @@ def test_memory_of_subword_sampling_grows_with_the_corpus(tmp_path: Path) -> Non
 
 
 def test_operations_are_counted_for_all_matrices(tmp_path: Path) -> None:
-    """Six for each weight of a matrix and token: two forward, four backward; and attention's two products."""
+    """A weight needs six operations per token, two forward and four backward; attention adds its two products."""
     sample = sample_pairs(write_reversals(tmp_path, 60, longest=3), DataSettings(), tmp_path)
     given = gather(None, {**SMALL, "model.dropout": 0.0, "training.batch_tokens": 100_000})
     found = measure(sample, given, tmp_path / "run", 0.01, lambda _: None)

@@ -1,4 +1,4 @@
-"""A memory belongs to the model that it was kept for, whenever a kill comes."""
+"""After a kill at any moment, a folder has the translation memory of its own model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fill(folder: Path, names: tuple[str, ...], text: str) -> None:
 @pytest.mark.parametrize("memory", [True, False], ids=["with a memory", "without"])
 @pytest.mark.parametrize("moved", range(4))
 def test_an_installation_can_be_repeated(tmp_path: Path, memory: bool, moved: int) -> None:
-    """A kill after any number of the moves, and then once more."""
+    """A kill comes after any number of moves, and the installation is repeated."""
     fill(tmp_path, (SETTINGS, TOKENIZER, MEMORY, CONFIDENCE), "old")
     names = (SETTINGS, TOKENIZER, MEMORY) if memory else (SETTINGS, TOKENIZER)
     fill(tmp_path / NEW, names, "new")

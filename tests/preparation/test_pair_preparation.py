@@ -198,7 +198,7 @@ def test_a_teacher_of_several_directions_is_refused(trained: tuple[Path, list[Ev
 
 
 def test_links_go_by_their_own_names(tmp_path: Path) -> None:
-    """A store of data names files by their content, and has links to them."""
+    """A data store names files by their content, and links to them."""
     links = []
     for number, path in enumerate(write(tmp_path, "corpus", "en de fr")):
         path = path.rename(tmp_path / f"SHA256-{number:064x}")

@@ -1,4 +1,4 @@
-"""Synthetic pairs: made without loss however often the making is stopped, tagged, and never held out."""
+"""Synthetic pairs are complete however often a run is stopped, are tagged, and are never held out."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_judging(text: str, found: str, fault: str | None) -> None:
 
 
 class Killed(BaseException):
-    """Ends a run where nothing can be cleaned up, as a kill does."""
+    """Ends a run without any cleaning up, like a kill."""
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
@@ -316,7 +316,7 @@ def test_a_corpus_in_one_file_can_be_swapped(corpus: list[Path], mono: Path, tmp
 
 @pytest.mark.usefixtures("turning")
 def test_held_out_pairs_are_not_trained_on(corpus: list[Path], mono: Path, tmp_path: Path) -> None:
-    """Neither a dev or test target in the text, nor a text that comes back as a dev source."""
+    """Texts that are dev or test targets, or whose translations are dev sources, are left out."""
     dev, test = tmp_path / "dev.tsv", tmp_path / "test.tsv"
     dev.write_text("x 1 2\ty 3 4\nz 7 7\tw\n")
     test.write_text("v 5\tu 6\n")

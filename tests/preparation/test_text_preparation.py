@@ -1,4 +1,4 @@
-"""Running text becomes a stream: with begins and ends where a model writes, and with a dev set held out of it."""
+"""Running text becomes a stream of tokens, with begins and ends for writing, and a dev set is held out."""
 
 from __future__ import annotations
 

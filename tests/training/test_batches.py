@@ -107,7 +107,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_an_earlier_version_is_read_as_it_was(tmp_path: Path) -> None:
-    """A run that was begun with it goes on with the same batches."""
+    """A run that began with an earlier version continues with the same batches."""
     pairs = [([5 + i] * (1 + i % 7), [6] * (1 + i % 5)) for i in range(200)]
     (tmp_path / "about.json").write_text('{"dtype": "uint16", "pairs": 200}')
     np.save(tmp_path / "lengths.npy", np.array([(len(s), len(t)) for s, t in pairs], np.int32))

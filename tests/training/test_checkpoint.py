@@ -1,4 +1,4 @@
-"""States of a run: which is read, and how damage is found."""
+"""Tests of saved states: which one is loaded, and how damage is found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flip(path: Path, bit: int) -> None:
 
 
 def test_every_bit_counts(tmp_path: Path) -> None:
-    """Of a sealed file with any bit flipped (every fifth is tried), or any end missing, something is said."""
+    """Damage is found if any bit of a sealed file is flipped (every fifth is tried), or any end is missing."""
     path, copy = tmp_path / "whole.safetensors", tmp_path / "copy.safetensors"
     tensors = {"a": torch.randn(3, 2), "b": torch.zeros(0, 4), "c": torch.arange(5).bfloat16()}
     write_sealed(path, tensors, {"state": "{}", "rows": "[1]"})
@@ -116,7 +116,7 @@ def test_a_damaged_checkpoint_is_reported_and_not_averaged(paused: Path, tmp_pat
 
 
 def test_a_state_of_an_earlier_version_is_read(paused: Path, tmp_path: Path) -> None:
-    """Which was one file without a checksum, whatever its step."""
+    """An earlier version wrote one file without a checksum, whatever the step."""
     folder = tmp_path / "run"
     shutil.copytree(paused, folder)
     tensors, metadata = read_tensors(state_path(folder / "training", 8))

@@ -1,4 +1,4 @@
-"""Several processes do what one does alone, to rounding, and none of them goes on without the others."""
+"""Several processes compute what one computes, up to rounding, and none of them continues without the others."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def parts_of(kind: str, size: int) -> list[str]:
 
 
 def test_a_state_of_two_processes_continues_with_any_number(prepared: Path, alone: Curve, tmp_path: Path) -> None:
-    """Paused after step 3 by two, each with a part; the rest by one and by four, as if it had not been."""
+    """Two processes, each with a part of the state, stop after step 3; one and four continue with the same result."""
     folder = copied(prepared, tmp_path / "run")
     finish(start(folder, 2, training__parallel="fsdp", leave=3))
     assert max(path.name for path in (folder / "training").glob("state-*")).startswith("state-00000003")
@@ -88,7 +88,7 @@ def test_muon_and_bfloat16_are_the_same_in_two_processes(prepared: Path, tmp_pat
 
 
 def test_muon_computes_each_matrix_in_one_process(prepared: Path, tmp_path: Path) -> None:
-    """Three processes do what one does, though the number of matrices of a shape is no multiple of three."""
+    """Three processes compute what one computes; the number of matrices of a shape is not a multiple of three."""
     one = losses(copied(prepared, tmp_path / "one"), 1, training__optimizer="muon")
     three = losses(copied(prepared, tmp_path / "three"), 3, training__optimizer="muon")
     assert [loss for loss, _ in one] == pytest.approx([loss for loss, _ in three], abs=1e-4)

@@ -1,4 +1,4 @@
-"""No setting is ignored: with another value something else is trained, or a test that is named here fails."""
+"""No setting is ignored: another value changes the result, or the setting names its own test here."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_the_timeout_of_another_process_is_the_requested_one(tmp_path: Path, mon
 
 
 def test_lost_processes_are_restarted_as_often_as_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a process ends from outside, what remains of the restarts is handed on."""
+    """After a signal from outside, the remaining number of restarts is passed on."""
     asked: list[int] = []
 
     def launch(_work: object, _arguments: object, processes: int, restarts: int) -> dict[int, tuple[int, str]]:

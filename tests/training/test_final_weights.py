@@ -1,4 +1,4 @@
-"""The end of a run: the examples that are kept with the final weights."""
+"""A finished run keeps a few examples with its final weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients: dropout that grows, and batches that the memory does not suffice for, which are worked on in parts."""
+"""Dropout grows with the epochs, and batches that do not fit into memory are computed in parts."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_other_errors_are_not_mistaken_for_lack_of_memory(
 
 
 def test_dropout_grows_with_the_epochs(corpus: list[Path], tmp_path: Path) -> None:
-    """The first update has none of it, as one without; once it has grown, updates are as if it had always been so."""
+    """The first update has no dropout; once the rate is full, updates equal those of a run with the full rate."""
     full = {"model.dropout": 0.5, "training.steps": 30, "training.batch_tokens": 60}
     full |= {"training.dropout_warmup": 0.0, "training.learning_rate": 0.0}  # so that losses tell of the masks alone
     still = losses(run(corpus, tmp_path / "still", **full | {"model.dropout": 0.0}))

@@ -1,4 +1,4 @@
-"""The training loop: how often a run is saved."""
+"""The training loop saves a run often enough, and not too often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss: the fast path against the readable one, and what counts."""
+"""The fast loss equals the readable one, and padding does not count."""
 
 from __future__ import annotations
 

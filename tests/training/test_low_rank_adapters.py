@@ -1,4 +1,4 @@
-"""Adapters: nothing at first, learnt alone, merged in the end."""
+"""Adapters are zero at first, are trained alone, and are merged at the end."""
 
 from __future__ import annotations
 

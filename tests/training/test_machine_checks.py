@@ -1,4 +1,4 @@
-"""The precision that suits a machine is chosen."""
+"""The precision suits the machine, and is recorded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_other_devices_use_float32() -> None:
 
 
 def test_chosen_settings_are_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """So that a run that goes on elsewhere goes on as it began."""
+    """A run that continues on another machine keeps its precision."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
     corpus = write_reversals(tmp_path, 60)
     list(train(corpus, tmp_path / "run", overrides={**SMALL, "training.steps": 1, "training.precision": "auto"}))

@@ -1,4 +1,4 @@
-"""The learning rate, and Adam against the formulas of its paper."""
+"""Tests of the learning rate, of Adam against the formulas of its paper, and of Muon."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_muon_moves_matrices_and_adam_the_rest_at_a_higher_rate() -> None:
 
 
 def test_muon_accumulates_momentum() -> None:
-    """A second step with no gradient goes on in the direction of the first."""
+    """A second step without a gradient continues in the direction of the first."""
     torch.manual_seed(0)
     module = nn.Linear(6, 4, bias=False)
     optimizer = build_optimizer(module, TrainingSettings(optimizer="muon"))

@@ -1,4 +1,4 @@
-"""Training with protection: slots in the tokens, in the folder, and in what comes after."""
+"""Placeholders become slots: in the tokens, in the folder, and in models that start from it."""
 
 from __future__ import annotations
 

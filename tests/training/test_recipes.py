@@ -1,4 +1,4 @@
-"""A recipe can be used with a model to start from: shape and vocabulary are the model's, all else is the recipe's."""
+"""With a model to start from, a recipe sets everything except shape and vocabulary."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_every_recipe_with_a_shape_is_covered() -> None:
 def test_settings_that_contradict_the_model_are_refused(
     flags: dict[str, Any], message: str, models: dict[bool, Path], corpus: list[Path], tmp_path: Path
 ) -> None:
-    """Beside a recipe, too: who writes a flag wants what it says."""
+    """A flag that contradicts the model is refused, beside a recipe too."""
     for recipe in (None, ROOT / "multi30k-en-de.toml"):
         with pytest.raises(SettingsError, match=message):
             list(regard.train(corpus[:2], tmp_path / "run", settings_file=recipe, start=models[False], overrides=flags))

@@ -1,4 +1,4 @@
-"""Training pairs in new pieces every epoch: the same text, the same tags, nothing too long, and reproducible."""
+"""Subword sampling keeps text and tags, makes nothing too long, and is reproducible."""
 
 from __future__ import annotations
 

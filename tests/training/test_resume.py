@@ -1,4 +1,4 @@
-"""Killed at any moment, resumed, and in the end the same weights bit for bit."""
+"""A run that is killed at any moment and resumed ends with the same weights bit for bit."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_sigkill_and_resume_give_the_same_weights(
 
 
 def test_killed_again_and_again_at_any_time(corpus: list[Path], undisturbed: bytes, tmp_path: Path) -> None:
-    """From outside, by the clock, wherever the process happens to be."""
+    """The process is killed from outside, after a random time."""
     folder = tmp_path / "run"
     for seconds in (0.05, 0.2, 0.35, 0.5, 0.65, 0.8):
         process = CONTEXT.Process(target=work, args=(folder, corpus, "never", 0))

@@ -1,4 +1,4 @@
-"""The running mean of the weights: what it is, when it takes their place, and what is kept in the end."""
+"""Tests of the running mean of the weights: its values, when it replaces the weights, and what is saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights kept along the way: at the right steps, the same after a resumption, and those of the run."""
+"""Snapshots are kept at the right steps, are the same after resuming, and are the weights of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is finished stays as it is when it is resumed, says so, and names what would train it on."""
+"""Resuming a finished run changes nothing, and a note says how to train it further."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_run_that_was_killed_before_its_last_line_finishes(runs: Path, tmp_pat
 
 
 def test_a_damaged_state_of_a_finished_run_is_not_repaired(runs: Path, tmp_path: Path) -> None:
-    """The model is whole, and does not need its state."""
+    """The model is complete without its state."""
     folder = shutil.copytree(runs / "translate", tmp_path / "run")
     path = state_path(folder / "training", 24)
     content = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Each task from files to a folder that works; stopped and resumed; and started from another model."""
+"""Each task trains from files to a model that works, can be resumed, and can start from another model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fine(**changes: Any) -> dict[str, Any]:
 
 
 class Runs:
-    """A finished run of each kind, made when it is first asked for; nobody changes it."""
+    """A finished run of each kind, trained when first needed; no test changes it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -131,7 +131,7 @@ def test_the_weights_in_the_folder_have_the_reported_dev_loss(kind: str, runs: R
 
 
 def dev_loss(folder: Path, model: Path | None = None) -> float:
-    """Nats a token of the folder's dev set, under its own weights or another folder's."""
+    """Returns the nats per token of the folder's dev set with its own weights or those of another folder."""
     own = read_folder(folder)
     task = TASKS[own.settings.task](folder / TRAINING, own.settings, own.vocabularies, torch.device("cpu"))
     weights = own.model if model is None else read_folder(model).model
@@ -381,7 +381,7 @@ def test_a_metric_that_the_task_does_not_have_is_refused(kind: str, metric: str,
 
 
 def test_long_texts_of_words_do_not_end_a_run(tmp_path: Path) -> None:
-    """They are longer than the model's positions, in the dev set too."""
+    """Texts that are longer than model.max_length are shortened, in the dev set too."""
     corpus = write_words(tmp_path, longest=60)
     events = list(train([corpus], tmp_path / "run", overrides=options(KINDS["classify words"])))
     assert isinstance(events[-1], Finished)

@@ -1,4 +1,4 @@
-"""A whole run, small: its events, its folder, its reproducibility, its ways to end."""
+"""Small runs from files to a model: events, folder, reproducibility, and ways to end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(corpus: list[Pa
 
 
 def test_the_loss_follows_the_golden_curve(corpus: list[Path], tmp_path: Path) -> None:
-    """A refactoring that changes what is learnt, or in which order, shows here."""
+    """A change of the losses or of the order of batches fails here."""
     events = run(corpus, tmp_path / "run", model__dropout=0.0, training__warmup=2)
     losses = [event.loss for event in events if isinstance(event, Progress)]
     assert losses[::6] == pytest.approx([5.9208, 4.7618, 4.0412, 3.8662], rel=0.01)
@@ -130,7 +130,7 @@ def test_a_loss_of_nan_stops_training_and_keeps_the_last_good_checkpoint(
 
 
 def spoil_after(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes a weight not a number after this update."""
+    """Makes a weight NaN after this update."""
     update = loop.update
 
     def spoilt(trained: TrainingRun) -> Progress:

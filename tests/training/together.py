@@ -18,7 +18,7 @@ LOSSES = "losses.json"
 
 
 def member(rank: int, size: int, port: int, folder: Path, overrides: dict[str, Any]) -> None:
-    """Goes on with a run as one of several processes, as torchrun would have it; the first notes losses and norms.
+    """Continues a run as one of several processes of torchrun; the first records losses and norms.
 
     `overrides` may have fates of the last process: the step after which it shall `die`, `leave` or `spoil` its loss.
     """

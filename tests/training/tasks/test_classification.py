@@ -1,4 +1,4 @@
-"""Labelled texts become batches that a classifier would make of them, and are judged whole."""
+"""Labelled texts become the batches that a classifier would make of them, and all of them are scored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaps: as many as asked, hidden as Devlin et al. (2019) say, whole words if wanted, never a special token."""
+"""Gaps have the requested share, are hidden as in Devlin et al. (2019), and never contain special tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of a text: each token predicted from those before it in its document, and the whole dev set counted once."""
+"""In windows of a text, each token is predicted from those before it in its document; dev tokens count once."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_epochs_depend_only_on_the_seed(tmp_path: Path) -> None:
 
 
 def test_with_one_token_for_begin_and_end_the_next_begin_is_predicted(tmp_path: Path) -> None:
-    """GPT-2 has one token for both: it tells that a document is over."""
+    """GPT-2 has one token for both, which ends a document."""
     vocabulary = Tokenizer(TOKENIZER.model)
     vocabulary.specials = Specials(pad=1, begin=1, end=1, unknown=None, mask=None)
     folder = write_streams(tmp_path, [[1, 9, 9], [1, 8, 8], [1, 7, 7]])
@@ -98,7 +98,7 @@ def test_with_one_token_for_begin_and_end_the_next_begin_is_predicted(tmp_path: 
 
 
 def test_packed_documents_have_the_loss_of_single_ones(tmp_path: Path) -> None:
-    """Where positions only tell distances, a document does not notice what stands before it in its row."""
+    """With relative positions, the loss of a document does not depend on those before it in its row."""
     task = task_for(tmp_path, DOCUMENTS, positions="rotary", max_length=80)
     model = decoder(task)
     packed = task.loss(model, task.cut(task.train, np.array([0]), len(task.train) - 1), 0.0)
