@@ -46,7 +46,7 @@ def work(folder: Path, corpus: list[Path], kind: str, moment: int) -> None:
             die()
         real_fsync(handle)
 
-    def save_file(tensors: Any, path: Path, metadata: Any) -> None:
+    def save_file(tensors: Any, path: Path, metadata: Any = None) -> None:
         nonlocal count
         count += 1
         real_save(tensors, path, metadata)
