@@ -99,22 +99,19 @@ def test_a_list_of_all_tokens_changes_nothing(data: st.DataObject, model: Model,
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize("options", [DecodingSettings(beam=1), BEAM, DecodingSettings(temperature=1.0, alternatives=2)])
 def test_the_same_alone_and_in_any_company(options: DecodingSettings, int8: bool) -> None:
-    """To the last bit in a batch, and joined to a search that runs; threads that share a sentence round differently."""
+    """The bits are equal in a batch, joined to a search that runs, and if threads share a sentence."""
     model = toy(vocabulary=600)
     sources, shortlist = some_sources(model, 24), some_lists(model, longest=40)
     engine = shortened(model, shortlist, int8=int8)
     alone = [engine.search([source], [9], options)[0] for source in sources]
     assert engine.search(sources, [9] * 24, options) == alone
     engine.threads = 2
+    assert [engine.search([source], [9], options)[0] for source in sources[:5]] == alone[:5]
     with Room(engine, options) as room:
         for i, source in enumerate(sources):
             room.submit(i, source, 9)
         found = room.take(24)
     assert [found[i] for i in range(24)] == alone
-    for source, expected in zip(sources[:6], alone, strict=False):
-        shared = engine.search([source], [9], options)[0]
-        assert [h.tokens for h in shared] == [h.tokens for h in expected]
-        assert [h.score for h in shared] == pytest.approx([h.score for h in expected], abs=1e-4)
 
 
 @pytest.mark.parametrize("kernels", SETS)

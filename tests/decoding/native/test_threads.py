@@ -49,13 +49,17 @@ def endless() -> Model:
     return model
 
 
-@given(data=st.data(), model=models(), int8=st.booleans())
-@examples(10)
-def test_a_sentence_is_the_same_in_any_company(data: st.DataObject, model: Model, int8: bool) -> None:
-    """To the last bit, where one thread does the work."""
+weights = st.sampled_from([{}, {"int8": True}, {"fixed": True}])
+"""The forms of the weights: float32, int8, and the three bytes of large models."""
+
+
+@given(data=st.data(), model=models(), form=weights)
+@examples(15)
+def test_a_sentence_is_the_same_in_any_company(data: st.DataObject, model: Model, form: dict[str, bool]) -> None:
+    """The bits are equal in any batch, where one thread does the work."""
     work = data.draw(works(model, greedy | beams | drawn))
     for kernels in SETS:
-        engine = native(model, kernels, int8=int8)
+        engine = native(model, kernels, **form)
         together = engine.search(*work)
         for i in range(0, len(work.sources), 3):
             assert engine.search([work.sources[i]], [work.limits[i]], work.settings) == [together[i]]
@@ -63,16 +67,32 @@ def test_a_sentence_is_the_same_in_any_company(data: st.DataObject, model: Model
         assert backwards[::-1] == together
 
 
-@given(data=st.data(), model=models(), threads=st.integers(2, 4), int8=st.booleans())
-@examples(10)
-def test_any_number_of_threads_gives_the_same(data: st.DataObject, model: Model, threads: int, int8: bool) -> None:
+@given(data=st.data(), model=models(), threads=st.integers(2, 4), form=weights)
+@examples(15)
+def test_any_number_of_threads_gives_the_same(
+    data: st.DataObject, model: Model, threads: int, form: dict[str, bool]
+) -> None:
     """The bits are equal whether threads share a sentence, or each has its own."""
     work = data.draw(works(model, greedy | beams | drawn))
     for kernels in SETS:
-        engines = [native(model, kernels, threads=count, int8=int8) for count in (1, threads)]
+        engines = [native(model, kernels, threads=count, **form) for count in (1, threads)]
         alone, shared = (engine.search(*work) for engine in engines)
         assert shared == alone
         assert engines[1].search(work.sources[:1], work.limits[:1], work.settings) == alone[:1]
+
+
+@pytest.mark.parametrize("form", [{}, {"int8": True}, {"fixed": True}], ids=str)
+@pytest.mark.parametrize("settings", [GREEDY, DecodingSettings(beam=5, alternatives=4)], ids=["greedy", "beam"])
+def test_threads_share_a_large_vocabulary(settings: DecodingSettings, form: dict[str, bool]) -> None:
+    """It has chunks of unequal sizes, and more of them than threads."""
+    model = toy(vocabulary=3_000)
+    sources = some_sources(model, 3)
+    for kernels in SETS:
+        first, *others = (
+            native(model, kernels, threads=threads, **form).search(sources, [12] * 3, settings)
+            for threads in (1, 2, 3, 9, 24)
+        )
+        assert others == [first] * 4
 
 
 @pytest.mark.parametrize("threads", [1, 2])
