@@ -1,4 +1,4 @@
-"""The toy translator of the tests of decoding, which the tests of faithful translation share."""
+"""Shares the toy translator of the tests of decoding."""
 
 from tests.decoding.conftest import folder, model, translator
 

@@ -1,4 +1,4 @@
-"""What is not translated is filled in, what is finished is left alone, and what the memory has is not made anew."""
+"""Untranslated units are filled, finished ones stay, and translations of the memory are reused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.tokens.text_pairs import Location
 
 
 class Sheet:
-    """A document of lines."""
+    """Returns a document of lines."""
 
     source_language, target_language = "en", "de"
 
@@ -42,7 +42,7 @@ SHEET = Sheet(
 
 
 class Shouting:
-    """A translator that tells what it was asked."""
+    """A translator that records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Whatever a model makes of a text, the protected pieces of the text and no others are in its translation."""
+"""A translation has exactly the protected pieces of its text, whatever the model returns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TEXTS = st.lists(st.sampled_from([*PIECES, *OTHERS]) | st.text(max_size=3), max_
 
 
 class Babble:
-    """A search that finds anything at all: text, pieces of text that are protected, slots."""
+    """A search that returns random text, protected pieces and slots."""
 
     def __init__(self, tokenizer: Tokenizer, garbage: Sequence[str]) -> None:
         self.tokenizer, self.garbage = tokenizer, garbage
@@ -76,7 +76,7 @@ def babbling(garbage: Sequence[str], slots: bool = False) -> Translator:
 
 
 def require(job: MarkedText, result: FaithfulResult, numbers: bool = False) -> None:
-    """What is guaranteed."""
+    """Requires the guarantees of a faithful translation."""
     assert counts(result.text, job.marks, numbers=numbers) == counts(job.text, job.marks, numbers=numbers)
     if result.how == "safe":
         assert result.text == job.text
@@ -136,7 +136,7 @@ def test_a_real_model_with_long_texts_and_several_lines(folder: Path) -> None:
 
 
 class Saying(Babble):
-    """A search that finds one text, and another where it has constraints."""
+    """A search that returns one text, and another one with constraints."""
 
     def __init__(self, tokenizer: Tokenizer, said: str, constrained: str = "") -> None:
         super().__init__(tokenizer, [])
@@ -161,7 +161,7 @@ class Saying(Babble):
 def say(
     text: str, said: str, constrained: str = "", slots: bool = False, marks: tuple[str, ...] = ()
 ) -> FaithfulResult:
-    """What becomes of a text of which a model makes this."""
+    """Returns the faithful translation of a text for these outputs of a model."""
     tokenizer = TOKENIZERS[slots]
     search = Saying(tokenizer, said, constrained)
     translator = Translator(Settings(), Vocabularies(tokenizer, tokenizer), search)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Terms are read from every kind of file, found as whole words, and known again in a translation."""
+"""Terms are read from every kind of file, found as whole words, and recognized in translations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A glossary in a search: its terms are spelt in every way that is needed, and used where the model would not."""
+"""A search with a glossary spells terms in every necessary way, and uses them where the model would not."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_forbidden_word_that_is_spelt_otherwise_is_forbidden_too(translator: T
 
 
 def test_a_term_takes_the_place_of_the_word_that_looked_at_it(translator: Translator) -> None:
-    """Whatever else the search finds, that is among it."""
+    """The search returns this draft among its outputs."""
     glossary = Glossary([Term("dog", ("Vogel",))])
     target, text = translator.target, "A dog sees a dog."
     tokens = tuple(target.encode("Hund sieht eine Katze.").ids)

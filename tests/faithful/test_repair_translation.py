@@ -1,4 +1,4 @@
-"""A translation is put right: what does not belong is taken out, and what stands wrong is put in order."""
+"""A repair removes pieces that do not belong to a translation, and puts the others in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was translated before is found again, and how alike it is is told."""
+"""A memory finds earlier translations of similar texts, with a score."""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ def _choose_executor(arguments: argparse.Namespace, work: TranslateLines) -> Exe
 
         accelerated = work.engine["device"] not in ("auto", "cpu")
         return RayCluster(arguments.cluster, arguments.workers, threads=work.threads, accelerated=accelerated)
-    from regard.jobs.worker_processes import WorkerProcesses, count_processors
+    from regard.decoding.native.native_search import count_processors
+    from regard.jobs.worker_processes import WorkerProcesses
 
     return WorkerProcesses(arguments.workers or max(1, count_processors() // work.threads), work.threads)
 

@@ -104,11 +104,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
-def count_processors() -> int:
-    """Returns the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 # Messages
 
 

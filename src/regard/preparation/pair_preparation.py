@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from regard.decoding.native.native_search import count_processors
 from regard.errors import DataError, SettingsError
 from regard.faithful import translation_memory as memory
 from regard.files.corpus import clean, leaks, read_pairs, split, split_each
@@ -19,7 +20,6 @@ from regard.files.formats.multilingual_texts import missing_direction
 from regard.files.pair_checks import Notices
 from regard.files.remote_files import as_path
 from regard.jobs.corpus_encoding import EncodePairs, encode_corpus
-from regard.jobs.worker_processes import count_processors
 from regard.model_folder import MEMORY
 from regard.preparation.chosen_settings import resolve
 from regard.preparation.synthetic_pairs import PAIRS, SYNTHETIC, SyntheticState, is_text

@@ -115,10 +115,10 @@ class TranslatorQueue(Scheduler):
             return TranslationPlan(settings, target, continuous_kind(engine, settings))
 
         # The native engine leaves constraints to PyTorch, where a text has one answer only if nothing shares its batch
-        alone: dict[str, Any] = {} if engine is None else {"batch_tokens": 1}
+        asked = dict(given) if engine is None else {**dict(given), "batch_tokens": 1}
 
         def translate(items: list[Item]) -> list[Translation]:
-            return self.translator.translate([item.source for item in items], **dict(given), **alone)
+            return self.translator.translate([item.source for item in items], **asked)
 
         key = (*sorted((direction | options).items()), id(constrain), id(glossary))  # both outlive the batcher
         kind = Kind(key, lambda report: SmallBatcher(translate, report, self.slots))

@@ -1,4 +1,4 @@
-"""Random models for both engines, random work for them, and when two results are the same."""
+"""Random models and work for both engines, and the comparison of their results."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from regard.tokens.tokenizer import Specials
 Model = EncoderDecoder | Decoder
 SPECIALS = Specials()
 FIRST = 5
-"""The first id that is text."""
+"""The first id that stands for text."""
 TOLERANCE = 1e-3
-"""How far the scores of the two engines may lie apart."""
+"""Largest difference between the scores of the two engines."""
 SETS = [name for name in ("avx512", "avx2", "portable") if instructions(name)]
-"""The sets of instructions that this machine has, the best first."""
+"""The instruction sets of this machine, best first."""
 PRELOADED = "san.so" in os.environ.get("LD_PRELOAD", "")
-"""Whether this is `make sanitize`."""
+"""True in `make sanitize`."""
 
 
 def build(shape: ModelSettings, vocabulary: int, *, decoder_only: bool = False, seed: int = 0) -> Model:
-    """A model far from sure of anything, whose biases and gains all matter; the source may have a larger vocabulary."""
+    """Returns an uncertain model whose biases and gains all matter; its source vocabulary may be larger."""
     torch.manual_seed(seed)
     if decoder_only:
         model: Model = Decoder(shape, vocabulary)
@@ -55,7 +55,7 @@ def build(shape: ModelSettings, vocabulary: int, *, decoder_only: bool = False, 
 
 
 def packed(model: Model, kernels: str = "", *, int8: bool = False, fixed: bool = False) -> PackedModel:
-    """The model for the native engine; its file is gone as soon as it is mapped."""
+    """Packs a model for the native engine, and deletes the file."""
     with tempfile.TemporaryDirectory() as folder:
         write(model, Path(folder) / "packed", int8=int8, fixed=fixed)
         return PackedModel(Path(folder) / "packed", kernels)
@@ -86,7 +86,7 @@ def reference(model: Model, shortlist: Shortlist | None = None) -> TorchSearch:
 
 
 class Work(NamedTuple):
-    """What a search is asked for."""
+    """The arguments of a search."""
 
     sources: list[list[int]]
     limits: list[int]
@@ -100,7 +100,7 @@ def assert_same(
     theirs: list[list[Hypothesis]],
     shortlist: Shortlist | None = None,
 ) -> None:
-    """The same tokens, or others that the reference scores the same; the same scores."""
+    """Requires the same scores, and the same tokens or others with the same score in the reference."""
     assert len(ours) == len(theirs) == len(work.sources)
     for source, found, expected in zip(work.sources, ours, theirs, strict=True):
         assert len(found) == len(expected)
@@ -125,7 +125,7 @@ def reference_score(
     settings: DecodingSettings,
     shortlist: Shortlist | None = None,
 ) -> float:
-    """The score of any output, by PyTorch."""
+    """Computes the score of any output with PyTorch."""
     after = NextToken(SPECIALS, settings.repetition_penalty, reference(model, shortlist)._allowed([source], []))
     step: TranslationStep | WritingStep
     if isinstance(model, Decoder):
@@ -148,12 +148,12 @@ SHAPE: dict[str, Any] = {
 
 
 def toy(*, decoder_only: bool = False, vocabulary: int = 60, seed: int = 0, **shape: Any) -> Model:
-    """A model of no special shape."""
+    """Returns a small model with a common shape."""
     return build(ModelSettings(**{**SHAPE, **shape}), vocabulary, decoder_only=decoder_only, seed=seed)
 
 
 def some_sources(model: Model, count: int, *, longest: int = 12, seed: int = 0) -> list[list[int]]:
-    """Random sources of random lengths; an encoder reads the empty one too."""
+    """Returns random sources of random lengths; those for encoders may be empty."""
     dice, vocabulary = random.Random(seed), model.logits.out_features
     shortest = 1 if isinstance(model, Decoder) else 0
     return [[dice.randrange(FIRST, vocabulary) for _ in range(dice.randint(shortest, longest))] for _ in range(count)]
@@ -161,7 +161,7 @@ def some_sources(model: Model, count: int, *, longest: int = 12, seed: int = 0) 
 
 @st.composite
 def shapes(draw: st.DrawFn) -> ModelSettings:
-    """Every kind of layer; widths that fill the lanes of vectors and widths that do not."""
+    """Draws shapes with every kind of layer, and widths that fill vectors or do not."""
     positions = draw(st.sampled_from(get_args(get_type_hints(ModelSettings)["positions"])))
     heads = draw(st.sampled_from([1, 2, 4, 6]))
     keys, values = draw(st.sampled_from([None, 1, 5, 6, 16, 20, 33])), draw(st.sampled_from([None, 5, 16, 70]))
@@ -195,14 +195,14 @@ def shapes(draw: st.DrawFn) -> ModelSettings:
 
 @st.composite
 def models(draw: st.DrawFn) -> Model:
-    """A model of any shape, with a vocabulary of a few tokens, or of more than the engine scores at once."""
+    """Draws models of any shape, with a few tokens or with more than the engine scores at once."""
     shape, vocabulary = draw(shapes()), draw(st.sampled_from([7, 40, 600]))
     return build(shape, vocabulary, decoder_only=draw(st.booleans()), seed=draw(st.integers(0, 99)))
 
 
 @st.composite
 def works(draw: st.DrawFn, model: Model, settings: st.SearchStrategy[DecodingSettings]) -> Work:
-    """A batch of any mix of lengths, the longest among them, with limits that end some of the outputs."""
+    """Draws batches of any lengths up to the longest, with limits that end some outputs."""
     longest = model.settings.max_length - 1
     count = draw(st.sampled_from([1, 2, 7, 20]))
     sources = some_sources(model, count, longest=longest, seed=draw(st.integers(0, 999)))

@@ -82,7 +82,7 @@ def test_a_file_of_another_version(content: bytes, place: Path) -> None:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_sizes_that_make_no_sense(content: bytes, field: int, place: Path) -> None:
-    """One number of the header is another: the file is refused, or it can be used."""
+    """A file with a changed number in its header is refused, or can be used."""
     for value in (-(2**31), -1, 0, 1, 3, 2**16 + 1, 2**24, 2**24 + 1, 2**31 - 1):
         changed = content[:field] + struct.pack("<i", value) + content[field + 4 :]
         taken = used(changed, place)

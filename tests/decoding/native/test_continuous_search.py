@@ -1,4 +1,4 @@
-"""Sentences that join and leave a search while it runs: each is what it is in a search of its own."""
+"""Sentences join and leave a search while it runs, and get the same results as in a search of their own."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.examples import examples
 
 BEAM = DecodingSettings(beam=4, alternatives=1)
 PATIENCE = 60.0
-"""Seconds after which a test has failed."""
+"""Seconds after which a test fails."""
 
 
 class Room:
-    """A live search and what it has found."""
+    """A live search and its outcomes."""
 
     def __init__(self, engine: NativeSearch, options: DecodingSettings) -> None:
         self.arrived: queue.Queue[tuple[Hashable, SearchOutcome]] = queue.Queue()
@@ -57,7 +57,7 @@ class Room:
 def test_any_interleaving_gives_what_the_fixed_search_gives(
     data: st.DataObject, model: Model, threads: int, seed: int
 ) -> None:
-    """To the last bit: joining, leaving, in groups of any size, while others are being written."""
+    """Results have the same bits when groups of any size join and leave while others run."""
     work, dice = data.draw(works(model, greedy | beams | drawn)), random.Random(seed)
     engine = native(model, threads=threads)
     expected = native(model).search(*work)
@@ -121,7 +121,7 @@ def test_a_draw_is_that_of_its_own_seed() -> None:
 
 @pytest.fixture
 def freed(monkeypatch: pytest.MonkeyPatch) -> list[RunningSearch]:
-    """The searches that have been let go."""
+    """Returns a list that receives the searches that are freed."""
     gone: list[RunningSearch] = []
     free = RunningSearch.free
 
@@ -134,7 +134,7 @@ def freed(monkeypatch: pytest.MonkeyPatch) -> list[RunningSearch]:
 
 
 def test_who_is_cancelled_makes_room(freed: list[RunningSearch]) -> None:
-    """Running or waiting; and closing ends those that would go on for ever."""
+    """Running and waiting sentences can be cancelled, and closing ends endless ones."""
     engine = native(endless())
     with Room(engine, GREEDY) as room:
         numbers = [room.submit(("long", i), [FIRST], FOREVER) for i in range(room.live.at_once + 3)]

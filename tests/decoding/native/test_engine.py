@@ -1,4 +1,4 @@
-"""Which engine does the work: the native one where it can, else PyTorch; what is asked for is done or refused."""
+"""The native engine is used where possible, else PyTorch; an engine that was named is used or refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def model(folder: Path, tmp_path: Path) -> Path:
-    """A copy of a model folder, for what is kept in it."""
+    """Copies a model folder, so that its packed files can be checked."""
     return Path(shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns(NATIVE)))
 
 

@@ -1,4 +1,4 @@
-"""The weights of a large model have three bytes each, which is as exact as the sums of float32 that they go into."""
+"""The weights of a large model have three bytes each, which is as exact as float32 sums."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_bytes_are_the_lowest_first() -> None:
 @pytest.mark.parametrize("decoder_only", [False, True])
 @pytest.mark.parametrize("kernels", SETS)
 def test_as_near_to_the_truth_as_float32(decoder_only: bool, kernels: str) -> None:
-    """The truth is PyTorch in float64."""
+    """The reference is PyTorch in float64."""
     model = toy(decoder_only=decoder_only, width=64, hidden=200)
     sources = some_sources(model, 30)
     off = {}
@@ -60,7 +60,7 @@ def test_as_near_to_the_truth_as_float32(decoder_only: bool, kernels: str) -> No
 
 @pytest.mark.parametrize("kernels", SETS)
 def test_the_same_alone_and_among_many(kernels: str) -> None:
-    """Many rows meet weights that were made float32 first, a few meet them as they are."""
+    """With many rows, weights are converted to float32 first; with few, they are used as they are."""
     model = toy(width=40, hidden=70)
     sources = some_sources(model, 50)
     engine = native(model, kernels, fixed=True)

@@ -1,4 +1,4 @@
-"""Sizes at the edge, inputs and weights that make no sense: an answer or an error, never a crash."""
+"""Extreme sizes, absurd inputs and weights lead to an answer or an error, never to a crash."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_nothing_to_do() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 @both_kinds
 def test_a_thousand_at_once(decoder_only: bool, threads: int) -> None:
-    """Sentences join when others leave; each is what it is alone."""
+    """Sentences join when others leave, and have the same outputs as alone."""
     model = toy(decoder_only=decoder_only, encoder_layers=1, decoder_layers=1, max_length=8)
     sources, dice = some_sources(model, 1000, longest=7), random.Random(1)
     assert_parity(model, Work(sources, [dice.randint(1, 5) for _ in sources], GREEDY), threads)
@@ -137,7 +137,7 @@ def test_what_a_decoder_cannot_read_is_refused(source: list[int]) -> None:
 
 @pytest.mark.parametrize("options", [{"beam": 10_000}, {"top_k": 2**32 + 1, "temperature": 0.9}], ids=str)
 def test_numbers_larger_than_the_vocabulary(options: dict[str, Any]) -> None:
-    """As many as there are is what is meant."""
+    """Such numbers mean the whole vocabulary."""
     assert_parity(toy(vocabulary=9), Work([[FIRST], [FIRST + 2]], [3, 2], DecodingSettings(**options)))
 
 
@@ -145,7 +145,7 @@ def test_numbers_larger_than_the_vocabulary(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("where", ["logits.bias", "target_embedding.tokens", "encoder.layers.0", "norm", "weight"])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_weights_that_are_no_numbers(where: str, value: float, fixed: bool) -> None:
-    """What comes out is worth nothing, but something does, within the limits."""
+    """Outputs are meaningless, but keep to the limits."""
     model = toy(encoder_layers=1, decoder_layers=1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -159,7 +159,7 @@ def test_weights_that_are_no_numbers(where: str, value: float, fixed: bool) -> N
 
 
 def test_a_token_that_is_no_number_spoils_its_own_sentence_only() -> None:
-    """Also where rows are padded, and another sentence takes its place."""
+    """This holds for padded rows, and for the next sentence in its place."""
     model = toy(width=10, key_width=5, value_width=5, max_length=12)
     assert isinstance(model, EncoderDecoder)
     good = some_sources(model, 40, longest=8)
@@ -179,7 +179,7 @@ def test_more_threads_than_there_may_be_are_refused() -> None:
 
 @pytest.mark.skipif(PRELOADED, reason="a sanitizer needs all the room there is")
 def test_threads_that_cannot_be_started_are_an_error(tmp_path: Path) -> None:
-    """Those that were started must not wait for the others."""
+    """Threads that have started must not wait for the missing ones."""
     write(toy(), tmp_path / "packed")
     program = f"""
 import resource

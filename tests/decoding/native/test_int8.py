@@ -1,4 +1,4 @@
-"""Weights as bytes: the integers are exact on every set of instructions, and near the numbers they stand for."""
+"""Int8 weights are close to the original ones, and give the same bits on every instruction set."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_every_set_of_instructions_gives_the_same_bits(data: st.DataObject, mode
 
 
 def test_the_largest_integers_do_not_overflow() -> None:
-    """Every weight is 127 or -127, and so is nearly all that is multiplied with them."""
+    """Nearly all weights and activations are 127 or -127."""
     model = toy(width=256, heads=4, hidden=512, norm="pre", vocabulary=40)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -102,7 +102,7 @@ def test_scores_are_near_those_of_float32(decoder_only: bool, kernels: str) -> N
 @pytest.mark.parametrize("tie", ["all", "none"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_tables_of_tokens_are_as_good_as_exact(kernels: str, tie: str, beam: int) -> None:
-    """Where nothing but them counts: no layer adds anything. With bytes alone, scores would be off by 0.05 and more."""
+    """No layer adds anything here. With one byte per number, scores would differ by 0.05 or more."""
     model = toy(width=64, hidden=100, vocabulary=600, tie=tie)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -122,7 +122,7 @@ def test_the_tables_of_tokens_are_as_good_as_exact(kernels: str, tie: str, beam:
 
 
 def test_a_quarter_of_the_size(tmp_path: Path) -> None:
-    """But for the table of tokens, which is there in bytes, and with two bytes a number."""
+    """The table of tokens does not count: it is stored in one byte and again in two bytes per number."""
     model: Model = toy(width=64, heads=4, hidden=256, vocabulary=500)
     for int8 in (False, True):
         write(model, tmp_path / str(int8), int8=int8)

@@ -1,4 +1,4 @@
-"""Packed weights are kept beside the model, and made anew where they no longer belong to it."""
+"""Packed weights are kept in the model folder, and packed again when they do not belong to it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tests.decoding.native.models import FIRST, SPECIALS
 
 @pytest.fixture
 def model(folder: Path, tmp_path: Path) -> Path:
-    """A copy of a model folder, to change."""
+    """Copies a model folder, so that it can be changed."""
     return Path(shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns(NATIVE)))
 
 
 def files(model: Path) -> dict[str, tuple[int, int, int]]:
-    """What is kept, by name: which file, its size, and when it was written."""
+    """Returns the inode, size and time of each packed file by name."""
     kept = {path.name: path.stat() for path in (model / NATIVE).iterdir()}
     return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in kept.items()}
 
 
 def said(model: Path, precision: str = "float32") -> object:
-    """What the packed model says; it is packed if it has to be."""
+    """Searches with the packed model, which is packed first if necessary."""
     settings = read_settings(model)
     engine = NativeSearch(open_packed(model, settings, precision), SPECIALS, longest=settings.model.max_length)
     return engine.search([[FIRST + 60, FIRST + 70]], [10], DecodingSettings(beam=2))
@@ -187,7 +187,7 @@ def test_a_folder_that_cannot_be_written_to(model: Path, monkeypatch: pytest.Mon
 
 
 def test_several_at_once(model: Path) -> None:
-    """Threads that open one folder for the first time."""
+    """Threads open one folder for the first time at once."""
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(said, [model] * 8))
     assert found == [found[0]] * 8

@@ -1,4 +1,4 @@
-"""The native engine gives what PyTorch gives: for random models, batches and settings, on every set of instructions."""
+"""The native engine gives the results of PyTorch for random models, batches and settings, on every instruction set."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_same_outputs(search: str, data: st.DataObject, model: Model, thread
 def test_the_best_of_many_tokens_that_are_nearly_equal(
     data: st.DataObject, search: DecodingSettings, shape: ModelSettings, threads: int, seed: int
 ) -> None:
-    """Screened in int8, they could change places: every token has some others a hair's breadth away."""
+    """Every token has others with almost the same score, which screening in int8 could put in another order."""
     model = build(shape, 1200, seed=seed)
     with torch.no_grad():
         table = model.logits.weight
@@ -71,7 +71,7 @@ def test_the_best_of_many_tokens_that_are_nearly_equal(
 def test_the_same_where_outputs_are_told_to_end(
     data: st.DataObject, model: Model, search: DecodingSettings, threads: int
 ) -> None:
-    """By what was written so far, as stop strings do."""
+    """The tokens so far decide, as with stop strings."""
     sources, limits, _ = data.draw(works(model, st.just(search)))
     work = Work(sources[:6], limits[:6], search)
 

@@ -1,4 +1,4 @@
-"""Shortlists: both engines leave out the same tokens, whatever the model, the search and the company of a sentence."""
+"""Both engines leave out the same tokens with a shortlist, for any model, search and batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lists(rows: list[list[int]], common: list[int]) -> Shortlist:
 
 
 def some_lists(model: Model, seed: int = 0, *, longest: int = 6, common: int = 2) -> Shortlist:
-    """Random lists, some of them empty."""
+    """Returns random lists, some of them empty."""
     assert isinstance(model, EncoderDecoder)
     dice, vocabulary = random.Random(seed), model.logits.out_features
     sources = model.source_embedding.tokens.num_embeddings
@@ -116,7 +116,7 @@ def test_the_same_alone_and_in_any_company(options: DecodingSettings, int8: bool
 
 @pytest.mark.parametrize("kernels", SETS)
 def test_int8_has_nearly_the_same_numbers_as_without_a_list(kernels: str) -> None:
-    """Without one, what nobody would choose is in the sum as bytes have it."""
+    """Without a list, improbable tokens count in the sum with their int8 logits."""
     model = toy(vocabulary=600, width=72)
     assert isinstance(model, EncoderDecoder)
     sources, whole = some_sources(model, 12), lists([[]] * 603, list(range(600)))

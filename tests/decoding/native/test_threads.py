@@ -1,4 +1,4 @@
-"""The engine in company: of other sentences, of other threads, of signals, and of Python, which goes on meanwhile."""
+"""Results do not depend on other sentences or threads; signals end a search, and Python runs meanwhile."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from tests.examples import examples
 
 GREEDY = DecodingSettings(beam=1)
 FOREVER = 10**6
-"""A limit that nobody waits for."""
+"""A limit that no test reaches."""
 
 
 def endless() -> Model:
-    """A decoder that never ends by itself."""
+    """Returns a decoder that never ends an output."""
     model = toy(decoder_only=True)
     with torch.no_grad():
         model.logits.bias[SPECIALS.end] = -1e4
@@ -97,7 +97,7 @@ def test_threads_share_a_large_vocabulary(settings: DecodingSettings, form: dict
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_several_threads_of_python_at_once(threads: int) -> None:
-    """Each with its own work, in one model."""
+    """Each thread has its own work, with one model."""
     model = toy()
     engine = native(model, threads=threads)
     jobs = [(some_sources(model, 3 + i, seed=i), DecodingSettings(beam=1 + i % 3, seed=i)) for i in range(8)]
@@ -111,7 +111,7 @@ def test_several_threads_of_python_at_once(threads: int) -> None:
 
 
 def test_python_goes_on_meanwhile() -> None:
-    """In one of some tries at least: on a machine that is busy this thread may have to wait for a while."""
+    """One of several attempts is enough, as this thread may wait on a busy machine."""
     assert any(rounds_meanwhile() > 10 for _ in range(5))
 
 
@@ -136,7 +136,7 @@ def rounds_meanwhile() -> int:
 
 
 class RingError(Exception):
-    """What the alarm raises, as Ctrl-C would."""
+    """Raised by the alarm, as KeyboardInterrupt is by Ctrl-C."""
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_signal_ends_a_search() -> None:
 
 
 def test_threads_that_work_together_stop_together(tmp_path: Path) -> None:
-    """Whenever the signal comes; one that left alone would let the others wait for ever."""
+    """A signal may come at any time; a thread that stopped alone would leave the others waiting."""
     write(endless(), tmp_path / "packed")
     program = f"""
 import random, signal
@@ -198,7 +198,7 @@ for _ in range(40):
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are told where to run on Linux alone")
 def test_where_threads_may_run_stays_as_it_was(tmp_path: Path) -> None:
-    """Threads that share a sentence are kept apart, on one processor too, and whoever asks is bound to none."""
+    """Threads that share a sentence run on different processors; the calling thread is bound to none."""
     write(endless(), tmp_path / "packed")
     program = f"""
 import os

@@ -52,7 +52,7 @@ class NativeSearch:
     ) -> None:
         """Takes the positions of the model as `longest`, and as `fallback` a function that loads it in PyTorch."""
         self.packed, self.specials, self.longest, self.decoder_only = packed, specials, longest, decoder_only
-        self.threads, self.fallback, self.about = threads or available_threads(), fallback, about
+        self.threads, self.fallback, self.about = threads or count_processors(), fallback, about
 
     def __repr__(self) -> str:
         return f"native engine, {self.about}{self.threads} thread{'s' * (self.threads > 1)}"
@@ -242,7 +242,7 @@ def is_observed() -> bool:
     return module is not None and module.watching()
 
 
-def available_threads() -> int:
+def count_processors() -> int:
     """Returns the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
