@@ -236,7 +236,8 @@ def _llama_shape(config: Config) -> dict[str, Any]:
     rope = config.get("rope_parameters", {}) or config.get("rope_scaling", {})
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise ModelError(f"{config.path}: its rotary positions are scaled ({kind}), which Regard does not support")
+        shown = " ".join(str(kind).split())[:50]
+        raise ModelError(f"{config.path}: its rotary positions are scaled ({shown}), which Regard does not support")
     bias = config.get("attention_bias", False)
     config.require("mlp_bias", bias, "Regard has a bias in all linear layers or in none")
     longest, window = config["max_position_embeddings"], config.get("sliding_window")
