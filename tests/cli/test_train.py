@@ -25,7 +25,7 @@ def test_a_run_tells_its_course(trained: tuple[Path, str]) -> None:
     folder, printed = trained
     lines = printed.splitlines()
     assert lines[:3] == ["reading ...", "train: 120 pairs read, 120 kept", "splitting off a dev set ..."]
-    assert "dev: 12 pairs held out; the rest has none of their sources" in lines
+    assert "dev: 12 pairs held out; none of their sources is in the rest" in lines
     assert "Preset tiny: 108 pairs are fewer than 50,000." in lines
     assert any(
         re.match(r"Training on 108 pairs \(12 held out as dev set\): [\d,]+ parameters, ", line) for line in lines

@@ -32,7 +32,7 @@ class LabelPreparation(Preparation):
             held = split((text_of(each) for each in sets["train"]), self.data.dev_pairs, len(sets["train"]))
             sets["dev"] = [each for each in sets["train"] if held.holds(text_of(each))]
             sets["train"] = [each for each in sets["train"] if not held.holds(text_of(each))]
-            self.note(f"dev: {len(sets['dev']):,} texts held out; the rest has none of them")
+            self.note(f"dev: {len(sets['dev']):,} texts held out; none of them is in the rest")
         labels = self.choose_labels(sets)
         self.choose_settings(len(sets["train"]), labels=labels)
         tokenizer = self.write_vocabulary(lambda: (text for each in sets["train"] for text in each.texts))

@@ -157,7 +157,7 @@ class PairPreparation(Preparation):
         self.is_trained_on = lambda pair: not held.holds(getattr(pair, side))
         dev = [pair for pair in self.corpus.read(SPLITTING, self.total) if not self.is_trained_on(pair)]
         self.total -= len(dev)
-        self.note(f"dev: {len(dev):,} pairs held out; the rest has none of their {side}s")
+        self.note(f"dev: {len(dev):,} pairs held out; none of their {side}s is in the rest")
         if self.synthetic_corpus and self.synthetic_corpus.files == self.corpus.files:
             self.note("dev: its targets are the teacher's too, so scores tell how alike they are: see --dev")
         return dev
@@ -177,7 +177,7 @@ class PairPreparation(Preparation):
             if not self.sizes[direction]:
                 raise DataError(f"{direction}: no pairs are left after a dev set is held out: give one with --dev")
         lost, self.total = self.total - len(dev) - self.sizes.total(), self.sizes.total()
-        self.note(f"dev: {len(dev):,} pairs held out; the rest has none of their sources")
+        self.note(f"dev: {len(dev):,} pairs held out; none of their sources is in the rest")
         if lost:
             self.note(f"train: {lost:,} pairs left out: one of their two sides is a source of the dev set")
         return dev

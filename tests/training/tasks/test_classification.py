@@ -138,7 +138,7 @@ def test_the_dev_set_is_split_off_and_reported(tmp_path: Path) -> None:
     assert len(task.train) == 90
     assert set(dev) < set(lines)
     assert "train: 100 texts read, 100 kept" in notes
-    assert "dev: 10 texts held out; the rest has none of them" in notes
+    assert "dev: 10 texts held out; none of them is in the rest" in notes
     about = json.loads((tmp_path / "new" / ABOUT).read_text())
     train = [line[0] for line in lines if line not in dev]
     assert about["balance"] == {label: train.count(label) for label in ("good", "bad")}
