@@ -141,7 +141,7 @@ def test_a_shard_with_too_few_lines_is_never_written(work: TranslateLines, tmp_p
                 cut = step if isinstance(step, int) else step._replace(data=step.data[step.data.index(b"\n") + 1 :])
                 yield number, cut
 
-    with pytest.raises(ModelError, match="shard 4 has 3 lines of 4"):
+    with pytest.raises(ModelError, match="shard 4 has 3 lines instead of 4"):
         translate(tmp_path / "out.txt", work, Loses())
     assert not (tmp_path / "out.txt").exists()
 
