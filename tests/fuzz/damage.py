@@ -87,7 +87,23 @@ WHOLE: Sequence[bytes] = [  # what leaves XML well-formed, where it is put into 
     b"&amp;&#x85;&#13;",
 ]
 NUMBERS = [0, 1, -1, 2, 3, 7, 255, 65_536, 10**9, 2**31 - 1, 2**31, 2**63, 10**30, 0.5, -0.0, 1e308, math.nan, math.inf]
-VALUES = [*NUMBERS, True, False, None, "", "a", "auto", "\0", "\ud800", "x" * 3000, [], {}, [[]], {"a": 1}, [1, "b"]]
+VALUES: list[Any] = [
+    *NUMBERS,
+    True,
+    False,
+    None,
+    "",
+    "a",
+    "auto",
+    "\0",
+    "\ud800",
+    "x" * 3000,
+    [],
+    {},
+    [[]],
+    {"a": 1},
+    [1, "b"],
+]
 """Values that programs do not expect in JSON."""
 TOML_VALUES = [
     "0",
@@ -173,7 +189,8 @@ def with_other_values(content: bytes, random: Random) -> bytes:
 
 def _places(value: Any) -> Sequence[tuple[Any, Any]]:
     """Returns each place of a value in JSON, as the list or object that holds it, and its index or name."""
-    found, waiting = [], [value]
+    found: list[tuple[Any, Any]] = []
+    waiting = [value]
     while waiting and len(found) < 3000:
         holder = waiting.pop()
         keys = list(holder) if isinstance(holder, dict) else range(len(holder))

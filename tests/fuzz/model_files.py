@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tokenizers
 import torch
@@ -37,7 +37,14 @@ from tests.fuzz.documents import require_one_line
 from tests.interop.toys import SHAPES, settings_of, write_model
 
 TEXTS = ["", "A dog reads.", "Ünïcödé 漢字 😀 <b> </s> {1}", "a" * 300, "\r\n \t\u2028"]
-SMALL = {"width": 8, "heads": 2, "hidden": 12, "encoder_layers": 1, "decoder_layers": 1, "max_length": 12}
+SMALL: dict[str, Any] = {
+    "width": 8,
+    "heads": 2,
+    "hidden": 12,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "max_length": 12,
+}
 ENCODER = {
     "positions": "learned",
     "segments": 2,

@@ -17,7 +17,7 @@ CORPUS = HERE / "corpus" / "native"
 SOURCES = HERE.parents[1] / "src" / "regard" / "decoding" / "native"
 FLAGS = ["-std=c++17", "-ffp-contract=off", "-Wno-psabi", "-pthread", "-D_GLIBCXX_ASSERTIONS"]
 SANITIZED = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-KERNELS = {
+KERNELS: dict[str, list[str]] = {
     "portable": [],
     "avx2": ["-mavx2", "-mfma"],
     "avx512": ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mavx512vnni"],
