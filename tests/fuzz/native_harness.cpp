@@ -149,8 +149,8 @@ std::vector<uint8_t> file_of(const Plan& plan, Shape shape, const uint8_t* body,
 
 struct Texts {  // the arrays of a request
     std::vector<int32_t> sources, limits, unspeakable;
-    std::vector<int64_t> offsets{0}, luck_offsets{0};
-    std::vector<double> luck;
+    std::vector<int64_t> offsets{0}, uniform_offsets{0};
+    std::vector<double> uniform;
     regard::Request request{};
 
     Texts(const Plan& p, const Shape& s) {
@@ -161,14 +161,14 @@ struct Texts {  // the arrays of a request
             for (int j = 0; j < 1 + p.lengths[i % 3] % longest; ++j) sources.push_back(int32_t(random() % uint32_t(vocabulary)));
             limits.push_back(1 + p.limits[i % 3] % longest + (p.flags & 32 ? int(p.end) - 100 : 0));  // perhaps too long
             offsets.push_back(int64_t(sources.size()));
-            for (int j = 0; j < request.rows * limits.back(); ++j) luck.push_back(double(random()) / double(random.max()));
-            luck_offsets.push_back(int64_t(luck.size()));
+            for (int j = 0; j < request.rows * limits.back(); ++j) uniform.push_back(double(random()) / double(random.max()));
+            uniform_offsets.push_back(int64_t(uniform.size()));
         }
         if (p.flags & 64 && !sources.empty()) sources[p.end % sources.size()] += p.begin * 1000003 - 4;  // perhaps not in the vocabulary
         for (int i = 0; i < p.unspeakable % 8; ++i) unspeakable.push_back(int32_t(random() % uint32_t(vocabulary + 5)) - 2);
         request.count = int64_t(limits.size()), request.sources = sources.data(), request.offsets = offsets.data();
-        request.limits = limits.data(), request.luck = luck.data(), request.luck_offsets = luck_offsets.data();
-        request.unspeakable = unspeakable.data(), request.unspeakable_count = int32_t(unspeakable.size());
+        request.limits = limits.data(), request.uniform = uniform.data(), request.uniform_offsets = uniform_offsets.data();
+        request.never_generated = unspeakable.data(), request.never_generated_count = int32_t(unspeakable.size());
         request.begin = p.begin % (s.target_vocabulary + (p.flags & 64 ? 3 : 0)), request.end = p.end % s.target_vocabulary;
         request.beam = p.beam % 6, request.best = one_to(6, p.best), request.top_k = p.top_k % 8;
         request.power_penalty = p.flags & 1, request.alignment = p.flags >> 1 & 1;
