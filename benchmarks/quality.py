@@ -40,8 +40,8 @@ from regard.cli.train import stop_on_interrupt
 from regard.decoding.model_loading import load_as
 from regard.decoding.translator import Translator
 from regard.errors import InputError, RegardError
-from regard.manifest import write_manifest
 from regard.model_folder import SETTINGS, TRAINING, WEIGHTS, read_settings
+from regard.model_manifest import write_manifest
 from regard.preparation.prepared_folder import NEW, REQUEST
 from regard.preparation.train_and_resume import resume, train as start_training
 from regard.training.events import Evaluation, Finished, Note, Prepared, Progress, Stage

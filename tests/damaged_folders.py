@@ -28,15 +28,15 @@ from random import Random
 from typing import Any
 
 import regard
-from regard.decoding.folder_verification import find_faults
 from regard.decoding.translator import Translator
+from regard.decoding.verify_model_folder import find_faults
 from regard.decoding.writer import Writer
 from regard.errors import RegardError
 from regard.faithful import translation_memory
 from regard.interop.int8_folder import quantize_folder
 from regard.jobs.shortlist_learning import learn_shortlist
-from regard.manifest import require_unchanged, write_manifest
 from regard.model_folder import CONFIDENCE, MEMORY
+from regard.model_manifest import require_unchanged, write_manifest
 from regard.serving.served_models import read_examples
 from tests.interop.toys import settings_of, write_foreign, write_model
 from tests.training.corpora import SMALL, write_reversals

@@ -39,7 +39,7 @@ SHOWN_BY = {
     "interop": ("import",),
     "serving": ("serve",),
     "settings/__init__.py": ("train",),
-    "tokens/directions.py": TRANSLATING,
+    "tokens/language_directions.py": TRANSLATING,
     "files/formats/jsonl.py": ("translate",),  # what it says to those who train names the verb
     "text": CORPUS,
     "tokens/token_shards.py": ("train",),

@@ -16,12 +16,12 @@ FILES = sorted((SOURCE / "regard").rglob("*.py"))
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 
 LEVELS = [  # each may import those above it in this list, and of its own line only itself
-    ["errors", "foreign_files"],
-    ["argument_checks", "atomic_files", "limited_files"],
+    ["errors", "files_of_other_programs"],
+    ["argument_checks", "atomic_files", "untrusted_files"],
     ["settings"],
     ["tokens", "model"],
     ["model_folder"],
-    ["manifest"],
+    ["model_manifest"],
     ["weights"],
     ["evaluation", "decoding"],
     ["training"],  # the last of the ground floor
@@ -37,15 +37,15 @@ LEVELS = [  # each may import those above it in this list, and of its own line o
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 WITHOUT_TORCH = [
     "errors",
-    "foreign_files",
+    "files_of_other_programs",
     "argument_checks",
     "atomic_files",
-    "limited_files",
+    "untrusted_files",
     "settings",
     "files",
     "faithful",
     "model_folder",
-    "manifest",
+    "model_manifest",
     "evaluation",
 ]
 TORCH_WHEN_NEEDED = [

@@ -21,7 +21,6 @@ from regard.cli import main
 from regard.decoding.confidence import Confidence
 from regard.decoding.token_shortlist import Shortlist
 from regard.errors import ModelError
-from regard.manifest import find_changed, read_manifest, write_listed, write_manifest
 from regard.model_folder import (
     CANARY,
     CONFIDENCE,
@@ -33,6 +32,7 @@ from regard.model_folder import (
     WEIGHTS,
     last_event,
 )
+from regard.model_manifest import find_changed, read_manifest, write_listed, write_manifest
 from regard.serving.served_models import read_examples
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.tokenizer import Specials, Vocabularies

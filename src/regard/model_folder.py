@@ -11,10 +11,10 @@ from typing import Any
 
 from regard.atomic_files import explain_write_error
 from regard.errors import ModelError, RegardError
-from regard.foreign_files import identify
-from regard.limited_files import read_limited, require_regular
+from regard.files_of_other_programs import identify
 from regard.settings import Settings
 from regard.settings.recorded_settings import load_recorded
+from regard.untrusted_files import read_limited, require_regular
 
 EVERYTHING = (
     SETTINGS := "model.toml",  # settings and languages

@@ -16,13 +16,13 @@ from torch.overrides import TorchFunctionMode
 
 from regard.atomic_files import write_atomically
 from regard.errors import InputError, ModelError
-from regard.limited_files import read_header, require_regular
-from regard.manifest import SMALL, require_unchanged, write_listed
 from regard.model.recurrent import Recurrent
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.model_folder import SCALE, TOKENIZER, WEIGHTS, check_folder, read_settings
+from regard.model_manifest import SMALL, require_unchanged, write_listed
 from regard.settings import Settings
 from regard.tokens.tokenizer import Vocabularies
+from regard.untrusted_files import read_header, require_regular
 
 Transformer = EncoderDecoder | Decoder | Encoder
 Model = Transformer | Recurrent

@@ -18,7 +18,7 @@ from regard.serving.application import create_app
 from regard.serving.client_limits import KeyFile, ServingLimits, make_key
 from regard.serving.refusals import BusyError
 from regard.serving.served_models import Models
-from regard.tokens.directions import Direction
+from regard.tokens.language_directions import Direction
 from tests.browser.conftest import Watched, downloads
 from tests.serving.fakes import FakeModels, FakeQueue
 from tests.serving.running import running

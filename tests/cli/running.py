@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from regard.cli import main
-from regard.manifest import write_manifest
 from regard.model_folder import NATIVE
+from regard.model_manifest import write_manifest
 
 
 class Done(NamedTuple):

@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from regard.decoding.hypotheses import Penalty
+from regard.decoding.search_interface import Penalty
 
 END = 0
 Prefix = tuple[int, ...]

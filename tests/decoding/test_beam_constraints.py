@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.decoding.beam_search import beam_search
-from regard.decoding.hypotheses import Constraints, Hypothesis, Penalty, WordBoundaries, length_penalty
 from regard.decoding.model_loading import load_as
+from regard.decoding.search_interface import Constraints, Hypothesis, Penalty, WordBoundaries, length_penalty
 from regard.decoding.translator import Translator
 from tests.decoding.tables import END, Prefix, Table, every_output
 from tests.examples import examples

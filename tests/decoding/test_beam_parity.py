@@ -10,7 +10,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from regard.decoding.beam_search import beam_search, follow, highest
 from regard.decoding.decoder_step import NextToken, TranslationStep
-from regard.decoding.hypotheses import Hypothesis, length_penalty
+from regard.decoding.search_interface import Hypothesis, length_penalty
 from regard.model.transformer import EncoderDecoder
 from regard.settings import ModelSettings
 from regard.tokens.tokenizer import Specials

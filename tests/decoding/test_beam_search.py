@@ -15,7 +15,7 @@ from hypothesis import assume, given, strategies as st
 from torch import Tensor
 
 from regard.decoding.beam_search import beam_search, draw, follow, generate, highest
-from regard.decoding.hypotheses import Hypothesis, Penalty, length_penalty
+from regard.decoding.search_interface import Hypothesis, Penalty, length_penalty
 from tests.decoding.tables import END, Table, every_output, patient_beam
 from tests.examples import examples
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 from sacrebleu import BLEU
 
-from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.minimum_bayes_risk import has_spaces, rank_by_consensus, ranked, sentence_bleu, widened
 from regard.decoding.model_loading import load_as
+from regard.decoding.search_interface import Hypothesis
 from regard.decoding.translator import Translator
 from regard.settings import DecodingSettings
 from tests.decoding.conftest import CORPUS

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.decoding import prefetch as module
-from regard.decoding.prefetch import ahead, end_if_unwanted
+from regard.decoding import read_ahead as module
+from regard.decoding.read_ahead import ahead, end_if_unwanted
 
 
 def count(closed: list[str] | None = None) -> Generator[int, None, None]:

@@ -22,9 +22,9 @@ import regard
 from regard.decoding import translator as engine
 from regard.decoding.beam_search import beam_search
 from regard.decoding.decoder_step import NextToken, TranslationStep, sampler
-from regard.decoding.hypotheses import Constraints, Hypothesis, SearchEngine, length_penalty
 from regard.decoding.model_loading import load
 from regard.decoding.pytorch_engine import TorchSearch
+from regard.decoding.search_interface import Constraints, Hypothesis, SearchEngine, length_penalty
 from regard.decoding.translation_results import Translation
 from regard.decoding.translator import Translator
 from regard.errors import InputError, SettingsError
@@ -168,7 +168,7 @@ def test_auto_is_a_device_that_is_there() -> None:
 WITHOUT_TORCH = """
 import sys
 from pathlib import Path
-from regard.decoding.hypotheses import Hypothesis
+from regard.decoding.search_interface import Hypothesis
 from regard.decoding.translator import Translator
 from regard.model_folder import TOKENIZER, check_folder, read_settings
 from regard.tokens.tokenizer import Vocabularies

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from regard.explorer.anatomy import Anatomy
 from regard.explorer.model_explorer import Explorer
+from regard.explorer.model_parts import Anatomy
 from regard.weights import parameters
 from tests.explorer.toys import TASKS, contents
 

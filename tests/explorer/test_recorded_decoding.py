@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.decoding.beam_search import draw
-from regard.decoding.hypotheses import length_penalty
+from regard.decoding.search_interface import length_penalty
 from regard.explorer.model_explorer import Run
 from tests.explorer.toys import GREEDY, TEXT, TOKENIZER, explorer, look_at
 

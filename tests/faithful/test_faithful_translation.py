@@ -10,17 +10,17 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, strategies as st
 
-from regard.decoding.hypotheses import Constraints, Hypothesis
 from regard.decoding.model_loading import load_as
 from regard.decoding.pytorch_engine import translator_of
+from regard.decoding.search_interface import Constraints, Hypothesis
 from regard.decoding.translator import Translator
 from regard.errors import SettingsError
 from regard.faithful.faithful_translation import Faithful, FaithfulResult, MarkedText
 from regard.faithful.glossary import Glossary, Term
 from regard.preparation.chosen_settings import resolve
 from regard.settings import DataSettings, DecodingSettings, Settings, TokenizerSettings
+from regard.tokens.placeholder_slots import SLOTS
 from regard.tokens.protected_pieces import arguments, counts, find
-from regard.tokens.slot_tokens import SLOTS
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, build_model
 from tests.decoding.conftest import CORPUS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from regard.decoding.hypotheses import Constraints, Hypothesis
 from regard.decoding.model_loading import load_as
+from regard.decoding.search_interface import Constraints, Hypothesis
 from regard.decoding.translator import Translator
 from regard.faithful.glossary import Glossary, Term
 from regard.faithful.glossary_constraints import Terminology, constraints_for, words_of

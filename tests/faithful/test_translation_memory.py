@@ -19,7 +19,7 @@ from regard.faithful.translation_memory import (
     substitute_variables,
     write,
 )
-from regard.tokens.directions import Direction
+from regard.tokens.language_directions import Direction
 from regard.tokens.text_pairs import Location, Pair
 from tests.examples import examples
 

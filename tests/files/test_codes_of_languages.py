@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.files.language_tags import best_match, matches_code, same_language
-from regard.tokens.directions import normalize_code, primary
+from regard.tokens.language_directions import normalize_code, primary
 
 
 def test_codes() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.files.formats.format_by_suffix import open_document
-from regard.files.formats.replaced_text import has_words, on_one_line, replace_surrogates, wrap
+from regard.files.formats.text_replacements import has_words, on_one_line, replace_surrogates, wrap
 
 
 @pytest.mark.parametrize(

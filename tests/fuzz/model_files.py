@@ -25,12 +25,12 @@ from regard.interop.huggingface_files import CONFIG, SAFE, read_json
 from regard.interop.sentencepiece import as_tokenizer, read_sentencepiece
 from regard.interop.vocabulary_files import read_vocabularies
 from regard.interop.weight_conversion import import_weights
-from regard.limited_files import read_header
-from regard.manifest import read_manifest, write_manifest
 from regard.model_folder import CONFIDENCE, MANIFEST, SETTINGS, SHORTLIST, TOKENIZER, WEIGHTS, read_settings
+from regard.model_manifest import read_manifest, write_manifest
 from regard.settings.option_fields import dump
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.tokenizer import Specials, Tokenizer, Vocabularies
+from regard.untrusted_files import read_header
 from regard.weights import build_model, read_tensors
 from tests.fuzz.damage import damaged, with_other_settings, with_other_values
 from tests.fuzz.documents import require_one_line

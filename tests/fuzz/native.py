@@ -37,7 +37,7 @@ def build(folder: Path, compiler: str, options: Sequence[str], kernels: Sequence
     """Compiles the harness with these kernels, and returns the program."""
     absent = [f"-DWITHOUT_{name.upper()}" for name in NEEDED if name not in kernels]
     flags = [*FLAGS, *options, *absent, f"-I{SOURCES}"]
-    sources = {
+    sources: dict[str, list[str | Path]] = {
         name: [SOURCES / "arithmetic_kernels.cpp", f"-DREGARD_KERNELS={name}", *KERNELS[name]] for name in kernels
     }
     sources["harness"] = [HERE / "native_harness.cpp"]

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from regard.cli import main
 from regard.errors import ModelError
-from regard.foreign_files import identify
+from regard.files_of_other_programs import identify
 from regard.interop.huggingface import import_model
 from regard.interop.llama2c import import_model as import_file
 from regard.weights import parameters, read_folder

@@ -93,7 +93,7 @@ def test_tests_are_tried_fastest_first_as_long_as_there_is_time() -> None:
 
 
 def test_the_same_seed_draws_the_same_and_what_is_equivalent_is_not_drawn() -> None:
-    place = "training/running_mean.py"
+    place = "training/weight_running_mean.py"
     first = drawn(place, 5, 1, set())
     assert first == drawn(place, 5, 1, set()) != drawn(place, 5, 2, set())
     others = drawn(place, 5, 1, {first[0].key})

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from regard.decoding.translation_results import Translation
 from regard.serving.completions import WriterQueue
-from regard.serving.encoders import EncoderQueue
+from regard.serving.encoder_endpoints import EncoderQueue
 from regard.serving.scheduler import Scheduler
 from regard.serving.served_models import Models
 from regard.serving.translation_service import TranslatorQueue
-from regard.tokens.directions import Direction
-from regard.tokens.slot_tokens import CutText
+from regard.tokens.language_directions import Direction
+from regard.tokens.placeholder_slots import CutText
 
 if TYPE_CHECKING:
     from regard.decoding.fill_classify_embed import Reader

@@ -20,9 +20,9 @@ from regard.errors import DataError, InputError
 from regard.faithful.repair_translation import SourceLine
 from regard.serving.application import create_app
 from regard.serving.client_limits import Admission, KeyFile, Rates, ServingLimits, client_of, digest_of, make_key
-from regard.serving.file_shelf import FileShelf
 from regard.serving.refusals import RefusedError
-from regard.tokens.directions import Direction
+from regard.serving.translated_files import FileShelf
+from regard.tokens.language_directions import Direction
 from tests.serving.fakes import FakeModels
 
 QUESTION = {"q": "hello", "source": "en", "target": "de"}

@@ -17,7 +17,7 @@ from regard.serving.client_limits import ServingLimits
 from regard.serving.language_codes import NAMES
 from regard.serving.language_detection import detect, load_identifier
 from regard.serving.refusals import BusyError, LateError
-from regard.tokens.directions import Direction
+from regard.tokens.language_directions import Direction
 from tests.examples import examples
 from tests.serving.fakes import FakeModels
 

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from regard.decoding.decoder_step import TranslationStep
-from regard.decoding.hypotheses import Constraints
 from regard.decoding.model_loading import load_as
 from regard.decoding.native.compiled_library import missing
 from regard.decoding.native.continuous_search import LiveSearch
+from regard.decoding.search_interface import Constraints
 from regard.decoding.translation_results import Translation
 from regard.decoding.translator import Translator
 from regard.errors import InputError, ModelError, RegardError

@@ -23,7 +23,7 @@ from regard.model_folder import CANARY, SETTINGS, WEIGHTS
 from regard.serving import served_models as module
 from regard.serving.application import create_app
 from regard.serving.served_models import Models
-from regard.tokens.directions import Direction
+from regard.tokens.language_directions import Direction
 from tests.serving.toys import TEXTS, write_model
 
 

@@ -16,16 +16,16 @@ import torch
 from starlette.testclient import TestClient
 
 from regard.decoding.fill_classify_embed import Embedder
-from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.model_loading import load_as
 from regard.decoding.native.compiled_library import missing
+from regard.decoding.search_interface import Hypothesis
 from regard.decoding.writer import Writer
 from regard.model_folder import WEIGHTS
 from regard.serving import served_models as module
 from regard.serving.application import create_app
 from regard.serving.client_limits import ServingLimits
 from regard.serving.completions import WriterQueue
-from regard.serving.encoders import EncoderQueue
+from regard.serving.encoder_endpoints import EncoderQueue
 from regard.serving.refusals import BusyError, LateError
 from regard.serving.scheduler import Scheduler
 from regard.serving.served_models import Models

@@ -18,7 +18,7 @@ from regard.files.corpus_report import Report
 from regard.files.formats.multilingual_texts import group_files
 from regard.preparation.chosen_settings import load
 from regard.settings import DataSettings, Settings, TokenizerSettings
-from regard.tokens.directions import (
+from regard.tokens.language_directions import (
     Direction,
     choose_direction,
     directions_of,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.settings import TokenizerSettings
+from regard.tokens.placeholder_slots import SLOTS, CutText, Slotted, slot_pair, slot_text
 from regard.tokens.protected_pieces import find
-from regard.tokens.slot_tokens import SLOTS, CutText, Slotted, slot_pair, slot_text
 from regard.tokens.subword_sampling import Sampler, WordTable
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from tests.examples import examples

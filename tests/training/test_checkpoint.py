@@ -24,7 +24,7 @@ from regard.training.checkpoint import (
 )
 from regard.training.events import Note
 from regard.training.run import read_about
-from regard.training.running_mean import RunningMean
+from regard.training.weight_running_mean import RunningMean
 from regard.weights import read_tensors, write_tensors
 from tests.training.corpora import SMALL, write_reversals
 

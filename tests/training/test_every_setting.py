@@ -15,7 +15,7 @@ from regard.model.transformer import Stack
 from regard.preparation.train_and_resume import resume, train
 from regard.settings import Settings
 from regard.settings.option_fields import options
-from regard.tokens.directions import Direction
+from regard.tokens.language_directions import Direction
 from regard.training.distributed import ProcessGroup
 from regard.training.events import Evaluation, Finished, Prepared, Progress
 from regard.training.run import TrainingRun, open_run

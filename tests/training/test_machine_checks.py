@@ -10,7 +10,7 @@ import torch
 from regard.model_folder import read_settings
 from regard.preparation.train_and_resume import train
 from regard.settings import Settings, TrainingSettings
-from regard.training.machine_checks import choose_precision, has_fast_bfloat16
+from regard.training.machine_setup import choose_precision, has_fast_bfloat16
 from tests.training.corpora import SMALL, write_reversals
 
 CPU = torch.device("cpu")

@@ -16,8 +16,8 @@ from regard.model_folder import WEIGHTS, read_settings
 from regard.preparation.pair_preparation import uses_slots
 from regard.preparation.train_and_resume import train
 from regard.settings import DataSettings
+from regard.tokens.placeholder_slots import SLOTS
 from regard.tokens.protected_pieces import counts
-from regard.tokens.slot_tokens import SLOTS
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.batches import Examples
 from regard.training.events import Evaluation

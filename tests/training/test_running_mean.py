@@ -10,7 +10,7 @@ from torch import nn
 from regard.model_folder import WEIGHTS
 from regard.preparation.train_and_resume import train
 from regard.training.run import open_run
-from regard.training.running_mean import RunningMean
+from regard.training.weight_running_mean import RunningMean
 from regard.weights import read_tensors
 from tests.training.corpora import SMALL, write_reversals
 

@@ -131,7 +131,7 @@ def _test_set(arguments: argparse.Namespace) -> tuple[list[str], list[str], str]
 
 def _data_to_read(data: DataSettings, arguments: argparse.Namespace) -> DataSettings:
     """Returns the data settings of a model for the direction to measure."""
-    from regard.tokens.directions import choose_direction
+    from regard.tokens.language_directions import choose_direction
 
     direction = choose_direction(data, **flags.direction_options(arguments))
     if not data.directions:

@@ -12,7 +12,7 @@ from pathlib import Path
 import regard
 from regard.cli.shared_flags import Verbs
 from regard.errors import InputError, ModelError
-from regard.limited_files import read_limited
+from regard.untrusted_files import read_limited
 
 INFO = "Describes a model folder or, with --system, this machine and the installed libraries."
 VERIFY = """Checks a model folder: settings, tokenizer, names and shapes of the weights, finite numbers, and the
@@ -46,7 +46,7 @@ def describe_model(path: Path) -> None:
 
     from regard.model_folder import CARD, LARGEST_CARD, SETTINGS, TRAINING, WEIGHTS, check_settings
     from regard.settings.recorded_settings import load_recorded
-    from regard.tokens.directions import format_directions
+    from regard.tokens.language_directions import format_directions
 
     check_settings(path)
     settings = load_recorded(path / SETTINGS)
@@ -96,8 +96,8 @@ def describe_system() -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from regard.decoding.folder_verification import find_faults
-    from regard.manifest import read_manifest, write_manifest
+    from regard.decoding.verify_model_folder import find_faults
+    from regard.model_manifest import read_manifest, write_manifest
 
     model: Path = arguments.model
     faults = find_faults(model, compare=not arguments.renew)

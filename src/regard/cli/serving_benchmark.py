@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _choose_direction(translator: Translator, arguments: argparse.Namespace) -> Languages:
     """Returns the direction that the flags name, or the first one of the model."""
-    from regard.tokens.directions import directions_of
+    from regard.tokens.language_directions import directions_of
 
     known = [(each.source, each.target) for each in directions_of(translator.settings.data)]
     source, target = arguments.source, arguments.target

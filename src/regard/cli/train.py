@@ -17,7 +17,7 @@ from regard.files.corpus_files import expand_paths, languages
 from regard.files.formats.format_by_suffix import ALONE, PAIRED, has_plain_name, suffix
 from regard.files.remote_files import as_path
 from regard.preparation.chosen_settings import gather, resolve
-from regard.tokens.directions import directions_of, languages_of
+from regard.tokens.language_directions import directions_of, languages_of
 
 if TYPE_CHECKING:
     from regard.training.events import Event, Finished

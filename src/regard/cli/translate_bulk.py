@@ -83,7 +83,7 @@ def _work_of(arguments: argparse.Namespace, source: str) -> TranslateLines:
     from regard.decoding.translator import with_options
     from regard.jobs.bulk_translation import TranslateLines
     from regard.model_folder import read_settings
-    from regard.tokens.directions import choose_direction
+    from regard.tokens.language_directions import choose_direction
 
     model = Path(arguments.model).resolve()
     settings = read_settings(model)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from regard.faithful.document_translation import FilledUnit, Translate
     from regard.faithful.translation_memory import TranslationMemory
     from regard.files.formats import Document
-    from regard.tokens.directions import Direction
+    from regard.tokens.language_directions import Direction
 
 SOURCES = {"memory": "from memory", "model": "by the model", "repaired": "repaired"}
 MAX_FLAGGED = 20
@@ -186,8 +186,8 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
     from regard.faithful import translation_memory as memory
     from regard.files.corpus import read_pairs
     from regard.files.corpus_report import Report
-    from regard.manifest import require_unchanged
     from regard.model_folder import MEMORY
+    from regard.model_manifest import require_unchanged
 
     direction = translator.direction(**flags.direction_options(arguments))
     if arguments.memory == "auto":

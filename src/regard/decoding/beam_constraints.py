@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.beam_search import Beam, Candidate, Fate, Partial, Rules
-from regard.decoding.hypotheses import Constraints, Hypothesis
+from regard.decoding.search_interface import Constraints, Hypothesis
 
 LONGER = 4
 """Tokens by which a hypothesis may outgrow all drafts before the search stops."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.decoding.hypotheses import Constraints, Hypothesis, Penalty, ShouldEnd
+from regard.decoding.search_interface import Constraints, Hypothesis, Penalty, ShouldEnd
 
 
 class Step(Protocol):

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from regard.errors import ModelError
-from regard.limited_files import read_limited
-from regard.manifest import write_listed
 from regard.model_folder import CONFIDENCE
+from regard.model_manifest import write_listed
+from regard.untrusted_files import read_limited
 
 GOOD = 60.0
 """The minimum chrF of a translation that counts as good."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.decoding.beam_search import Choose, draw
-from regard.decoding.hypotheses import random_source
-from regard.decoding.prefetch import end_if_unwanted
+from regard.decoding.read_ahead import end_if_unwanted
+from regard.decoding.search_interface import random_source
 from regard.model.recurrent import SequenceToSequence
 from regard.model.transformer import Decoder
 from regard.settings import DecodingSettings

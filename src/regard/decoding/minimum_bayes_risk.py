@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.decoding.hypotheses import Hypothesis
+from regard.decoding.search_interface import Hypothesis
 from regard.settings import DecodingSettings
 
 SHARPNESS = 12.0

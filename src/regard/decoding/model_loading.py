@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.argument_checks import kind_of, require, require_path
 from regard.errors import InputError
-from regard.manifest import SMALL, require_unchanged
 from regard.model_folder import SHORTLIST, TOKENIZER, check_folder, read_settings
+from regard.model_manifest import SMALL, require_unchanged
 from regard.settings import Settings
 
 if TYPE_CHECKING:
     from regard.decoding.fill_classify_embed import Classifier, Embedder, Filler
-    from regard.decoding.hypotheses import SearchEngine
+    from regard.decoding.search_interface import SearchEngine
     from regard.decoding.translator import Translator
     from regard.decoding.writer import Writer
 

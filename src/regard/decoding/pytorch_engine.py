@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.decoding.beam_search import beam_search, follow, generate, highest
 from regard.decoding.confidence import Confidence
 from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep, sampler
-from regard.decoding.hypotheses import Constraints, Hypothesis, ShouldEnd, length_penalty
+from regard.decoding.search_interface import Constraints, Hypothesis, ShouldEnd, length_penalty
 from regard.decoding.token_shortlist import Shortlist
 from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer

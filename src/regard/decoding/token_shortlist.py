@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.limited_files import LARGEST_TOKENIZER, read_limited
 from regard.model_folder import SHORTLIST, TOKENIZER
+from regard.untrusted_files import LARGEST_TOKENIZER, read_limited
 
 LONGEST_HEADER = 100_000
 LARGEST = 1_000_000_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from regard.decoding.hypotheses import Constraints, Hypothesis
+from regard.decoding.search_interface import Constraints, Hypothesis
 from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Tokenizer
 

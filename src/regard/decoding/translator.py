@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from regard.argument_checks import require, require_text, require_texts
 from regard.decoding.confidence import Confidence
-from regard.decoding.hypotheses import Constraints, Hypothesis, SearchEngine
-from regard.decoding.prefetch import ahead, end_if_unwanted
+from regard.decoding.read_ahead import ahead, end_if_unwanted
+from regard.decoding.search_interface import Constraints, Hypothesis, SearchEngine
 from regard.decoding.translation_results import TermSearch, TermSource, Translation
 from regard.errors import InputError, ModelError
 from regard.settings import DecodingSettings, Settings
 from regard.settings.option_fields import build
-from regard.tokens.directions import UNSPACED, Direction, choose_direction, format_directions, primary
+from regard.tokens.language_directions import UNSPACED, Direction, choose_direction, format_directions, primary
+from regard.tokens.placeholder_slots import CutText, slot_text
 from regard.tokens.protected_pieces import find
-from regard.tokens.slot_tokens import CutText, slot_text
 from regard.tokens.split_long_texts import split_lines, split_text
 from regard.tokens.tokenizer import Vocabularies
 

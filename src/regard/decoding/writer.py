@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from regard.argument_checks import require_text, require_texts
-from regard.decoding.hypotheses import Hypothesis, SearchEngine
+from regard.decoding.search_interface import Hypothesis, SearchEngine
 from regard.decoding.translator import with_options
 from regard.errors import InputError
 from regard.settings import DecodingSettings, Settings

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.argument_checks import require, require_texts
 from regard.errors import InputError
-from regard.tokens.directions import CHINESE, JAPANESE, UNSPACED, primary
+from regard.tokens.language_directions import CHINESE, JAPANESE, UNSPACED, primary
 
 if TYPE_CHECKING:  # sacrebleu is slow to import, and is imported by the functions that need it
     from sacrebleu import BLEU

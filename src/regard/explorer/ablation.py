@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.explorer.anatomy import Anatomy
-from regard.explorer.patches import add_edits, replacement
+from regard.explorer.activation_patches import add_edits, replacement
+from regard.explorer.model_parts import Anatomy
 from regard.explorer.recorded_pass import Pass, forward
 from regard.explorer.request_types import LIMITS
 from regard.model.observe import Trace, observe

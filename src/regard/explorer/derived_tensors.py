@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.explorer.anatomy import StackShape
+from regard.explorer.model_parts import StackShape
 from regard.explorer.recorded_pass import BEST, Pass
 from regard.model.transformer import Encoder, EncoderDecoder
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, ModelError
-from regard.explorer.anatomy import Anatomy
+from regard.explorer.model_parts import Anatomy
 from regard.explorer.request_types import MissingError
 from regard.model.positions import RotaryPositions
 from regard.model_folder import TRAINING

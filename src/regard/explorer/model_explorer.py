@@ -34,14 +34,14 @@ from regard.decoding.translator import Translator
 from regard.decoding.writer import Writer
 from regard.errors import InputError
 from regard.explorer import embedding_space as space
-from regard.explorer.anatomy import Anatomy
 from regard.explorer.derived_tensors import Derived, derive
+from regard.explorer.model_parts import Anatomy
 from regard.explorer.recorded_pass import Pass
 from regard.explorer.recorded_tasks import run_task
 from regard.explorer.request_types import LIMITS, MissingError, read_request
 from regard.explorer.training_history import TrainingHistory
 from regard.model.observe import Seen
-from regard.tokens.directions import Direction, choose_direction, directions_of
+from regard.tokens.language_directions import Direction, choose_direction, directions_of
 from regard.tokens.tokenizer import Vocabularies
 from regard.weights import Contents, choose_device, read_folder
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from regard.decoding.beam_search import Candidate, Choose, Fate, Step, beam_search, draw, follow, highest
 from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep
-from regard.decoding.hypotheses import Hypothesis, Penalty, length_penalty, random_source
+from regard.decoding.search_interface import Hypothesis, Penalty, length_penalty, random_source
 from regard.errors import InputError
-from regard.explorer.anatomy import Anatomy
 from regard.explorer.displayed_tokens import Lexicon
+from regard.explorer.model_parts import Anatomy
 from regard.model.observe import Edit, observe
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.settings import DecodingSettings

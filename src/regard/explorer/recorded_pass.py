@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.decoding.decoder_step import NextToken
-from regard.explorer.anatomy import Anatomy
+from regard.explorer.model_parts import Anatomy
 from regard.model.observe import Edit, Seen, Trace, observe
 from regard.model.transformer import Decoder, Encoder, mean_state
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from regard.errors import InputError
-from regard.explorer.anatomy import Anatomy
+from regard.explorer.activation_patches import check_patches, check_places, hidden_places, make_edits
 from regard.explorer.displayed_tokens import (
     InputTokens,
     Token,
@@ -18,7 +18,7 @@ from regard.explorer.displayed_tokens import (
     source_tokens,
     word_tokens,
 )
-from regard.explorer.patches import check_patches, check_places, hidden_places, make_edits
+from regard.explorer.model_parts import Anatomy
 from regard.explorer.recorded_decoding import Output, WritingTask, write_output
 from regard.explorer.recorded_pass import Inputs, Pass, describe_labels, describe_steps, run_pass
 from regard.explorer.request_types import Patch, RunRequest

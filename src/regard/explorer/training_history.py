@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from regard.explorer.anatomy import Anatomy
+from regard.explorer.model_parts import Anatomy
 from regard.explorer.request_types import MissingError
-from regard.limited_files import read_limited
 from regard.model_folder import HISTORY, LARGEST_LOG, LOG, TRAINING
+from regard.untrusted_files import read_limited
 from regard.weights import Contents, assign, build_model, read_tensors
 
 STEP = re.compile(r"step-(\d{8,})\.safetensors")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.explorer.anatomy import Anatomy
+from regard.explorer.model_parts import Anatomy
 from regard.explorer.request_types import LIMITS, MissingError, TooBigError
 from regard.weights import parameters
 

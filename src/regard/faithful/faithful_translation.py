@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.decoding.hypotheses import Constraints
-from regard.decoding.prefetch import end_if_unwanted
+from regard.decoding.read_ahead import end_if_unwanted
+from regard.decoding.search_interface import Constraints
 from regard.decoding.translation_results import Translation
 from regard.errors import InputError
 from regard.faithful.repair_translation import SourceLine, repair
@@ -22,7 +22,7 @@ from regard.tokens.protected_pieces import counts, find
 if TYPE_CHECKING:
     from regard.decoding.translator import Translator
     from regard.faithful.glossary import Glossary
-    from regard.tokens.slot_tokens import CutText
+    from regard.tokens.placeholder_slots import CutText
 
 TOGETHER = 500
 """Texts that are translated at once."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain, pairwise
 
-from regard.decoding.hypotheses import Constraints, Hypothesis, WordBoundaries
+from regard.decoding.search_interface import Constraints, Hypothesis, WordBoundaries
 from regard.decoding.translation_results import SearchAgain, TermOutcome
 from regard.faithful.glossary import Glossary, Term
 from regard.settings import DecodingSettings

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from regard.tokens import protected_pieces as protect
-from regard.tokens.directions import primary
+from regard.tokens.language_directions import primary
 
 UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"

@@ -25,7 +25,7 @@ from regard.errors import DataError
 from regard.files.formats import json_texts, plain_text as plain
 from regard.tokens import protected_pieces as protect
 from regard.tokens.clean_text import tidy
-from regard.tokens.directions import Direction
+from regard.tokens.language_directions import Direction
 from regard.tokens.text_pairs import Location, Pair
 
 SAME, EXCHANGED, ALIKE = 100, 99, 75

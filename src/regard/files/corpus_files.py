@@ -12,7 +12,7 @@ from regard.files.formats import format_by_suffix as files
 from regard.files.language_tags import CODE, TWO_LETTERS, same_language
 from regard.files.remote_files import RemotePath, as_path
 from regard.settings import DataSettings
-from regard.tokens.directions import normalize_code, primary
+from regard.tokens.language_directions import normalize_code, primary
 
 CATALOGUES = (".po", ".pot", ".mo")
 

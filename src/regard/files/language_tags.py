@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from regard.tokens.directions import normalize_code, primary
+from regard.tokens.language_directions import normalize_code, primary
 
 CODES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 TWO_LETTERS, KNOWN = CODES["two_letters"].split(), {code for codes in CODES.values() for code in codes.split()}

@@ -27,7 +27,7 @@ from regard.model.attention import Attention
 from regard.model.layers import FeedForward
 from regard.model.transformer import Decoder, Embedding, Encoder, EncoderDecoder, Stack
 from regard.settings import ModelSettings
-from regard.tokens.directions import targets_of
+from regard.tokens.language_directions import targets_of
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.weights import Contents, Transformer, read_folder, transformer_of
 

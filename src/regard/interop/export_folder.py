@@ -19,7 +19,7 @@ from regard.model.layers import Layer
 from regard.model.positions import sinusoids
 from regard.model.transformer import Stack
 from regard.settings import ModelSettings, Settings
-from regard.tokens.directions import format_directions, targets_of
+from regard.tokens.language_directions import format_directions, targets_of
 from regard.weights import Contents
 
 README = "README.md"

@@ -13,7 +13,7 @@ from torch import Tensor
 import regard
 from regard.atomic_files import write_text
 from regard.errors import ModelError
-from regard.foreign_files import describe_pointer, identify
+from regard.files_of_other_programs import describe_pointer, identify
 from regard.interop.config_reading import (
     Config,
     build_settings,
@@ -36,8 +36,8 @@ from regard.interop.huggingface_files import (
 )
 from regard.interop.vocabulary_files import TARGET, check_exists, check_sizes, read_vocabularies, write_vocabularies
 from regard.interop.weight_conversion import import_weights
-from regard.manifest import write_manifest
 from regard.model_folder import CARD, EVERYTHING, SETTINGS, TOKENIZER, WEIGHTS
+from regard.model_manifest import write_manifest
 from regard.settings import Settings
 from regard.settings.option_fields import dump
 from regard.tokens.tokenizer import Vocabularies

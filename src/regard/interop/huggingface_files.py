@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard import limited_files
+from regard import untrusted_files
 from regard.errors import ModelError
-from regard.limited_files import parse_json
+from regard.untrusted_files import parse_json
 from regard.weights import read_tensors
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
@@ -36,7 +36,7 @@ def require_regular(path: Path, most: int | None = None) -> None:
     snapshot = next((each for each in path.absolute().parents if each.parent.name == "snapshots"), None)
     blobs = None if snapshot is None else snapshot.parents[1] / "blobs"
     in_blobs = blobs is not None and Path(os.path.realpath(path)).is_relative_to(blobs.resolve())
-    limited_files.require_regular(path, blobs if in_blobs else path.parent, most)
+    untrusted_files.require_regular(path, blobs if in_blobs else path.parent, most)
 
 
 def read_bytes(path: Path, most: int | None = LARGEST) -> bytes:

@@ -13,8 +13,6 @@ from safetensors.numpy import save_file
 from regard.atomic_files import write_atomically
 from regard.decoding.native.weight_packing import quantize
 from regard.interop.export_folder import whole_folder
-from regard.limited_files import read_limited
-from regard.manifest import write_manifest
 from regard.model_folder import (
     CARD,
     CONFIDENCE,
@@ -30,6 +28,8 @@ from regard.model_folder import (
     check_folder,
     read_settings,
 )
+from regard.model_manifest import write_manifest
+from regard.untrusted_files import read_limited
 from regard.weights import read_tensors
 
 TABLES = ("embedding.tokens.weight", "logits.weight")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, ModelError
-from regard.foreign_files import identify
+from regard.files_of_other_programs import identify
 from regard.interop.config_reading import Config, build_settings, read_settings
 from regard.interop.huggingface import write_model
 from regard.interop.huggingface_files import read_bytes

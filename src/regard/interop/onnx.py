@@ -31,7 +31,7 @@ from regard.interop.export_folder import (
 from regard.interop.onnx_graph import DecodingState, Graph, activate, embed, linear, norm, project, stack
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import ModelSettings, Settings
-from regard.tokens.directions import targets_of
+from regard.tokens.language_directions import targets_of
 from regard.weights import Contents, read_folder, transformer_of
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")

@@ -25,7 +25,7 @@ from regard.interop.tokenizer_layouts import (
 from regard.model_folder import TOKENIZER
 from regard.settings import DataSettings, Settings
 from regard.tokens.imported_vocabulary import ImportedTokenizer
-from regard.tokens.slot_tokens import SLOTS
+from regard.tokens.placeholder_slots import SLOTS
 from regard.tokens.tokenizer import Specials, Tokenizer, Vocabularies
 from regard.tokens.tokenizer_checks import is_failure
 from regard.tokens.vocabulary_learning import SPECIALS

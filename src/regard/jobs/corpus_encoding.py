@@ -20,7 +20,7 @@ from regard.jobs.resumable_shards import (
 )
 from regard.jobs.worker_processes import WorkerProcesses
 from regard.model_folder import TOKENIZER
-from regard.tokens.slot_tokens import slot_pair
+from regard.tokens.placeholder_slots import slot_pair
 from regard.tokens.text_pairs import Location, Pair
 from regard.tokens.token_shards import Shard, pack_shard, token_type, write_index
 from regard.tokens.tokenizer import Vocabularies

@@ -22,8 +22,8 @@ from regard.errors import DataError, InputError
 from regard.files.corpus import read_pairs
 from regard.files.corpus_report import Report
 from regard.jobs.corpus_encoding import encode_pairs
-from regard.manifest import write_listed
 from regard.model_folder import SHORTLIST, TOKENIZER, TRAINING, check_folder, read_settings
+from regard.model_manifest import write_listed
 from regard.settings import Settings
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples

@@ -35,7 +35,7 @@ from regard.preparation.run_in_folder import prepare_run
 from regard.preparation.task_preparation import TrainingRequest
 from regard.preparation.text_preparation import MAX_HELD_OUT
 from regard.settings import Settings
-from regard.tokens.directions import directions_of
+from regard.tokens.language_directions import directions_of
 from regard.tokens.token_shards import token_type
 from regard.training.batches import ResampledExamples
 from regard.training.events import Stage

@@ -27,8 +27,8 @@ from regard.preparation.task_preparation import Preparation, SendEvent, Training
 from regard.settings import DataSettings, Settings
 from regard.settings.option_fields import merge
 from regard.tokens.clean_text import tidy
-from regard.tokens.directions import directions_of, targets_of
-from regard.tokens.slot_tokens import SLOTS, slot_pair
+from regard.tokens.language_directions import directions_of, targets_of
+from regard.tokens.placeholder_slots import SLOTS, slot_pair
 from regard.tokens.text_pairs import Pair
 from regard.tokens.token_shards import WHOLE
 from regard.tokens.tokenizer import Vocabularies

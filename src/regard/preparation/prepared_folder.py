@@ -46,7 +46,7 @@ from regard.settings.recorded_settings import read_record
 from regard.tokens.tokenizer import Vocabularies
 from regard.training.distributed import ProcessGroup, require_shardable
 from regard.training.events import Event
-from regard.training.machine_checks import require_precision
+from regard.training.machine_setup import require_precision
 from regard.training.run import TASKS, require_metric
 from regard.training.tasks.task import ABOUT
 from regard.weights import choose_device

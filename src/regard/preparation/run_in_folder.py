@@ -45,7 +45,7 @@ from regard.settings.option_fields import merge
 from regard.training.distributed import ProcessGroup, join_group, report_lost_process
 from regard.training.events import Event, Finished, Note, Stage
 from regard.training.loop import train_model
-from regard.training.machine_checks import set_up_machine
+from regard.training.machine_setup import set_up_machine
 from regard.training.run import open_run
 from regard.training.stopping import explain_finished
 from regard.training.tasks.task import ABOUT

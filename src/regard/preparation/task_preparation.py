@@ -21,7 +21,7 @@ from regard.settings import Settings
 from regard.settings.option_fields import dump
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.events import Event, Note, Stage
-from regard.training.machine_checks import choose_precision
+from regard.training.machine_setup import choose_precision
 from regard.training.run import require_metric
 from regard.training.tasks.task import ABOUT, START
 

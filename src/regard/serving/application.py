@@ -23,7 +23,7 @@ from regard.errors import RegardError
 from regard.serving import openapi, translation_page
 from regard.serving.chat import Chat
 from regard.serving.client_limits import Admission, Deadlines, KeyFile, ServingLimits, bearer
-from regard.serving.encoders import Encoders
+from regard.serving.encoder_endpoints import Encoders
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.metrics import Metrics
 from regard.serving.middleware import CLIENT_CLOSED, GuardMiddleware, LogRequest

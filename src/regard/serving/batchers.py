@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.decoding.native.continuous_search import Follow, LiveSearch
 from regard.decoding.native.native_search import NativeSearch
-from regard.decoding.prefetch import is_unwanted
+from regard.decoding.read_ahead import is_unwanted
 from regard.settings import DecodingSettings
 
 BATCH_SIZE = 16

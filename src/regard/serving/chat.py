@@ -41,7 +41,7 @@ from regard.serving.openai import (
 from regard.serving.refusals import RefusedError, unknown_model
 from regard.serving.request_bodies import read_object
 from regard.serving.translation_service import TranslationCall, TranslationService
-from regard.tokens.directions import Direction
+from regard.tokens.language_directions import Direction
 
 ROLES = {"system": "", "developer": "", "user": "User: ", "assistant": "Assistant: "}
 TURNS = ("\nUser:", "\nAssistant:")

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.native.continuous_search import Follow
-from regard.decoding.prefetch import end_if_unwanted
+from regard.decoding.read_ahead import end_if_unwanted
+from regard.decoding.search_interface import Hypothesis
 from regard.decoding.writer import Writer, first_stop, held_back
 from regard.serving.batchers import Item, Kind, SmallBatcher, continuous_engine, continuous_kind, shared_settings
 from regard.serving.scheduler import MAX_WAITING, Scheduler, until

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from regard.tokens.placeholder_slots import CutText
 from regard.tokens.protected_pieces import find
-from regard.tokens.slot_tokens import CutText
 
 INLINE = re.compile(
     "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|label|mark|q|s|samp|small|span|strike|strong|"

@@ -20,12 +20,12 @@ from regard.faithful.glossary import Glossary, Term
 from regard.files.formats import format_by_suffix as files
 from regard.serving import language_codes
 from regard.serving.client_limits import Admission, ServingLimits, bearer
-from regard.serving.file_shelf import FileShelf
 from regard.serving.language_detection import detect
 from regard.serving.refusals import RefusedError
 from regard.serving.request_bodies import RequestType, Upload, convert_values, read_values, respond
+from regard.serving.translated_files import FileShelf
 from regard.serving.translation_service import Answer, TranslationCall, TranslationService
-from regard.tokens.directions import Direction
+from regard.tokens.language_directions import Direction
 
 WEBLATE_PROBE = "test"
 """Weblate translates this word from English into German before it accepts a server."""

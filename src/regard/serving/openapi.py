@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 import regard
-from regard.serving import chat, encoders, libretranslate as libre, openai
+from regard.serving import chat, encoder_endpoints as encoders, libretranslate as libre, openai
 from regard.serving.refusals import ErrorAnswer
 
 JSON = ("application/json",)

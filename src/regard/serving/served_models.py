@@ -16,14 +16,14 @@ import numpy as np
 
 from regard.decoding.model_loading import load
 from regard.errors import InputError, ModelError, RegardError
-from regard.limited_files import read_limited
 from regard.model_folder import CANARY, CONFIDENCE, SETTINGS, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.serving.completions import WriterQueue
-from regard.serving.encoders import EncoderQueue
+from regard.serving.encoder_endpoints import EncoderQueue
 from regard.serving.scheduler import MAX_WAITING, Scheduler
 from regard.serving.translation_service import TranslatorQueue
 from regard.settings import DataSettings, Settings
-from regard.tokens.directions import Direction, directions_of
+from regard.tokens.language_directions import Direction, directions_of
+from regard.untrusted_files import read_limited
 
 if TYPE_CHECKING:
     from regard.decoding.translation_results import Translation

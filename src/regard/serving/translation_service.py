@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from regard.decoding.prefetch import is_unwanted
+from regard.decoding.read_ahead import is_unwanted
 from regard.decoding.translation_results import Translation
 from regard.decoding.translator import Part, Translator
 from regard.errors import InputError
@@ -23,8 +23,8 @@ from regard.serving.refusals import RefusedError
 from regard.serving.scheduler import MAX_WAITING, SLICE, Scheduler
 from regard.settings import DecodingSettings
 from regard.tokens import protected_pieces
-from regard.tokens.directions import Direction
-from regard.tokens.slot_tokens import CutText
+from regard.tokens.language_directions import Direction
+from regard.tokens.placeholder_slots import CutText
 
 if TYPE_CHECKING:
     from regard.serving.served_models import Models

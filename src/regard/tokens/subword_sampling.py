@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from regard.errors import SettingsError
 from regard.tokens.imported_vocabulary import ImportedTokenizer
-from regard.tokens.slot_tokens import Slotted
+from regard.tokens.placeholder_slots import Slotted
 from regard.tokens.tokenizer import Tokenizer, refuse_surrogates
 from regard.tokens.vocabulary_learning import RESERVED, SPECIALS
 

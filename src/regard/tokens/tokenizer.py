@@ -18,13 +18,13 @@ import tokenizers
 from tokenizers import Regex, normalizers
 
 from regard.errors import InputError, ModelError
-from regard.limited_files import LARGEST_TOKENIZER, read_json
 from regard.settings import TokenizerSettings
 from regard.tokens.clean_text import SURROGATE
-from regard.tokens.slot_tokens import SLOTS, Slotted
+from regard.tokens.placeholder_slots import SLOTS, Slotted
 from regard.tokens.text_pairs import Pair
 from regard.tokens.tokenizer_checks import parse_tokenizer, refusing_panics
 from regard.tokens.vocabulary_learning import BOS, EOS, LETTER, MASK, PAD, RESERVED, SPECIALS, TAG, UNK, learn
+from regard.untrusted_files import LARGEST_TOKENIZER, read_json
 
 MOST_CHARACTERS = 60_000_000
 """Characters of the corpus that are held in memory while a vocabulary is learned."""

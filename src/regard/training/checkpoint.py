@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from regard.errors import ModelError
 from regard.training.distributed import ProcessGroup, first_row, local_part
-from regard.training.running_mean import RunningMean
+from regard.training.weight_running_mean import RunningMean
 from regard.weights import parameters, read_tensors, require_shapes, write_tensors
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means; Muon has only the first

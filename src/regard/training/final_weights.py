@@ -13,7 +13,7 @@ from regard.atomic_files import write_text
 from regard.errors import ModelError
 from regard.model_folder import CANARY, CARD, LOG, WEIGHTS
 from regard.settings import Settings
-from regard.tokens.directions import format_directions, targets_of
+from regard.tokens.language_directions import format_directions, targets_of
 from regard.training.checkpoint import find_damage
 from regard.training.events import Event, Finished, Note, append_event
 from regard.training.low_rank_adapters import merge_adapters

@@ -26,14 +26,14 @@ from regard.training.checkpoint import State, load_matching_weights, load_state,
 from regard.training.distributed import ProcessGroup, full_tensor, require_shardable
 from regard.training.events import Note
 from regard.training.low_rank_adapters import add_adapters, merged_weights
-from regard.training.machine_checks import choose_precision, set_up_machine
+from regard.training.machine_setup import choose_precision, set_up_machine
 from regard.training.optimizer import build_optimizer
-from regard.training.running_mean import RunningMean
 from regard.training.tasks.classification import ClassificationTraining
 from regard.training.tasks.filling import FillingTraining
 from regard.training.tasks.task import ABOUT, START, Task
 from regard.training.tasks.translation import TranslationTraining
 from regard.training.tasks.writing import WritingTraining
+from regard.training.weight_running_mean import RunningMean
 from regard.weights import Contents, Model, assign, build_model, choose_device, parameters, write_weights
 
 TASKS: dict[str, type[Task]] = {

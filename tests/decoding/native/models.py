@@ -14,11 +14,11 @@ import torch
 from hypothesis import strategies as st
 
 from regard.decoding.decoder_step import NextToken, TranslationStep, WritingStep
-from regard.decoding.hypotheses import Hypothesis, length_penalty
 from regard.decoding.native import weight_packing as packing
 from regard.decoding.native.compiled_library import PackedModel, instructions
 from regard.decoding.native.native_search import NativeSearch
 from regard.decoding.pytorch_engine import TorchSearch
+from regard.decoding.search_interface import Hypothesis, length_penalty
 from regard.decoding.token_shortlist import Shortlist
 from regard.model.transformer import Decoder, EncoderDecoder
 from regard.settings import DecodingSettings, ModelSettings

@@ -21,8 +21,8 @@ from regard.decoding.native.native_search import NativeSearch
 from regard.decoding.native.packed_cache import open_packed, packed_path, read_stored
 from regard.errors import ModelError
 from regard.interop.int8_folder import quantize_folder
-from regard.manifest import sha256, write_manifest
 from regard.model_folder import NATIVE, TOKENIZER, WEIGHTS, read_settings
+from regard.model_manifest import sha256, write_manifest
 from regard.settings import DecodingSettings
 from regard.weights import read_tensors, write_tensors
 from tests.decoding.native.models import FIRST, SPECIALS

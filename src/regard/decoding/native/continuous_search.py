@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-from regard.decoding.hypotheses import Hypothesis
 from regard.decoding.native.compiled_library import SearchResult, TokenCallback
 from regard.decoding.native.native_search import ROWS_AT_ONCE, GrowingOutputs, NativeSearch, read_hypotheses
+from regard.decoding.search_interface import Hypothesis
 from regard.errors import ModelError
 from regard.settings import DecodingSettings
 

@@ -15,9 +15,9 @@ from functools import cached_property, partial
 from itertools import accumulate, islice
 from typing import Any
 
-from regard.decoding.hypotheses import Constraints, Hypothesis, SearchEngine, ShouldEnd, random_source
 from regard.decoding.native.compiled_library import PackedModel, SearchRequest, SearchResult, TokenCallback
-from regard.decoding.prefetch import end_if_unwanted
+from regard.decoding.read_ahead import end_if_unwanted
+from regard.decoding.search_interface import Constraints, Hypothesis, SearchEngine, ShouldEnd, random_source
 from regard.errors import InputError, ModelError
 from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Specials

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from regard.atomic_files import write_atomically
 from regard.decoding.native.compiled_library import MAGIC, PackedModel, missing
 from regard.errors import ModelError
-from regard.limited_files import LARGEST_TOKENIZER, read_header, require_regular
-from regard.manifest import read_manifest, sha256
 from regard.model_folder import NATIVE, SCALE, TOKENIZER, WEIGHTS
+from regard.model_manifest import read_manifest, sha256
 from regard.settings import Settings
+from regard.untrusted_files import LARGEST_TOKENIZER, read_header, require_regular
 
 LARGE = 2**30
 """Bytes of weights, of which it takes a second to compute the digest."""

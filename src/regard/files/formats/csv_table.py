@@ -17,7 +17,7 @@ from regard.errors import DataError
 from regard.files.corpus_report import Report
 from regard.files.formats import Document, plain_text as plain
 from regard.files.formats.format_by_suffix import suffix
-from regard.files.formats.replaced_text import TextDocument, Write, on_one_line
+from regard.files.formats.text_replacements import TextDocument, Write, on_one_line
 from regard.files.language_tags import is_language
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE

@@ -15,7 +15,7 @@ from regard.files.corpus_report import Report
 from regard.files.formats import TranslationState, Unit, plain_text as plain
 from regard.files.formats.format_by_suffix import suffix
 from regard.files.formats.po_lines import CHARSET, POEntry, charset, entries, format_value, line_decoder
-from regard.files.formats.replaced_text import replace_surrogates
+from regard.files.formats.text_replacements import replace_surrogates
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.text_pairs import Location, Pair

@@ -12,7 +12,7 @@ from regard.errors import DataError
 from regard.files.formats import csv_table, plain_text as plain
 from regard.files.formats.format_by_suffix import ALONE, MARKED, PAIRED, suffix
 from regard.files.formats.xml_parsing import Element, ElementReader
-from regard.tokens.directions import normalize_code, primary
+from regard.tokens.language_directions import normalize_code, primary
 from regard.tokens.text_pairs import Location
 
 FORM = "a glossary has one term a line, as source,target,forbidden,note (for example dog,Hund)"

@@ -13,7 +13,7 @@ from regard.errors import DataError
 from regard.files.corpus_report import Report
 from regard.files.formats import Document, TranslationState, plain_text as plain
 from regard.files.formats.format_by_suffix import suffix
-from regard.files.formats.replaced_text import TextDocument, has_words
+from regard.files.formats.text_replacements import TextDocument, has_words
 from regard.settings import DataSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.text_pairs import Location, Pair

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.files.formats import Document, plain_text as plain
-from regard.files.formats.replaced_text import TextDocument, has_words, on_one_line, wrap
+from regard.files.formats.text_replacements import TextDocument, has_words, on_one_line, wrap
 
 MARK = "|".join(
     (

@@ -14,7 +14,7 @@ from regard.files.formats import json_texts, plain_text as plain, tmx
 from regard.files.formats.format_by_suffix import READ_ADVICE, require_plain
 from regard.settings import DataSettings
 from regard.tokens.clean_text import tidy
-from regard.tokens.directions import Direction, directions_of, language, languages_of
+from regard.tokens.language_directions import Direction, directions_of, language, languages_of
 from regard.tokens.text_pairs import Location, Pair
 
 

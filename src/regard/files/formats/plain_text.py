@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 from regard.errors import DataError
 from regard.files.corpus_report import Report
 from regard.files.formats import Document
-from regard.files.formats.replaced_text import TextDocument, has_words, on_one_line
+from regard.files.formats.text_replacements import TextDocument, has_words, on_one_line
 from regard.settings import DataSettings
 from regard.tokens.text_pairs import Location, Pair
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from regard.files.formats import Document, plain_text as plain
 from regard.files.formats.format_by_suffix import suffix
-from regard.files.formats.replaced_text import TextDocument, Write, has_words, on_one_line, wrap
+from regard.files.formats.text_replacements import TextDocument, Write, has_words, on_one_line, wrap
 
 CLOCK = r"(?:[0-9]+:)?[0-9]{1,2}:[0-9]{1,2}[.,][0-9]{1,3}"
 TIME = re.compile(rf"\s*{CLOCK}\s*-->\s*{CLOCK}(?:\s.*)?")

@@ -22,7 +22,7 @@ from regard.files.formats.inline_elements import (
 from regard.files.formats.xml_parsing import Element, ElementReader, load
 from regard.files.language_tags import best_match, matches_code, same_language
 from regard.settings import DataSettings
-from regard.tokens.directions import normalize_code, primary
+from regard.tokens.language_directions import normalize_code, primary
 from regard.tokens.text_pairs import Location, Pair
 
 CODES = {"bpt", "ept", "it", "ph", "ut"}  # elements with native code, in which only a <sub> has text

@@ -21,7 +21,7 @@ from regard.files.formats.inline_elements import (
 from regard.files.formats.xml_parsing import Content, Element, ElementReader, load
 from regard.files.language_tags import same_language
 from regard.settings import DataSettings
-from regard.tokens.directions import normalize_code
+from regard.tokens.language_directions import normalize_code
 from regard.tokens.text_pairs import Location, Pair
 
 ByteEdit = tuple[int, int, bytes]

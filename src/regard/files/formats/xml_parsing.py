@@ -16,7 +16,7 @@ from xml.parsers import expat
 
 from regard.errors import DataError
 from regard.files.formats import plain_text as plain
-from regard.files.formats.replaced_text import splice
+from regard.files.formats.text_replacements import splice
 
 DEEPEST = 200  # nested elements
 LONGEST_TAG = 1 << 22  # bytes of a tag or a comment

@@ -1,6 +1,6 @@
 /** Which languages there are, which are chosen, and whether they can be swapped. */
 
-import { remember, remembered } from "./server.js";
+import { remember, remembered } from "./server-requests.js";
 import { t, tongue } from "./strings.js";
 
 const [source, target, swap] = ["#source", "#target", "#swap"].map((each) => document.querySelector(each));

@@ -16,7 +16,7 @@ from regard.decoding.translation_results import Translation
 from regard.evaluation.translation_scores import Score, score, sentence_chrf, single_score
 from regard.model.recurrent import SequenceToSequence
 from regard.settings import DataSettings, Settings
-from regard.tokens.directions import Direction, directions_of
+from regard.tokens.language_directions import Direction, directions_of
 from regard.tokens.subword_sampling import Sampler, WordTable
 from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Batch, Examples, PairBatch, ResampledExamples, Rows

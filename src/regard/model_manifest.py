@@ -13,8 +13,8 @@ from pathlib import Path
 
 from regard.atomic_files import write_atomically, write_text
 from regard.errors import ModelError
-from regard.limited_files import read_json, require_regular
 from regard.model_folder import CONFIDENCE, MANIFEST, MEMORY, SETTINGS, SHORTLIST, TOKENIZER, WEIGHTS
+from regard.untrusted_files import read_json, require_regular
 
 LISTED = (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY)
 SMALL = (SETTINGS, TOKENIZER, CONFIDENCE)

@@ -1,7 +1,7 @@
 /** The text: translated when one stops typing, the request before it given up. */
 
 import { chosen, detected, name } from "./languages.js";
-import { Problem, ask, complain, keyWorks } from "./server.js";
+import { Problem, ask, complain, keyWorks } from "./server-requests.js";
 import { number, t } from "./strings.js";
 
 const find = (selector) => document.querySelector(selector);

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.explorer.anatomy import Anatomy
+from regard.explorer.model_parts import Anatomy
 from regard.explorer.request_types import Patch
 from regard.model.observe import Edit
 from regard.model.positions import RotaryPositions

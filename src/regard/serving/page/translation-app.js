@@ -1,10 +1,10 @@
 /** The page: what the server offers, and the two ways to use it. */
 
-import * as file from "./file.js";
+import * as file from "./document-form.js";
 import { offer } from "./languages.js";
-import { Problem, ask, complain, wantKey } from "./server.js";
+import { Problem, ask, complain, wantKey } from "./server-requests.js";
 import { speak, t } from "./strings.js";
-import * as text from "./text.js";
+import * as text from "./text-form.js";
 
 const tabs = ["text", "file"].map((name) => document.querySelector(`#tab-${name}`));
 const trouble = document.querySelector("#trouble");

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from regard.decoding.prefetch import end_if_unwanted
+from regard.decoding.read_ahead import end_if_unwanted
 from regard.serving.batchers import Item, Kind, SmallBatcher
 from regard.serving.client_limits import Admission, ServingLimits
 from regard.serving.refusals import RefusedError, unknown_model

@@ -1,4 +1,4 @@
-"""Recognises models and files of other programs, and suggests how to use them; `foreign_files.toml` has the advice."""
+"""Recognises models and files of other programs; the TOML file of the same name has the advice to give."""
 
 from __future__ import annotations
 

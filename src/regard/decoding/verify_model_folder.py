@@ -9,10 +9,10 @@ from pathlib import Path
 from regard.decoding.confidence import Confidence
 from regard.decoding.token_shortlist import Shortlist
 from regard.errors import RegardError
-from regard.limited_files import require_regular
-from regard.manifest import LISTED, find_changed
 from regard.model_folder import EVERYTHING, SHORTLIST, TOKENIZER, check_folder, read_settings
+from regard.model_manifest import LISTED, find_changed
 from regard.tokens.tokenizer import Vocabularies
+from regard.untrusted_files import require_regular
 
 
 def find_faults(folder: Path, *, compare: bool = True) -> list[str]:

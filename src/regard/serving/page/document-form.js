@@ -1,7 +1,7 @@
 /** A file: chosen or dropped, sent, translated and fetched. */
 
 import { chosen } from "./languages.js";
-import { Problem, complain, keyWorks, problem, withKey } from "./server.js";
+import { Problem, complain, keyWorks, problem, withKey } from "./server-requests.js";
 import { number, t } from "./strings.js";
 
 const find = (selector) => document.querySelector(selector);
