@@ -52,7 +52,7 @@ TORCH_WHEN_NEEDED = [
     "cli",
     "__init__",
     "decoding.translator",
-    "decoding.hypotheses",
+    "decoding.search_interface",
     "decoding.model_loading",
     "jobs.worker_processes",
     "jobs.corpus_encoding",
