@@ -226,7 +226,7 @@ MISTAKES = {
     "translate two.en": "two.en: a file, not a model folder: a text file, not a model",
     "translate nothing": "nothing: not a Regard model (it has no model.toml)",
     "translate cut": "cut/weights.safetensors: damaged or unreadable",
-    "translate foreign": "foreign/tokenizer.json: damaged tokenizer",
+    "translate foreign": "foreign/tokenizer.json: is damaged or was changed",
     "translate bare": "bare: has no weights.safetensors: copy the whole folder again",
     "translate odd": "odd: damaged, or written by another version of Regard: unknown setting modle",
     "translate model missing.en": "missing.en: cannot be read (No such file or directory)",

@@ -15,6 +15,7 @@ from regard.decoding.native.compiled_library import missing
 from regard.decoding.token_shortlist import Shortlist
 from regard.errors import InputError, ModelError
 from regard.model_folder import SHORTLIST
+from regard.model_manifest import write_manifest
 from tests.cli.conftest import write_corpus
 from tests.cli.running import call
 
@@ -86,6 +87,7 @@ def test_what_is_wrong_is_told_in_a_line(capsys: pytest.CaptureFixture[str], own
     (own / SHORTLIST).write_bytes(content)
     tokenizer = (own / "tokenizer.json").read_text(encoding="utf-8")
     (own / "tokenizer.json").write_text(tokenizer + "\n", encoding="utf-8")
+    write_manifest(own)
     assert "another vocabulary" in told()
 
 

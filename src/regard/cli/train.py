@@ -166,7 +166,7 @@ def _complete(arguments: argparse.Namespace, overrides: dict[str, str]) -> tuple
         return overrides, Path(arguments.output or f"runs/{'-'.join(languages_of(directions_of(data)))}")
     arguments.files = [str(path) for path in expand_paths(arguments.files, data)]
     named, paths = chosen.get("data", {}), [as_path(name) for name in arguments.files]
-    if len(paths) == 1 and has_plain_name(paths[0]) and paths[0].is_file():
+    if not arguments.start and len(paths) == 1 and has_plain_name(paths[0]) and paths[0].is_file():
         advice = "name the file of the other language too, or train a GPT on this one with --task write"
         raise InputError(f"{paths[0]}: one file of plain text has no translations: {advice}")
     pair = _find_languages(paths, named.get("source", ""), named.get("target", ""))
