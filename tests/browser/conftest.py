@@ -102,8 +102,9 @@ class Watched:
         return self.page
 
     def settle(self) -> None:
-        """Waits until nothing is being run or drawn any more."""
+        """Waits until nothing is being run, drawn or moved any more: a card that fades in has too little contrast."""
         self.page.wait_for_selector("body[data-drawn]:not([aria-busy])")
+        self.page.evaluate("Promise.allSettled(document.getAnimations().map((each) => each.finished)).then(() => 0)")
 
 
 @pytest.fixture

@@ -173,9 +173,10 @@ class Translator:
         return int(min(settings.max_ratio * len(ids) + 20, self.settings.model.max_length))
 
     def _terms(self, glossary: TermSource | None) -> TermSearch | None:
-        expected = "a Glossary, which Glossary.read makes of a file"
-        require(glossary, (TermSource, type(None)), "glossary", expected)
-        return None if glossary is None else glossary.terminology(self.source, self.target)
+        if glossary is None:
+            return None
+        require(glossary, TermSource, "glossary", "a Glossary, which Glossary.read makes of a file")
+        return glossary.terminology(self.source, self.target)
 
     # Reading
 
