@@ -75,7 +75,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def last_event(path: Path) -> dict[str, Any]:
-    """Returns the last event in the log of a model folder; empty if there is none, or a kill cut it off."""
+    """Returns the last event in the log of a model folder; empty if the log is, or if a kill cut the event off."""
     try:
         text = read_limited(path / LOG, LARGEST_LOG).decode("utf-8", errors="replace")
         event: dict[str, Any] = json.loads(text.rstrip("\n").split("\n")[-1])

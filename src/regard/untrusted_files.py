@@ -73,6 +73,6 @@ def read_json(path: Path, most: int, folder: Path | None = None) -> Any:
 def parse_json(content: bytes) -> Any:
     """Parses JSON; raises ValueError also for text with lone surrogates, which is not valid Unicode."""
     parsed = json.loads(content.decode("utf-8"))
-    if b"\\ud" in content or b"\\uD" in content:  # without an escape there are none
+    if b"\\ud" in content or b"\\uD" in content:  # only escapes can give lone surrogates
         json.dumps(parsed, ensure_ascii=False).encode("utf-8")
     return parsed

@@ -185,6 +185,7 @@ MISTAKES = {
     "train train.en nothing -o new": "nothing: has no file of a known format",
     "train train.en -o new": "name the file of the other language too",
     "train train.en train.de train.en -o new": "give two plain text files",
+    "train missing -o new": "missing does not exist; give two plain text files",
     "train train.en short.de -o new": "train.en has 120 lines but",
     "train empty.en empty.en -o new": "no usable pairs in",
     "train blank.en blank.en -o new": "2 left out: one side or both are empty",

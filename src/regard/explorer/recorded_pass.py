@@ -87,7 +87,7 @@ def run_pass(anatomy: Anatomy, inputs: Inputs, edits: Mapping[str, Edit], repeti
 
 
 def forward(anatomy: Anatomy, inputs: Inputs, trace: Trace, copies: int = 1) -> Tensor | None:
-    """Returns the logits [B, R, V] of the rows that are read, for `copies` of the texts; None if there are none."""
+    """Returns the logits [B, R, V] of the rows that are read, for `copies` of the texts, or None without such rows."""
     model = anatomy.model
     device = next(model.parameters()).device
 

@@ -37,9 +37,10 @@ def _read_files(names: Sequence[Path], data: DataSettings, report: Report) -> It
     if not paths or len(alone) not in (0, 2):
         several = ",".join(map(str, multilingual_texts.possible_directions(paths)[:12])) if paths[2:] else ""
         hint = f"; or learn several directions at once: regard train --directions {several}" if several else ""
+        missing = "".join(f"{path} does not exist; " for path in paths if not path.exists())
         raise DataError(
-            f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: give two plain text files, where "
-            "line n of one translates line n of the other, or files with both languages in each: "
+            f"cannot read pairs from {' and '.join(map(str, names)) or 'no file'}: {missing}give two plain text files, "
+            "where line n of one translates line n of the other, or files with both languages in each: "
             f"{', '.join(files.PAIRED)} (all may end in .gz){hint}"
         )
     readers = (_read_file(path, data, report) for path in paired)  # each file is opened when it is read

@@ -27,7 +27,7 @@ class Form:
 
 
 def describe(settings: Settings, vocabularies: Vocabularies) -> Form:
-    """Returns the form that fits a model; raises ModelError if there is none."""
+    """Returns the form that fits a model; raises ModelError if no form fits."""
     shape = settings.model
     if settings.task not in ("translate", "write"):
         return _bert(settings, vocabularies)

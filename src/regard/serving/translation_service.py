@@ -169,7 +169,7 @@ class TranslationService:
         return [each for each in self.languages if each != source and self.steps(source, each)]
 
     def steps(self, source: str, target: str) -> list[Direction]:
-        """Returns the direction between two languages, or two through the pivot; an empty list if there are none."""
+        """Returns the direction between two languages, or the two through the pivot; empty without either."""
         steps = [Direction(source, target)]
         if steps[0] not in self.models.directions and self.pivot:
             steps = [Direction(source, self.pivot), Direction(self.pivot, target)]

@@ -68,7 +68,8 @@ def aligned_lines(paths: Sequence[Path], rule: str) -> Iterator[tuple[int, Seque
                 number - 1 if line is None else number + sum(1 for _ in reader)
                 for line, reader in zip(row, readers, strict=True)
             ]
-            listed = " but ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
+            sizes = (f"{count:,} line{'s' * (count != 1)}" for count in counts)
+            listed = " but ".join(f"{path} has {size}" for path, size in zip(paths, sizes, strict=True))
             raise DataError(f"{listed}: pairs would be misaligned; {rule}")
         yield number, row
 
