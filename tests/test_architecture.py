@@ -26,7 +26,7 @@ LEVELS = [  # each may import those above it in this list, and of its own line o
     ["evaluation", "decoding"],
     ["training"],  # the last of the ground floor
     ["files"],
-    ["faithful"],
+    ["faithful", "browser"],
     ["jobs"],
     ["preparation"],
     ["interop", "demo", "explorer"],

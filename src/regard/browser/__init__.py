@@ -1,0 +1,1 @@
+"""A model in a browser: the tokenizer in JavaScript, with the tokens of Python, for pages that need no server."""
