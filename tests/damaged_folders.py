@@ -36,7 +36,7 @@ from regard.faithful import translation_memory
 from regard.interop.int8_folder import quantize_folder
 from regard.jobs.shortlist_learning import learn_shortlist
 from regard.model_folder import CONFIDENCE, MEMORY
-from regard.model_manifest import require_unchanged, write_manifest
+from regard.model_manifest import write_manifest
 from regard.serving.served_models import read_examples
 from tests.interop.toys import settings_of, write_foreign, write_model
 from tests.training.corpora import SMALL, write_reversals
@@ -84,8 +84,9 @@ def find_answers(folder: Path, way: str, *, shortlist: bool) -> Answers:
     model = regard.load(folder, "cpu", engine=engine, threads=1, shortlist=shortlist)
     read_examples(folder)  # a server compares them; they do not change answers
     if isinstance(model, Translator):
-        require_unchanged(folder, [MEMORY])  # as --memory auto does
-        memory = sorted(translation_memory.read(folder / MEMORY)) if (folder / MEMORY).exists() else None
+        memory = None
+        if (folder / MEMORY).exists():  # as --memory auto does
+            memory = sorted(translation_memory.open_recorded(folder).targets.items())
         return [*model.translate(TEXTS, beam=2, alternatives=1), memory]
     if isinstance(model, Writer):
         return list(model.write(TEXTS, max_tokens=5, temperature=0.0, beam=2))

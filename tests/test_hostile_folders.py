@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
@@ -26,13 +28,14 @@ from regard.model_folder import (
     CONFIDENCE,
     LOG,
     MANIFEST,
+    MEMORY,
     SETTINGS,
     SHORTLIST,
     TOKENIZER,
     WEIGHTS,
     last_event,
 )
-from regard.model_manifest import find_changed, read_manifest, write_listed, write_manifest
+from regard.model_manifest import find_changed, read_manifest, sha256, write_listed, write_manifest
 from regard.serving.served_models import read_examples
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.tokenizer import Specials, Vocabularies
@@ -210,14 +213,58 @@ CASES: dict[str, tuple[Damage, str]] = {
     "large manifest": (content(MANIFEST, " " * 200_000), "reads at most"),
 }
 
+
+def packed(*parts: tuple[bytes, int]) -> Damage:
+    """Writes a translation memory that expands to these parts, each repeated as often as given."""
+
+    def change(folder: Path) -> None:
+        with gzip.GzipFile(folder / MEMORY, "wb", compresslevel=1) as file:
+            for part, times in parts:
+                file.write(part * times)
+
+    return change
+
+
+ENTRY = b'{"source": "a dog", "target": "ein Hund"}\n'
+MEMORIES: dict[str, tuple[Damage, str]] = {
+    "a line without an end": (packed((bytes(100_000_000), 3)), "more than 1,000,000 bytes in a line"),
+    "many entries": (packed((b"{}\n", 40_000_000)), "more than 2,000,000 entries"),
+    "many bytes": (packed((b" " * 900_000 + b"\n", 250)), "more than 200,000,000 bytes when it is unpacked"),
+    "a first entry, then many": (packed((ENTRY, 1), (b"\n", 100_000_000)), "more than 2,000,000 entries"),
+    "deep JSON": (packed((b"[" * 900_000 + b"\n", 1)), "cannot be read as JSON"),
+    "a long number": (packed((b'{"source": ' + b"9" * 900_000 + b"}\n", 1)), "cannot be read as JSON"),
+    "half a character": (packed((ENTRY.replace(b"dog", b"\\ud800"), 1)), ":1: a lone surrogate"),
+    "no UTF-8": (packed((ENTRY.replace(b"dog", b"\xff"), 1)), ":1: not UTF-8"),
+    "from a device": (device(MEMORY), "not a regular file"),
+    "from a pipe": (lambda folder: os.mkfifo(folder / MEMORY), "not a regular file"),
+    "elsewhere": (lambda folder: (packed((ENTRY, 1))(folder), moved_out(MEMORY)(folder)), "outside its folder"),
+    "a terabyte": (lambda folder: (packed((ENTRY, 1))(folder), grown(MEMORY, 2**40)(folder)), "reads at most"),
+    "zeros behind it": (
+        lambda folder: (packed((ENTRY, 1))(folder), grown(MEMORY, 10**8)(folder)),
+        "other data follows",
+    ),
+    "a second member": (lambda folder: (packed((ENTRY, 1))(folder), repeat(folder / MEMORY)), "other data follows"),
+    "cut off": (lambda folder: (packed((ENTRY, 9))(folder), grown(MEMORY, 30)(folder)), "cut off"),
+    "not packed": (content(MEMORY, ENTRY.decode()), "cannot be read"),
+}
+
+
+def repeat(path: Path) -> None:
+    path.write_bytes(path.read_bytes() * 2)
+
+
 MEASURE = """
 import json, resource, sys, time
+from pathlib import Path
 import torch, regard, regard.weights, regard.decoding.pytorch_engine, regard.decoding.native.packed_cache
-regard.load(sys.argv[1], engine=sys.argv[2])
+from regard.faithful.translation_memory import open_recorded
+def load(folder, way):
+    return open_recorded(Path(folder)) if way == "memory" else regard.load(folder, engine=way)
+load(sys.argv[1], sys.argv[2])
 for folder in sys.argv[3:]:
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     try:
-        regard.load(folder, engine=sys.argv[2])
+        load(folder, sys.argv[2])
         message = ""
     except regard.RegardError as error:
         message = str(error)
@@ -231,22 +278,34 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("models") / "good", settings_of("translate"))
 
 
-@pytest.mark.parametrize("engine", ["auto", "torch"])
-def test_each_hostile_folder_is_refused_in_one_line_and_costs_little(good: Path, tmp_path: Path, engine: str) -> None:
-    for name, (damage, _) in CASES.items():
+@pytest.mark.parametrize("way", ["auto", "torch", "memory"])
+def test_each_hostile_folder_is_refused_in_one_line_and_costs_little(good: Path, tmp_path: Path, way: str) -> None:
+    cases = MEMORIES if way == "memory" else CASES
+    undamaged = copytree(good, tmp_path / "undamaged")
+    packed((ENTRY, 9))(undamaged)
+    for name, (damage, _) in cases.items():
         copytree(good, tmp_path / name)
         damage(tmp_path / name)
-    folders = [str(tmp_path / name) for name in CASES]
+        if way == "memory" and not name.startswith("from"):
+            list_memory(tmp_path / name)
+    folders = [str(tmp_path / name) for name in cases]
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(good), engine, *folders], capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEASURE, str(undamaged), way, *folders], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    for (name, (_, expected)), (message, seconds, megabytes) in zip(CASES.items(), results, strict=True):
+    for (name, (_, expected)), (message, seconds, megabytes) in zip(cases.items(), results, strict=True):
         assert expected in message, name
         assert "\n" not in message, name
         assert seconds < SECONDS, name
         assert megabytes < MEGABYTES, name
+
+
+def list_memory(folder: Path) -> None:
+    """Writes a manifest that lists the memory: the author of a model writes it too."""
+    size = (folder / MEMORY).stat().st_size
+    digest = "0" if size > 10**9 else sha256(folder / MEMORY)
+    (folder / MANIFEST).write_text(json.dumps({"sha256": {MEMORY: [digest]}}))
 
 
 def test_files_that_are_read_later_are_limited_too(good: Path, tmp_path: Path) -> None:
@@ -273,6 +332,26 @@ def test_verify_prints_a_line_for_each_fault(good: Path, tmp_path: Path, capsys:
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[1] for line in lines] == [str(folder / name) for name in (WEIGHTS, WEIGHTS, TOKENIZER)]
     assert main(["verify", str(folder), "--renew"]) == 2
+
+
+def test_verify_and_quantize_read_no_more_than_the_model_has(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = {name: copytree(good, tmp_path / name) for name in ("terabyte", "described", "device", "flipped")}
+    for folder in folders.values():
+        write_manifest(folder)
+    CASES["a terabyte of zeros"][0](folders["terabyte"])
+    CASES["a terabyte that is described"][0](folders["described"])
+    device(MEMORY)(folders["device"])
+    flip_bit(folders["flipped"])
+    for name, folder in folders.items():
+        for command in (["verify", str(folder)], ["quantize", str(folder), "-o", str(tmp_path / "int8")]):
+            started = time.process_time()
+            assert main(command) == 2, (name, command)
+            assert time.process_time() - started < SECONDS, (name, command)
+            (line,) = capsys.readouterr().err.splitlines()
+            assert str(folder) in line, (name, command)
+    assert not (tmp_path / "int8").exists()
 
 
 def test_every_flipped_byte_of_the_weights_is_noticed(good: Path, tmp_path: Path) -> None:

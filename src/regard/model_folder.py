@@ -13,8 +13,8 @@ from regard.atomic_files import explain_write_error
 from regard.errors import ModelError, RegardError
 from regard.files_of_other_programs import identify
 from regard.settings import Settings
-from regard.settings.recorded_settings import load_recorded
-from regard.untrusted_files import read_limited, require_regular
+from regard.settings.recorded_settings import LARGEST as LARGEST_SETTINGS, load_recorded
+from regard.untrusted_files import LARGEST_TOKENIZER, read_limited, require_regular
 
 EVERYTHING = (
     SETTINGS := "model.toml",  # settings and languages
@@ -35,6 +35,14 @@ SCALE = ".scale"
 """Suffix of the name of an int8 tensor in the name of its scales, in a file of weights."""
 LARGEST_CARD, LARGEST_LOG = 1_000_000, 200_000_000
 """Bytes."""
+LIMITS = {
+    SETTINGS: LARGEST_SETTINGS,
+    TOKENIZER: LARGEST_TOKENIZER,
+    CONFIDENCE: 100_000,
+    SHORTLIST: 1_000_000_000,  # 250 million tokens
+    MEMORY: 200_000_000,
+}
+"""Bytes of the files that are compared with the manifest; weights are compared with the shapes of the model instead."""
 
 
 def check_folder(path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from regard.atomic_files import write_atomically, write_text
 from regard.errors import ModelError
-from regard.model_folder import CONFIDENCE, MANIFEST, MEMORY, SETTINGS, SHORTLIST, TOKENIZER, WEIGHTS
+from regard.model_folder import CONFIDENCE, LIMITS, MANIFEST, MEMORY, SETTINGS, SHORTLIST, TOKENIZER, WEIGHTS
 from regard.untrusted_files import read_json, require_regular
 
 LISTED = (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY)
@@ -82,7 +82,7 @@ def find_changed(folder: Path, names: Iterable[str]) -> list[str]:
         digests, faults = read_manifest(folder), []
         for path in (folder / name for name in names if name in digests):
             if path.exists():
-                require_regular(path, folder)
+                require_regular(path, folder, LIMITS.get(path.name))  # before it is hashed
                 if sha256(path) not in digests[path.name]:
                     faults.append(
                         f"{path}: is damaged or was changed: copy the whole folder again or, if you changed it "

@@ -196,7 +196,9 @@ def test_a_memory_is_used_for_lines_too(capsys: pytest.CaptureFixture[str], mode
     assert [[match["score"] for match in record.get("matches", [])] for record in records] == [[], [100], [], [84]]
 
 
-def test_a_model_keeps_what_it_was_trained_on_as_memory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_model_keeps_what_it_was_trained_on_as_memory(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     english, german = (Path(name).read_text(encoding="utf-8").splitlines() for name in write_corpus(tmp_path))
     entries = [f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in zip(english, german, strict=True)]
     (tmp_path / "train.po").write_text("\n".join(dict.fromkeys(entries)), encoding="utf-8")
@@ -210,6 +212,10 @@ def test_a_model_keeps_what_it_was_trained_on_as_memory(capsys: pytest.CaptureFi
     (tmp_path / "new.po").write_text(f'msgid "{next(iter(kept))}"\nmsgstr ""\n', encoding="utf-8")
     done = call(capsys, "translate", str(folder), str(tmp_path / "new.po"), "--memory", "auto", "--dry-run")
     assert "1 from memory" in done.err
+    monkeypatch.setattr(memory, "MOST_ENTRIES", 5)
+    done = call(capsys, "train", str(tmp_path / "train.po"), "-o", str(tmp_path / "small"), *flags)
+    assert f"{len(kept) - 5} pairs are not in the translation memory" in done.out
+    assert len(list(memory.read(tmp_path / "small" / MEMORY))) == 5
 
 
 def stop_before_its_end(model: Path) -> None:

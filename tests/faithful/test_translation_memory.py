@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from rapidfuzz.distance import Levenshtein
 
 from regard.decoding.translation_results import MemoryMatch
 from regard.errors import DataError
+from regard.faithful import translation_memory
 from regard.faithful.translation_memory import (
     ALIKE,
     EXCHANGED,
@@ -162,7 +165,26 @@ def test_a_memory_of_several_directions_gives_those_of_one(tmp_path: Path) -> No
 
 
 def test_a_damaged_memory_is_refused_with_its_place(tmp_path: Path) -> None:
-    path = tmp_path / "memory.jsonl"
-    path.write_text('{"source": "a", "target": "b"}\n{"source": 1}\n')
-    with pytest.raises(DataError, match=r"memory.jsonl:2: source and target must be texts"):
+    path = tmp_path / "memory.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"source": "a", "target": "b"}\n{"source": 1}\n'))
+    with pytest.raises(DataError, match=r"memory.jsonl.gz:2: source and target must be texts"):
         list(read(path))
+
+
+def test_a_memory_is_written_within_the_limits_of_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, where = tmp_path / "memory.jsonl.gz", Location("a", 1)
+    pairs = [Pair(f"{number:04d}" * 10, "x" * 30, where) for number in range(1000)]
+    assert write(path, pairs) == 0
+    assert len(list(read(path))) == 1000
+    line = len(json.dumps({"source": pairs[0].source, "target": pairs[0].target})) + 1
+    limits = {"LARGEST": (100 * line, 100), "MOST_ENTRIES": (200, 200), "LONGEST_LINE": (line, 1000)}
+    for name, (limit, kept) in limits.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(translation_memory, name, limit)
+            assert write(path, pairs) == 1000 - kept
+            assert len(list(read(path))) == kept
+            if name == "LONGEST_LINE":  # it is read in chunks: lines that are a little longer pass
+                continue
+            patch.setattr(translation_memory, name, limit - 1)
+            with pytest.raises(DataError, match=f"more than {limit - 1:,} "):
+                list(read(path))

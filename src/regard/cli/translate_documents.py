@@ -187,7 +187,6 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
     from regard.files.corpus import read_pairs
     from regard.files.corpus_report import Report
     from regard.model_folder import MEMORY
-    from regard.model_manifest import require_unchanged
 
     direction = translator.direction(**flags.direction_options(arguments))
     if arguments.memory == "auto":
@@ -195,8 +194,7 @@ def open_memory(arguments: argparse.Namespace, translator: Translator) -> Transl
         if not path.exists():
             advice = "train it with regard train --data.memory on, or name a file"
             raise InputError(f"{arguments.model}: has no translation memory: {advice}")
-        require_unchanged(Path(arguments.model), [MEMORY])
-        return memory.TranslationMemory(memory.read(path, direction))
+        return memory.open_recorded(Path(arguments.model), direction)
     path = Path(arguments.memory)
     data = replace(translator.settings.data, source=direction.source, target=direction.target, directions=())
     entries = memory.TranslationMemory(read_pairs([path], data, Report(), whole=True))

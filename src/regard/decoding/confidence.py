@@ -13,15 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from regard.errors import ModelError
-from regard.model_folder import CONFIDENCE
+from regard.model_folder import CONFIDENCE, LIMITS
 from regard.model_manifest import write_listed
 from regard.untrusted_files import read_limited
 
 GOOD = 60.0
 """The minimum chrF of a translation that counts as good."""
-
-LARGEST = 100_000
-"""Bytes of the file."""
 
 ROUNDS, RIDGE, LONGEST_STEP = 50, 1e-2, 2.0
 """Options of the fit: the ridge keeps the slope finite where good and bad translations do not overlap."""
@@ -53,7 +50,7 @@ class Confidence:
         if not path.exists():
             return None
         try:
-            values = json.loads(read_limited(path, LARGEST, folder))
+            values = json.loads(read_limited(path, LIMITS[CONFIDENCE], folder))
             curve = cls(float(values["slope"]), float(values["intercept"]), int(values["pairs"]))
         except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             raise ModelError(f"{path}: damaged ({error}): delete it to translate without confidence") from None

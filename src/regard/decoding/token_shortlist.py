@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.model_folder import SHORTLIST, TOKENIZER
+from regard.model_folder import LIMITS, SHORTLIST, TOKENIZER
 from regard.untrusted_files import LARGEST_TOKENIZER, read_limited
 
 LONGEST_HEADER = 100_000
-LARGEST = 1_000_000_000
-"""Bytes of a shortlist: 250 million tokens."""
 TYPES = {"common": ("i", "I32"), "starts": ("q", "I64"), "tokens": ("i", "I32")}
 """The types of the tensors in the file, as Python arrays and as safetensors."""
 
@@ -49,7 +47,7 @@ class Shortlist:
         again = f"make it again with regard shortlist {folder}"
         if not path.exists():
             raise ModelError(f"{folder}: has no shortlist: make one with regard shortlist {folder}")
-        content = read_limited(path, LARGEST, folder)
+        content = read_limited(path, LIMITS[SHORTLIST], folder)
         try:
             arrays, metadata = _tensors(content)
             shortlist, vocabulary = cls(**arrays), metadata["vocabulary"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.decoding.confidence import Confidence
 from regard.decoding.token_shortlist import Shortlist
 from regard.errors import RegardError
-from regard.model_folder import EVERYTHING, SHORTLIST, TOKENIZER, check_folder, read_settings
+from regard.model_folder import EVERYTHING, LIMITS, SHORTLIST, TOKENIZER, WEIGHTS, check_folder, read_settings
 from regard.model_manifest import LISTED, find_changed
 from regard.tokens.tokenizer import Vocabularies
 from regard.untrusted_files import require_regular
@@ -17,11 +17,12 @@ from regard.untrusted_files import require_regular
 
 def find_faults(folder: Path, *, compare: bool = True) -> list[str]:
     """Returns a message for each fault of a model folder; with `compare`, also for files that the manifest excludes."""
-    from regard.weights import read_folder
+    from regard.weights import check_shapes, read_folder
 
     check_folder(folder)
+    present = [name for name in EVERYTHING if (folder / name).exists() and not (folder / name).is_dir()]
     checks: list[Callable[[], object]] = [
-        *(partial(require_regular, folder / name, folder) for name in EVERYTHING if (folder / name).is_file()),
+        *(partial(require_regular, folder / name, folder, LIMITS.get(name)) for name in present),
         partial(read_settings, folder),
         partial(Vocabularies.load, folder / TOKENIZER),
         partial(read_folder, folder, compare=False),
@@ -29,15 +30,22 @@ def find_faults(folder: Path, *, compare: bool = True) -> list[str]:
     ]
     if (folder / SHORTLIST).exists():
         checks.append(partial(Shortlist.load, folder))
-    faults: list[str] = []
-    for check in checks:
-        try:
-            check()
-        except RegardError as error:
-            faults.append(" ".join(str(error).split()))
+    faults = [" ".join(message.split()) for check in checks if (message := _failure(check))]
     if compare:
-        try:
-            faults += find_changed(folder, LISTED)
-        except RegardError as error:
-            faults.append(str(error))
+        fitting = not _failure(partial(check_shapes, folder))  # otherwise the weights may be of any size
+        for name in LISTED:
+            if name != WEIGHTS or fitting:
+                try:
+                    faults += find_changed(folder, [name])
+                except RegardError as error:
+                    faults.append(str(error))
     return list(dict.fromkeys(faults))
+
+
+def _failure(check: Callable[[], object]) -> str:
+    """Returns the message with which a check fails, or an empty text."""
+    try:
+        check()
+    except RegardError as error:
+        return str(error)
+    return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -22,11 +23,14 @@ from rapidfuzz.distance import Levenshtein
 
 from regard.decoding.translation_results import MemoryMatch
 from regard.errors import DataError
-from regard.files.formats import json_texts, plain_text as plain
+from regard.files.formats import json_texts
+from regard.model_folder import LIMITS, MEMORY
+from regard.model_manifest import require_unchanged
 from regard.tokens import protected_pieces as protect
-from regard.tokens.clean_text import tidy
+from regard.tokens.clean_text import SURROGATE, tidy
 from regard.tokens.language_directions import Direction
 from regard.tokens.text_pairs import Location, Pair
+from regard.untrusted_files import require_regular
 
 SAME, EXCHANGED, ALIKE = 100, 99, 75
 """The scores of the same text and of one with other numbers or placeholders, and the minimum score of a match."""
@@ -40,6 +44,11 @@ LOOKED_THROUGH = 20_000
 
 CANDIDATES = 64
 """Maximum candidates whose similarity is computed."""
+
+LARGEST = LIMITS[MEMORY]
+"""Bytes of the memory in a model folder, before and after it is unpacked."""
+MOST_ENTRIES, LONGEST_LINE = 2_000_000, 1_000_000
+CHUNK = 1 << 20
 
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -188,19 +197,34 @@ def ngrams(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]
     return found[inside], lengths - (GRAM - 1)
 
 
-def write(path: Path, pairs: Iterable[Pair]) -> None:
-    """Writes pairs as gzipped JSON lines."""
+def write(path: Path, pairs: Iterable[Pair]) -> int:
+    """Writes pairs as gzipped JSON lines, as many as `read` accepts, and returns the number of those left out."""
+    size = entries = left_out = 0
     with gzip.GzipFile(path, "wb", mtime=0) as file:
         for pair in pairs:
             record = {"source": pair.source, "target": pair.target}
             if pair.direction:
                 record["direction"] = pair.direction
-            file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())
+            line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
+            if len(line) > LONGEST_LINE or entries >= MOST_ENTRIES or size + len(line) > LARGEST:
+                left_out += 1
+                continue
+            file.write(line)
+            size, entries = size + len(line), entries + 1
+    return left_out
+
+
+def open_recorded(folder: Path, direction: Direction | None = None) -> TranslationMemory:
+    """Opens the translation memory of a model folder, which may come from a stranger."""
+    require_regular(folder / MEMORY, folder, LARGEST)  # before it is hashed
+    require_unchanged(folder, [MEMORY])
+    return TranslationMemory(read(folder / MEMORY, direction))
 
 
 def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, str]]:
-    """Reads the pairs that `write` wrote, those of one direction if it is given."""
-    for number, line in enumerate(plain.lines(path), 1):
+    """Reads the pairs that `write` wrote, those of one direction if it is given; refuses a file beyond the limits."""
+    _require_limits(path)
+    for number, line in enumerate(_lines(path), 1):
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
@@ -209,5 +233,46 @@ def read(path: Path, direction: Direction | None = None) -> Iterator[tuple[str, 
         source, target = record.get("source"), record.get("target")
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError("source and target must be texts", path, number)
+        if SURROGATE.search(source + target):
+            raise DataError("a lone surrogate (such as \\ud800) is not a character", path, number)
         if direction is None or str(record.get("direction", direction)).endswith(str(direction)):
             yield source, target  # a direction without a source, such as -de, fits en-de
+
+
+def _require_limits(path: Path) -> None:
+    """Refuses a file that is too large when it is unpacked; keeps none of it in memory."""
+    size = entries = since = 0  # since: bytes after the last line end
+    for chunk in _unpack(path):
+        size, entries = size + len(chunk), entries + chunk.count(b"\n")
+        end = chunk.rfind(b"\n")
+        since = since + len(chunk) if end < 0 else len(chunk) - end - 1
+        for name, number, most in (
+            ("bytes when it is unpacked", size, LARGEST),
+            ("entries", entries, MOST_ENTRIES),
+            ("bytes in a line", since, LONGEST_LINE),
+        ):
+            if number > most:
+                raise DataError(f"has more than {most:,} {name}: delete it, or get a smaller one", path)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    rest = b""
+    for chunk in _unpack(path):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def _unpack(path: Path) -> Iterator[bytes]:
+    """Yields the content of a gzip file in chunks of at most a megabyte, however far it expands."""
+    require_regular(path, most=LARGEST)
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        with path.open("rb") as file:
+            while not inflate.eof and (packed := inflate.unconsumed_tail or file.read(CHUNK)):
+                yield inflate.decompress(packed, CHUNK)
+            if not inflate.eof or inflate.unused_data or file.read(1):
+                raise DataError("damaged: it is cut off, or other data follows it", path)
+    except (OSError, zlib.error) as error:
+        raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from None

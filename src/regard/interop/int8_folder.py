@@ -17,6 +17,7 @@ from regard.model_folder import (
     CARD,
     CONFIDENCE,
     LARGEST_CARD,
+    LIMITS,
     MANIFEST,
     MEMORY,
     NATIVE,
@@ -26,11 +27,10 @@ from regard.model_folder import (
     TOKENIZER,
     WEIGHTS,
     check_folder,
-    read_settings,
 )
-from regard.model_manifest import write_manifest
-from regard.untrusted_files import read_limited
-from regard.weights import read_tensors
+from regard.model_manifest import LISTED, require_unchanged, write_manifest
+from regard.untrusted_files import read_limited, require_regular
+from regard.weights import check_shapes, read_tensors
 
 TABLES = ("embedding.tokens.weight", "logits.weight")
 """Parameters that decide between two tokens: rounding errors in them would affect every output."""
@@ -42,7 +42,9 @@ def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool =
     """Writes the copy; tables of positions and vectors keep their precision."""
     folder, output = Path(folder), Path(output)
     check_folder(folder)
-    translates = read_settings(folder).task == "translate"
+    settings, _ = check_shapes(folder)
+    require_unchanged(folder, LISTED)  # the copy has a manifest of its own, which would vouch for damaged files
+    translates = settings.task == "translate"
     arrays: dict[str, NDArray[Any]] = {}
     for name, tensor in read_tensors(folder / WEIGHTS)[0].items():
         array = tensor.float().numpy()
@@ -54,6 +56,7 @@ def quantize_folder(folder: Path | str, output: Path | str, *, overwrite: bool =
     with whole_folder(output, folder, (*COPIED, WEIGHTS, CARD, NATIVE, MANIFEST), overwrite=overwrite) as place:
         for name in COPIED:
             if (folder / name).exists():
+                require_regular(folder / name, folder, LIMITS[name])
                 shutil.copyfile(folder / name, place / name)
         card = read_limited(folder / CARD, LARGEST_CARD).decode("utf-8") if (folder / CARD).is_file() else ""
         (place / CARD).write_text(card + NOTE, encoding="utf-8")

@@ -233,9 +233,9 @@ class PairPreparation(Preparation):
             return
         pairs = read_pairs(self.corpus.files, self.data, Report(), whole=True)
         tidied = (replace(pair, source=tidy(pair.source), target=tidy(pair.target)) for pair in pairs)
-        memory.write(
-            self.new / MEMORY, (pair for pair in tidied if pair.source and pair.target and self.is_trained_on(pair))
-        )
+        kept = (pair for pair in tidied if pair.source and pair.target and self.is_trained_on(pair))
+        if left_out := memory.write(self.new / MEMORY, kept):
+            self.note(f"train: {left_out:,} pairs are not in the translation memory, whose size is limited")
 
     def learn(self) -> Vocabularies:
         """Learns the vocabularies from the training pairs, without the pieces that slots replace."""
