@@ -92,14 +92,14 @@ def pickled_model(folder: Path, payload: object, name: str = "pytorch_model.bin"
 
 
 def refuse_pickle(folder: Path, *, zipped: bool = True, function: Callable[..., Any] = Path.touch) -> None:
-    """A pickle that calls a function is refused, and the function is not called."""
+    """A pickle that calls a function is rejected, and the function is not called."""
     source = pickled_model(folder, Call(function, folder / "called"), zipped=zipped)
     refused(source, folder / "ours", "holds more than tensors and could run code")
     assert not (folder / "called").exists()
 
 
 def refuse_pickle_of(folder: Path, module: str, name: str, *arguments: object) -> None:
-    """A pickle that names any function is refused: what is permitted is listed, not what is forbidden."""
+    """A pickle that refers to any function outside a short list of permitted ones is rejected."""
     source = save_bert(folder / "theirs")
     (source / "model.safetensors").unlink()
     text = b"\x80\x02c" + f"{module}\n{name}\n".encode() + pickle.dumps(arguments, 2)[2:-1] + b"R."
@@ -108,7 +108,7 @@ def refuse_pickle_of(folder: Path, module: str, name: str, *arguments: object) -
 
 
 def ignore_other_pickles(folder: Path) -> None:
-    """Pickles under any other name are not opened at all."""
+    """Pickles are never opened under any other file name."""
     source = save_bert(folder / "theirs")
     for name in ("training_args.bin", "optimizer.pt", "rng_state.pth", "scheduler.pt", "model.pkl", "weights.data"):
         torch.save(Call(Path.touch, folder / "called"), source / name)
@@ -123,7 +123,7 @@ def edit_zip(path: Path, change: Callable[[bytearray], None]) -> None:
 
 
 def refuse_edited_zip(folder: Path, change: Callable[[bytearray], None]) -> None:
-    """An archive that a scanner reads otherwise than PyTorch is refused as any other pickle."""
+    """An archive that a scanner would read differently from PyTorch is rejected like any other pickle."""
     source = pickled_model(folder, Call(Path.touch, folder / "called"))
     edit_zip(source / "pytorch_model.bin", change)
     refused(source, folder / "ours")
@@ -148,7 +148,7 @@ def break_checksum(content: bytearray) -> None:
 
 
 def run_no_code_of_config(folder: Path, **entries: object) -> None:
-    """No entry of config.json names code: a module beside it is not imported."""
+    """Nothing in config.json can load code, and a Python module beside it is not imported."""
     source = save_bert(folder / "theirs")
     code = f"from pathlib import Path\nPath({str(folder / 'called')!r}).touch()\nclass A: pass\n"
     for name in ("modeling.py", "configuration.py", "tokenization.py", "modeling_bert.py", "__init__.py"):
@@ -160,7 +160,7 @@ def run_no_code_of_config(folder: Path, **entries: object) -> None:
 
 
 def render_no_template(folder: Path) -> None:
-    """Templates in the files of a tokenizer are not read."""
+    """Templates in tokenizer files are not read."""
     source = save_llama(folder / "theirs")
     attack = "{{ ''.__class__.__mro__[1].__subclasses__() }}{% for i in range(10**12) %}{% endfor %}"
     put("tokenizer_config.json", json.dumps({"chat_template": attack}))(source)
@@ -169,7 +169,7 @@ def render_no_template(folder: Path) -> None:
 
 
 def refuse_gguf(folder: Path, *numbers: int) -> None:
-    """GGUF is not parsed; the same damage to the formats that are read is refused."""
+    """Regard does not parse GGUF; the same damage is rejected in the formats that it does read."""
     path = folder / "model.gguf"
     path.write_bytes(b"GGUF" + struct.pack(f"<I{len(numbers)}Q", 3, *numbers) + bytes(64))
     message = run_limited(lambda: llama2c.import_model(path, None, folder / "ours"))
@@ -181,7 +181,7 @@ def refuse_gguf(folder: Path, *numbers: int) -> None:
 
 
 def refuse_header(folder: Path, shape: list[int], offsets: list[int], size: int | None = None) -> None:
-    """Names, shapes and places of tensors are compared with each other and with the size of the file."""
+    """Names, shapes and offsets of tensors are checked against each other and against the size of the file."""
     path = folder / "weights.safetensors"
     header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}).encode()
     path.write_bytes(struct.pack("<Q", len(header) if size is None else size) + header + bytes(64))
@@ -191,7 +191,7 @@ def refuse_header(folder: Path, shape: list[int], offsets: list[int], size: int 
 
 
 def refuse_lengths_of_pieces(folder: Path, length: int) -> None:
-    """The length of a piece is a number without sign that must lie within the file."""
+    """The length of a vocabulary piece is unsigned and must lie within the file."""
     path = folder / "tokenizer.bin"
     path.write_bytes(struct.pack("<I", 9) + struct.pack("<fI", 0.0, length & 0xFFFFFFFF) + b"abc")
     message = run_limited(lambda: llama2c._read_pieces(path, 300))
@@ -213,7 +213,7 @@ def refuse_sentencepiece(folder: Path) -> None:
 
 
 def refuse_ctranslate2(folder: Path) -> None:
-    """A folder of CTranslate2 is recognised by its name and not parsed."""
+    """A CTranslate2 folder is recognised by its file names and not parsed."""
     name = b"TransformerSpec\0"
     variable = struct.pack("<H4sB", 4, b"a/b\0", 4) + struct.pack("<4I", *[0xFFFFFFFF] * 4) + struct.pack("<BI", 0, 8)
     (folder / "theirs").mkdir()
@@ -223,7 +223,7 @@ def refuse_ctranslate2(folder: Path) -> None:
 
 
 def refuse_sparse_tensors(folder: Path) -> None:
-    """Tensors of other layouts than plain arrays are refused before they are used."""
+    """Tensors that are not plain arrays are rejected before they are used."""
     indices = torch.tensor([[0, 10**6], [0, 10**6]])
     sparse = torch.sparse_coo_tensor(indices, torch.ones(2), (2, 2), check_invariants=False)
     source = pickled_model(folder, sparse)
@@ -232,7 +232,7 @@ def refuse_sparse_tensors(folder: Path) -> None:
 
 
 def require_safe_pytorch(_folder: Path) -> None:
-    """The version of PyTorch that Regard requires, and has, is a repaired one."""
+    """Regard requires a version of PyTorch that has the fix, and the installed one has it."""
     text = (SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     (required,) = [name for name in tomllib.loads(text)["project"]["dependencies"] if name.startswith("torch>")]
     for version in (required.removeprefix("torch>="), torch.__version__):
@@ -240,7 +240,7 @@ def require_safe_pytorch(_folder: Path) -> None:
 
 
 def refuse_names_outside(folder: Path, name: str) -> None:
-    """An index of weights may only name files of its own folder."""
+    """An index of weights may only refer to files in its own folder."""
     source = save_bert(folder / "theirs")
     (source / "model.safetensors").rename(folder / "secret.safetensors")
     index = {"weight_map": {"bert.embeddings.word_embeddings.weight": name.format(folder=folder)}}
@@ -257,7 +257,7 @@ def refuse_links_outside(folder: Path) -> None:
 
 
 def refuse_devices(folder: Path) -> None:
-    """Devices and pipes, which never end, are not read."""
+    """Devices and pipes, which may never end, are not read."""
     source = save_bert(folder / "theirs")
     (source / "config.json").unlink()
     (source / "config.json").symlink_to("/dev/random")
@@ -277,7 +277,7 @@ def refuse_bombs(folder: Path) -> None:
 
 
 def leave_archives(folder: Path) -> None:
-    """An archive is named and not unpacked, whatever the names in it."""
+    """An archive is recognised and never unpacked, whatever file names it contains."""
     path = folder / "model.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("../../escaped", b"x")
@@ -287,7 +287,7 @@ def leave_archives(folder: Path) -> None:
 
 
 def refuse_sizes(folder: Path, **sizes: int) -> None:
-    """Sizes in config.json are compared with the tensors before memory is allocated."""
+    """Sizes in config.json are checked against the tensors before memory is allocated."""
     source = save_bert(folder / "theirs")
     config(**sizes)(source)
     refused(source, folder / "ours")
@@ -320,13 +320,13 @@ def answer(path: str, body: object, **options: Any) -> tuple[int, str]:
 
 
 def complete(_folder: Path, *, statuses: tuple[int, ...] = (400, 422), **options: object) -> None:
-    """A completion with these options is refused, or answered as if they were not there; others are served."""
+    """These options of a completion are rejected or ignored, and other clients are served."""
     status, text = answer("/v1/completions", {"model": "gpt", "prompt": "A dog", "max_tokens": 4, **options})
     assert status in statuses, (status, text)
 
 
 def chat(_folder: Path, *, statuses: tuple[int, ...] = (200, 400, 422), **options: object) -> None:
-    """A chat with these options is refused, or answered as if they were not there; others are served."""
+    """These options of a chat are rejected or ignored, and other clients are served."""
     messages = [{"role": "user", "content": "A dog"}]
     status, text = answer("/v1/chat/completions", {"model": "gpt", "messages": messages, "max_tokens": 4, **options})
     assert status in statuses, (status, text)
@@ -339,14 +339,14 @@ def fetch_nothing(_folder: Path, address: str) -> None:
 
 
 def tokens_of_attacker(_folder: Path) -> None:
-    """Token ids that no vocabulary has are refused."""
+    """Token ids outside the vocabulary are rejected."""
     for prompt in ([10**9], [-1], [[-5, 3]], [2**63]):
         status, text = answer("/v1/completions", {"model": "gpt", "prompt": prompt, "max_tokens": 2})
         assert status == 400, text
 
 
 def embeds_are_ignored(_folder: Path) -> None:
-    """A prompt is text or token ids; tensors of a client are never loaded."""
+    """A prompt is text or token ids; tensors from a client are never loaded."""
     buffer = io.BytesIO()
     torch.save(Call(Path.touch, _folder / "called"), buffer)
     body = {
@@ -360,7 +360,7 @@ def embeds_are_ignored(_folder: Path) -> None:
 
 
 def long_heads(_folder: Path) -> None:
-    """A head without end is refused, and others are served."""
+    """Headers without end are rejected, and other clients are served."""
     with running(application()) as address:
         response = httpx.get(f"{address}health", headers={"X-A": "a" * 1_000_000})
         assert response.status_code in (400, 431)
@@ -368,7 +368,7 @@ def long_heads(_folder: Path) -> None:
 
 
 def compare_in_constant_time(folder: Path) -> None:
-    """Keys are compared by their digests, every one of them, in constant time."""
+    """A key is compared with all stored digests, in constant time."""
     key = make_key(folder / "keys", "one")
     compared: list[str] = []
     original = hmac.compare_digest
@@ -387,7 +387,7 @@ def compare_in_constant_time(folder: Path) -> None:
 
 
 def require_keys_everywhere(folder: Path) -> None:
-    """With keys, each address that computes is refused without one, however it is spelled."""
+    """If keys are required, no spelling of an address that runs a model accepts requests without one."""
     make_key(folder / "keys", "one")
     app = create_app(FakeModels("en-de"), keys=KeyFile(folder / "keys"), hosts=[])
     with TestClient(app, base_url="http://localhost") as client:
@@ -405,7 +405,7 @@ def require_keys_everywhere(folder: Path) -> None:
 
 
 def other_names(_folder: Path) -> None:
-    """On this machine, the server and the explorer answer only to their own names: rebinding a name is of no use."""
+    """The server and the explorer on this machine answer only to their own host names, so DNS rebinding fails."""
     with TestClient(application(), base_url="http://evil.example") as client:
         assert client.post("/translate", json=QUESTION).status_code == 400
     with explorer() as client:
@@ -413,7 +413,7 @@ def other_names(_folder: Path) -> None:
 
 
 def other_origins(_folder: Path, origin: str) -> None:
-    """Pages of other sites may neither read answers nor ask for them."""
+    """Pages of other sites can neither read answers nor request them."""
     with TestClient(application(), base_url="http://localhost") as client:
         response = client.post("/translate", json=QUESTION, headers={"Origin": origin})
         assert response.status_code == 403
@@ -450,7 +450,7 @@ def upload(name: str, content: bytes, statuses: tuple[int, ...] = (400, 403, 413
 
 
 def expand_no_entities(folder: Path) -> None:
-    """Entities of a document are not expanded, and no other file is read."""
+    """XML entities are not expanded, and no other file is read."""
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
     for declarations, use in ((f'<!ENTITY l0 "ha">{laughs}', "&l11;"), ('<!ENTITY x SYSTEM "/etc/passwd">', "&x;")):
         text = f'<?xml version="1.0"?><!DOCTYPE tmx [{declarations}]><tmx version="1.4"><header srclang="en"/><body>'
@@ -471,13 +471,13 @@ def compressed_documents(folder: Path) -> None:
 
 
 def multipart(_folder: Path, content_type: str, body: bytes) -> None:
-    """Odd forms are refused at once."""
+    """Malformed forms are rejected at once."""
     status, _ = answer("/translate_file", body, headers={"Content-Type": content_type})
     assert status in (400, 413, 415, 422)
 
 
 def json_body(_folder: Path, body: bytes) -> None:
-    """Odd JSON is refused at once."""
+    """Malformed or extreme JSON is rejected at once."""
     status, _ = answer("/translate", body, headers={"Content-Type": "application/json"})
     assert status in (400, 413, 422)
 
@@ -489,12 +489,12 @@ def hostile_text(_folder: Path, text: str) -> None:
 
 
 def hostile_pattern(folder: Path) -> None:
-    """Regular expressions of requests are not compiled, and those of a tokenizer are checked."""
+    """Regular expressions in requests are not compiled, and those in a tokenizer are checked."""
     complete(folder, statuses=(200, 400, 422), guided_regex="(a+)+$" * 50, structured_outputs={"regex": "(a*)*" * 99})
 
 
 def no_sockets_of_pickles(_folder: Path) -> None:
-    """No process of Regard unpickles what another sends: the source never calls an unpickler."""
+    """No process of Regard unpickles data from another: the source never calls an unpickler."""
     for path in SOURCE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for name in ("pickle.load", "pickle.Unpickler", "recv_pyobj", "import zmq", "object_list(", "gather_object("):
@@ -503,7 +503,7 @@ def no_sockets_of_pickles(_folder: Path) -> None:
 
 
 def listens_on_this_machine(_folder: Path) -> None:
-    """The servers listen on this machine alone unless told otherwise."""
+    """The servers listen on this machine only, unless the user specifies another address."""
     for name in ("serve", "look"):
         text = (SOURCE / "cli" / f"{name}.py").read_text(encoding="utf-8")
         assert "127.0.0.1" in text or "localhost" in text
@@ -530,7 +530,7 @@ EXHIBITS = tuple(
         (
             "GHSA-ggpf-24jw-3fcw",
             VLLM,
-            "the repair of CVE-2025-24357 was of no use with PyTorch before 2.6",
+            "the fix of CVE-2025-24357 had no effect with PyTorch before 2.6",
             require_safe_pytorch,
         ),
         ("CVE-2025-32434", "PyTorch", "torch.load with weights_only=True could still run code", require_safe_pytorch),
@@ -543,7 +543,7 @@ EXHIBITS = tuple(
         (
             "CVE-2026-1839",
             TRANSFORMERS,
-            "the trainer loaded the state of random numbers with an unsafe torch.load",
+            "the trainer loaded the state of the random number generator with an unsafe torch.load",
             ignore_other_pickles,
         ),
         (
@@ -555,25 +555,25 @@ EXHIBITS = tuple(
         (
             "CVE-2023-7018",
             TRANSFORMERS,
-            "untrusted data of a model were deserialized",
+            "untrusted model data was deserialized",
             partial(refuse_pickle_of, module="os", name="system"),
         ),
         (
             "CVE-2024-11392",
             TRANSFORMERS,
-            "untrusted data of a model were deserialized",
+            "untrusted model data was deserialized",
             partial(refuse_pickle_of, module="builtins", name="exec"),
         ),
         (
             "CVE-2024-11393",
             TRANSFORMERS,
-            "untrusted data of a model were deserialized",
+            "untrusted model data was deserialized",
             partial(refuse_pickle_of, module="subprocess", name="Popen"),
         ),
         (
             "CVE-2024-11394",
             TRANSFORMERS,
-            "untrusted data of a model were deserialized",
+            "untrusted model data was deserialized",
             partial(refuse_pickle_of, module="runpy", name="run_path"),
         ),
         (
@@ -608,12 +608,12 @@ EXHIBITS = tuple(
             partial(refuse_edited_zip, change=set_flags),
         ),
         ("CVE-2024-9052", VLLM, "objects from other processes of a group were unpickled", no_sockets_of_pickles),
-        ("CVE-2024-9053", VLLM, "the RPC server unpickled what it was sent", no_sockets_of_pickles),
-        ("CVE-2024-11041", VLLM, "a message queue unpickled what it was sent", no_sockets_of_pickles),
-        ("CVE-2025-29783", VLLM, "the Mooncake integration unpickled data of the network", no_sockets_of_pickles),
-        ("CVE-2025-32444", VLLM, "the Mooncake integration unpickled data of ZeroMQ", no_sockets_of_pickles),
-        ("CVE-2025-47277", VLLM, "PyNcclPipe deserialized data of any client", no_sockets_of_pickles),
-        ("CVE-2025-30165", VLLM, "nodes of a cluster unpickled data of a ZeroMQ socket", no_sockets_of_pickles),
+        ("CVE-2024-9053", VLLM, "the RPC server unpickled the data that it received", no_sockets_of_pickles),
+        ("CVE-2024-11041", VLLM, "a message queue unpickled the data that it received", no_sockets_of_pickles),
+        ("CVE-2025-29783", VLLM, "the Mooncake integration unpickled data from the network", no_sockets_of_pickles),
+        ("CVE-2025-32444", VLLM, "the Mooncake integration unpickled data from ZeroMQ", no_sockets_of_pickles),
+        ("CVE-2025-47277", VLLM, "PyNcclPipe deserialized data from any client", no_sockets_of_pickles),
+        ("CVE-2025-30165", VLLM, "nodes of a cluster unpickled data from a ZeroMQ socket", no_sockets_of_pickles),
         ("CVE-2025-30202", VLLM, "a ZeroMQ socket of a cluster was open on all interfaces", listens_on_this_machine),
         (
             "CVE-2025-66448",
@@ -630,7 +630,7 @@ EXHIBITS = tuple(
         (
             "CVE-2026-27893",
             VLLM,
-            "files of models set trust_remote_code although the user had refused it",
+            "model files turned on trust_remote_code although the user had turned it off",
             partial(run_no_code_of_config, trust_remote_code=True, vision_config={"trust_remote_code": True}),
         ),
         (
@@ -686,7 +686,7 @@ EXHIBITS = tuple(
         (
             "CVE-2025-49847",
             LLAMA,
-            "the length of a token in a vocabulary was cast to a number with sign",
+            "the length of a vocabulary token was cast to a signed number",
             partial(refuse_lengths_of_pieces, length=-1),
         ),
         (
@@ -698,31 +698,31 @@ EXHIBITS = tuple(
         (
             "CVE-2026-7482",
             OLLAMA,
-            "a tensor that was said to be larger than its file leaked memory of the process",
+            "a tensor that claimed to be larger than its file leaked memory of the process",
             partial(refuse_header, shape=[1024, 1024], offsets=[0, 4 * 1024 * 1024]),
         ),
         (
             "CVE-2024-39720",
             OLLAMA,
-            "a GGUF file of only its first four bytes crashed the server",
+            "a GGUF file cut off after four bytes crashed the server",
             refuse_gguf,
         ),
         ("CVE-2024-39721", OLLAMA, "/dev/random as a model file blocked the server", refuse_devices),
         (
             "CVE-2024-37032",
             OLLAMA,
-            "the digest of a layer could be a path out of the folder of models",
+            "the digest of a layer could be a path that leads out of the model folder",
             partial(refuse_names_outside, name="../secret.safetensors"),
         ),
         ("CVE-2024-45436", OLLAMA, "entries of a ZIP archive were unpacked outside its folder", leave_archives),
-        ("CVE-2024-12886", OLLAMA, "a compressed bomb from a server exhausted the memory", refuse_bombs),
+        ("CVE-2024-12886", OLLAMA, "a decompression bomb from a server exhausted memory", refuse_bombs),
         (
             "CVE-2025-0315",
             OLLAMA,
             "a GGUF file could make the server allocate unlimited memory",
             partial(refuse_sizes, vocab_size=MANY, hidden_size=MANY, num_hidden_layers=MANY),
         ),
-        ("CVE-2024-28224", OLLAMA, "a page could use the server through DNS rebinding", other_names),
+        ("CVE-2024-28224", OLLAMA, "a web page could use the server through DNS rebinding", other_names),
         ("CVE-2026-1260", "SentencePiece", "a crafted model overflowed the heap", refuse_sentencepiece),
         (
             "OpenNMT/CTranslate2#2068",
@@ -742,11 +742,11 @@ EXHIBITS = tuple(
             "the external data of a model could be read from any path",
             partial(refuse_names_outside, name="{folder}/secret.safetensors"),
         ),
-        ("CVE-2025-62164", VLLM, "sparse tensors in prompt embeddings corrupted the memory", refuse_sparse_tensors),
+        ("CVE-2025-62164", VLLM, "sparse tensors in prompt embeddings corrupted memory", refuse_sparse_tensors),
         (
             "CVE-2026-56340",
             VLLM,
-            "prompt embeddings of clients were loaded with torch.load",
+            "prompt embeddings from clients were loaded with torch.load",
             embeds_are_ignored,
         ),
         (
@@ -789,27 +789,27 @@ EXHIBITS = tuple(
         (
             "CVE-2025-29770",
             VLLM,
-            "each new schema in a request grew a cache on the disk without limit",
+            "each new schema in a request enlarged a cache on disk without limit",
             partial(complete, guided_json={"type": "object"}, guided_grammar="root ::= root", statuses=(200, 400, 422)),
         ),
         (
             "CVE-2025-6242",
             VLLM,
-            "the server fetched any address that a request named",
+            "the server fetched any address given in a request",
             partial(fetch_nothing, address="http://169.254.169.254/latest/meta-data"),
         ),
         (
             "CVE-2026-24779",
             VLLM,
-            "the check of addresses that a request named could be evaded",
+            "the check of addresses in requests could be bypassed",
             partial(fetch_nothing, address="http:\\\\127.0.0.1@evil.example/a.png"),
         ),
-        ("CVE-2025-59425", VLLM, "keys were compared in a time that depends on them", compare_in_constant_time),
-        ("CVE-2026-48746", VLLM, "the check of keys could be passed by", require_keys_everywhere),
+        ("CVE-2025-59425", VLLM, "the time for comparing keys depended on the keys", compare_in_constant_time),
+        ("CVE-2026-48746", VLLM, "the check of keys could be bypassed", require_keys_everywhere),
         (
             "CVE-2025-48956",
             VLLM,
-            "heads of requests had no limit of size",
+            "request headers had no size limit",
             long_heads,
         ),
         (
@@ -838,7 +838,7 @@ EXHIBITS = tuple(
         (
             "CVE-2013-1664",
             "Python",
-            "entities of XML that name each other expanded without limit",
+            "XML entities that refer to each other expanded without limit",
             expand_no_entities,
         ),
         (
@@ -856,7 +856,7 @@ EXHIBITS = tuple(
         (
             "CVE-2024-8063",
             OLLAMA,
-            "a model of no blocks made the server divide by zero",
+            "a model without blocks made the server divide by zero",
             partial(refuse_sizes, num_hidden_layers=0, num_attention_heads=0),
         ),
         (
@@ -865,7 +865,7 @@ EXHIBITS = tuple(
             "a wrong checksum in the ZIP archive ended the scan",
             partial(refuse_edited_zip, change=break_checksum),
         ),
-        ("CVE-2023-51449", GRADIO, "the route /file gave any file of the server", no_files_of_the_server),
+        ("CVE-2023-51449", GRADIO, "the route /file returned any file of the server", no_files_of_the_server),
         (
             "CVE-2024-27454",
             "orjson",
@@ -876,7 +876,7 @@ EXHIBITS = tuple(
         (
             "CVE-2019-16865",
             PILLOW,
-            "sizes in a file were allocated before they were compared with it",
+            "memory was allocated for sizes in a file before they were checked against it",
             partial(refuse_header, shape=[2**33, 2**33], offsets=[0, 64]),
         ),
         (
@@ -898,9 +898,7 @@ EXHIBITS = tuple(
 def page() -> str:
     """Returns the text of docs/museum.md."""
     rows = "\n".join(f"| {each.id} | {each.product} | {each.fact} | {reason(each)} |" for each in EXHIBITS)
-    return (
-        f"{INTRODUCTION}\n| advisory | program | what it was | why it cannot happen here |\n|---|---|---|---|\n{rows}\n"
-    )
+    return f"{INTRODUCTION}\n| advisory | program | fault | why Regard is not affected |\n|---|---|---|---|\n{rows}\n"
 
 
 def reason(exhibit: Exhibit) -> str:
@@ -913,10 +911,9 @@ def reason(exhibit: Exhibit) -> str:
 
 INTRODUCTION = f"""# Museum
 
-Programs that serve models have published many advisories. Each of the {len(EXHIBITS)} below was found elsewhere; for
-each, `tests/museum/test_museum.py::test_it_cannot_happen_here` attacks Regard in the same way, with the advisory as
-its parameter: the same mistake cannot return unnoticed. What Regard promises, and what it does not, is on the page of
-[threats](threats.md).
+Programs that load, run or serve models have published many security advisories. This page lists {len(EXHIBITS)} of
+them. For each, `tests/museum/test_museum.py::test_it_cannot_happen_here` attacks Regard in the same way, so the same
+mistake cannot go unnoticed. The page of [threats](threats.md) lists what Regard promises and what it does not.
 
-The table is made from `tests/museum/exhibits.py` with `python -m tests.museum`.
+`python -m tests.museum` generates the table from `tests/museum/exhibits.py`.
 """
