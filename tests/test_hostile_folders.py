@@ -183,6 +183,10 @@ CASES: dict[str, tuple[Damage, str]] = {
     "special id that is no number": (tokenizer(lambda whole: whole["specials"].update(mask={})), "outside the vocabul"),
     "infinite size": (tokenizer(lambda whole: whole.update(size=10**12)), "a vocabulary of 1000000000000 tokens"),
     "half a character": (content(TOKENIZER, '{"a": "\\ud800"}'), "not JSON"),
+    "panic of tokenizers": (
+        tokenizer(lambda whole: whole["tokenizer"]["model"].update(continuing_subword_prefix="x" * 50)),
+        "damaged tokenizer",
+    ),
     "padding": (
         tokenizer(lambda whole: whole["tokenizer"].update(padding={"strategy": {"Fixed": 10**9}})),
         "pads texts to 1000000000 tokens",

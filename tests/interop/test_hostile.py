@@ -121,6 +121,24 @@ def varint(value: int) -> bytes:
 
 BPE = b"\x12\x02\x18\x02"
 WORD = "bert.embeddings.word_embeddings.weight"
+TEMPLATE = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+PANICS = json.dumps(
+    {
+        "model": {
+            "type": "WordLevel",
+            "vocab": {"[PAD]": 0, "a": 1, "[UNK]": 2, "[CLS]": 3, "[SEP]": 4, "[MASK]": 5},
+            "unk_token": "[UNK]",
+        },
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": TEMPLATE,
+            "pair": [*TEMPLATE, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {},
+        },
+    }
+)
+"""A tokenizer whose template names a special token that it does not have."""
+
 CASES: dict[str, tuple[str, Damage, str]] = {
     "many layers": ("bert", config(num_hidden_layers=10**9), "num_hidden_layers is 1,000,000,000, but there are only"),
     "many layers of gpt2": ("gpt2", config(n_layer=HUGE), "n_layer is 2,147,483,647, but there are only"),
@@ -176,6 +194,7 @@ CASES: dict[str, tuple[str, Damage, str]] = {
         pickled(lambda t: t.update({WORD: torch.zeros(1).expand(10**6, 10**6)})),
         "embeddings.word_embeddings.weight is larger than its data",
     ),
+    "a panic of tokenizers": ("bert", put("tokenizer.json", PANICS), "cannot split text into tokens: no entry found"),
     "a sparse tensor": (
         "bert",
         pickled(lambda t: t.update({WORD: torch.zeros(9, 9).to_sparse()})),
@@ -226,7 +245,7 @@ CASES: dict[str, tuple[str, Damage, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_hostile_folder_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_hostile_folder_is_refused(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     family, damage, reason = CASES[name]
     source = SAVERS[family](tmp_path / "theirs")
     damage(source)
@@ -235,6 +254,7 @@ def test_a_hostile_folder_is_refused(tmp_path: Path, name: str) -> None:
     assert not message or message.startswith("ModelError: "), message
     assert "\n" not in message
     assert (tmp_path / "ours").exists() == (not message)
+    assert capfd.readouterr().err == ""
 
 
 def llama_file(width: int, hidden: int, layers: int, heads: int, groups: int, vocabulary: int, length: int) -> bytes:

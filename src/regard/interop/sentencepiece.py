@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers
 from regard.errors import ModelError
 from regard.interop.huggingface_files import read_bytes
 from regard.tokens.imported_vocabulary import HIDDEN
-from regard.tokens.tokenizer_checks import is_failure
+from regard.tokens.tokenizer_checks import call_silently, is_failure
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
@@ -65,7 +65,7 @@ def read_sentencepiece(path: Path) -> SentencePiece:
     if model.model not in (UNIGRAM, BPE) or not model.scores:
         raise ModelError(f"{path}: a SentencePiece model that is neither unigram nor BPE")
     try:
-        as_tokenizer(model)
+        call_silently(lambda: as_tokenizer(model))
     except BaseException as error:
         if not is_failure(error):
             raise

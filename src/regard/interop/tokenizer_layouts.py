@@ -22,7 +22,7 @@ from regard.interop.huggingface_files import (
 from regard.interop.model_families import families
 from regard.interop.sentencepiece import as_tokenizer, read_sentencepiece
 from regard.model_folder import TOKENIZER
-from regard.tokens.tokenizer_checks import is_failure, parse_tokenizer
+from regard.tokens.tokenizer_checks import call_silently, is_failure, parse_tokenizer
 
 Names = Mapping[str, str]
 Options = Mapping[str, Any]
@@ -176,7 +176,7 @@ def byte_level(paths: Sequence[Path], options: Options, names: Names) -> tokeniz
     lines = read_text(merges).removesuffix("\n").split("\n")
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     try:
-        model = models.BPE(vocab=vocabulary, merges=[(left, right) for left, right in pairs])
+        model = call_silently(lambda: models.BPE(vocab=vocabulary, merges=[(left, right) for left, right in pairs]))
     except BaseException as error:
         if not is_failure(error):
             raise

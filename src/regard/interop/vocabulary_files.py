@@ -27,7 +27,7 @@ from regard.settings import DataSettings, Settings
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.placeholder_slots import SLOTS
 from regard.tokens.tokenizer import Specials, Tokenizer, Vocabularies
-from regard.tokens.tokenizer_checks import is_failure
+from regard.tokens.tokenizer_checks import call_silently, is_failure
 from regard.tokens.vocabulary_learning import SPECIALS
 
 TARGET = "target"
@@ -108,7 +108,9 @@ def build_tokenizer(files: TokenizerFiles, config: Config, size: int) -> Importe
         raise ModelError(f"{config.path}: decoder_start_token_id is {begin!r}, which is not an id in the vocabulary")
     pad = find("pad_token")
     try:
-        single, pair, _ = tokenizer.encode("a").ids, tokenizer.encode("a", "b").ids, tokenizer.encode(RARE)
+        single, pair, _ = call_silently(
+            lambda: [tokenizer.encode(*texts).ids for texts in (("a",), ("a", "b"), (RARE,))]
+        )
     except BaseException as error:
         if not is_failure(error):
             raise

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import re
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tokenizers
 
 from regard.errors import InputError, ModelError
+
+T = TypeVar("T")
 
 MOST_GROWTH = 1_000
 """The factor by which all rules of a tokenizer together may lengthen a text, and the longest padding by 100."""
@@ -30,11 +36,48 @@ def parse_tokenizer(content: Any, path: Path) -> tokenizers.Tokenizer:
     if fault:
         raise ModelError(f"{path}: unsafe tokenizer: {fault}")
     try:
-        return tokenizers.Tokenizer.from_str(json.dumps(content))
+        return call_silently(lambda: tokenizers.Tokenizer.from_str(json.dumps(content)))
     except BaseException as error:
         if not is_failure(error):
             raise
         raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
+
+
+def call_silently(function: Callable[[], T]) -> T:
+    """Calls a function of tokenizers in a thread without standard error, where a panic prints lines of its own.
+
+    On Linux, a thread can have its own table of open files, so other threads keep their standard error, and no line of
+    theirs is lost. On other systems, and in sandboxes that forbid this, the lines of a panic are printed.
+    """
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            _leave_open_files()
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001 (it is raised in the calling thread)
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="tokenizers", daemon=True)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+    return results[0]
+
+
+def _leave_open_files() -> None:
+    """Gives the current thread its own table of open files, with nothing but /dev/null as its standard streams."""
+    if sys.platform == "linux":
+        first, last, unshare = ctypes.c_uint(0), ctypes.c_uint(2**32 - 1), ctypes.c_uint(CLOSE_RANGE_UNSHARE)
+        if ctypes.CDLL(None).syscall(CLOSE_RANGE, first, last, unshare) == 0:
+            for _ in range(3):
+                os.open(os.devnull, os.O_RDWR)
+
+
+CLOSE_RANGE, CLOSE_RANGE_UNSHARE = 436, 2
+"""A system call of Linux 5.9 and its option: first copy the table of open files, then close all files in the copy."""
 
 
 def is_failure(error: BaseException) -> bool:
