@@ -37,6 +37,14 @@ export function scaleOf(numbers, signed) {
   }
   return { signed: signed ?? low < 0, high: Math.max(high, -low) || 1 };
 }
+
+/** What colours can be relative to: 0 to 1, the largest number of the picture, or that of each row. */
+export const COLOURINGS = ["one", "range", "row"];
+
+/** Returns a scale for each row, on which its own largest number has the strongest colour. */
+export function scalesOfRows(rows, columns, at, signed) {
+  return Array.from({ length: rows }, (_, i) => scaleOf(Array.from({ length: columns }, (_, j) => at(i, j)), signed));
+}
 export function rgb(x, scale) {
   const ramps = dark() ? DARK : LIGHT;
   return scale.signed ? mix(ramps.signs, (x / scale.high + 1) / 2) : mix(ramps.amounts, x / scale.high);

@@ -28,6 +28,9 @@ function fill(element, props, children) {
   return element;
 }
 
+/** How much larger drawings are than usual. */
+export const enlarged = () => (document.body.classList.contains("presenting") ? 1.5 : 1);
+
 /** A formula from trusted MathML; numbers and names are put in with `${}` by our own code only. */
 export function math(inner) {
   const element = document.createElementNS("http://www.w3.org/1998/Math/MathML", "math");

@@ -4,8 +4,9 @@ import { onTheme } from "regard/color-scales.js";
 import { h, shown } from "regard/dom-elements.js";
 import { model as askModel, offline, run as askRun } from "regard/model-data-client.js";
 import { map } from "regard/model-diagram.js";
-import { frame, header, playhead, tabs, titleOf } from "regard/page-header-and-tabs.js";
-import { address, read, request, restore, RUN_KEYS, set, state, subscribe } from "regard/selection-in-url.js";
+import { frame, header, playhead, present, presenting, tabs, titleOf } from "regard/page-header-and-tabs.js";
+import { address, read, request, restore, RUN_KEYS, set, settle, state, subscribe } from "regard/selection-in-url.js";
+import { startingPlaces } from "regard/starting-places.js";
 import { speak, t } from "regard/strings.js";
 
 const VIEWS = {
@@ -111,7 +112,9 @@ async function update(changed) {
     const ticket = ++asked;
     try {
       const [a, b] = await Promise.all([askRun(request(state)), state.b ? askRun(request(state, state.b)) : null]);
+      const places = await startingPlaces(model, a, state);
       if (ticket !== asked) return;
+      settle(places);
       Object.assign(runs, { a, b });
       answered = ticket;
       delete document.body.dataset.error;
@@ -201,6 +204,7 @@ const KEYS = {
   ArrowDown: ({ sel }) => set({ layer: Math.max(0, sel.layer - 1) }),
   "[": ({ sel }) => set({ head: Math.max(0, sel.head - 1) }),
   "]": ({ sel, model }) => set({ head: Math.min(model.model.heads - 1, sel.head + 1) }),
+  p: () => present(),
   ",": (ctx) => ctx.follow(ctx.stack.text, Math.max(0, ctx.position - 1)),
   ".": (ctx) => ctx.follow(ctx.stack.text, Math.min(ctx.run.tokens(ctx.stack.text).length - 1, ctx.position + 1)),
 };
@@ -222,10 +226,13 @@ async function start() {
   addEventListener("popstate", () => restore(text));
   addEventListener("hashchange", () => restore(text));
   onTheme(() => runs.a && draw());
+  addEventListener("fullscreenchange", () => document.fullscreenElement || !presenting() || present(false));
+  addEventListener("keydown", (event) => event.key === "Escape" && presenting() && present(false)); // where full screen was forbidden
   let width = innerWidth;
   addEventListener("resize", () => {
-    if (Math.abs(innerWidth - width) < 24) return;
-    width = innerWidth;
+    const now = presenting() ? -innerWidth : innerWidth;
+    if (Math.abs(now - width) < 24) return;
+    width = now;
     if (runs.a) draw();
   });
   restore(text);

@@ -1,6 +1,6 @@
 /** Frames a figure with its title and with buttons for SVG, PNG, a table and Python code. */
 
-import { button, copy, download, h } from "regard/dom-elements.js";
+import { button, copy, download, enlarged, h } from "regard/dom-elements.js";
 import { t } from "regard/strings.js";
 
 /** python: what rebuilds the tensor shown; name: of the file. */
@@ -42,7 +42,7 @@ function walk(element, frame, parts) {
   if (style.display === "none" || style.visibility === "hidden" || element.matches(".crosshair, .cell, .readout, select, input")) return;
   const box = element.getBoundingClientRect();
   const [x, y] = [box.left - frame.left, box.top - frame.top];
-  if (element.toSvg) return void parts.push(`<g transform="translate(${x} ${y})" font-family="monospace" font-size="11">${element.toSvg().map(shape).join("")}</g>`);
+  if (element.toSvg) return void parts.push(`<g transform="translate(${x} ${y})" font-family="monospace" font-size="${11 * enlarged()}">${element.toSvg().map(shape).join("")}</g>`);
   if (element.localName === "svg") return void parts.push(`<g transform="translate(${x} ${y})">${inlined(element)}</g>`);
   if (style.backgroundColor !== "rgba(0, 0, 0, 0)") parts.push(`<rect x="${x}" y="${y}" width="${box.width}" height="${box.height}" fill="${style.backgroundColor}" rx="${parseFloat(style.borderTopLeftRadius) || 0}"/>`);
   if (parseFloat(style.borderTopWidth) > 0 && parseFloat(style.borderLeftWidth) > 0) parts.push(`<rect x="${x}" y="${y}" width="${box.width}" height="${box.height}" fill="none" stroke="${style.borderTopColor}"/>`);

@@ -1,7 +1,7 @@
 /** Draws a matrix as coloured cells on a canvas that the keyboard can explore, and as a table. */
 
 import { color, dark, ink, rgb, scaleOf } from "regard/color-scales.js";
-import { fixed, h } from "regard/dom-elements.js";
+import { enlarged, fixed, h } from "regard/dom-elements.js";
 import { t } from "regard/strings.js";
 
 /**
@@ -11,6 +11,7 @@ import { t } from "regard/strings.js";
  * @property {string[]} [rowLabels] @property {string[]} [columnLabels]
  * @property {string} [rowTitle] what rows are ("query: target"), and columns @property {string} [columnTitle]
  * @property {import("regard/color-scales.js").Scale} [scale]
+ * @property {import("regard/color-scales.js").Scale[]} [scales] of each row, instead of one scale
  * @property {(row: number, column: number) => void} [onpick]
  * @property {(row: number, column: number) => string} [tell] what else is said of a cell
  * @property {{row?: number, column?: number}} [mark] the row and column that are followed
@@ -19,16 +20,17 @@ import { t } from "regard/strings.js";
  * @property {number} [room] width in pixels that it may take
  */
 
-const FONT = "11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+const FONT = "px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 
 /** Computes the places of the cells and labels of a matrix. */
 function layout(m) {
-  const longest = (labels) => Math.min(110, Math.max(0, ...(labels ?? []).map((l) => [...l].length)) * 7 + 8);
+  const large = enlarged();
+  const longest = (labels) => large * Math.min(110, Math.max(0, ...(labels ?? []).map((l) => [...l].length)) * 7 + 8);
   const left = m.rowLabels ? longest(m.rowLabels) : 0;
   const top = m.columnLabels ? longest(m.columnLabels) : 0;
   const room = (m.room ?? Math.min(900, innerWidth - 48)) - left;
-  const cell = m.cell ?? Math.max(3, Math.min(46, Math.floor(room / Math.max(1, m.columns)), Math.floor(620 / Math.max(1, m.rows))));
-  return { left, top, cell, width: left + cell * m.columns + 1, height: top + cell * m.rows + 1, numbers: m.numbers !== false && cell >= 34 && m.rows * m.columns <= 2000 };
+  const cell = m.cell ?? Math.max(3, Math.min(46 * large, Math.floor(room / Math.max(1, m.columns)), Math.floor((620 * large) / Math.max(1, m.rows))));
+  return { left, top, cell, width: left + cell * m.columns + 1, height: top + cell * m.rows + 1, numbers: m.numbers !== false && cell >= 34 * large && m.rows * m.columns <= 2000 };
 }
 
 /** Returns all numbers of a matrix, for its colour scale. */
@@ -39,13 +41,14 @@ function values(m) {
 }
 export function matrix(m) {
   const place = layout(m);
-  const scale = m.scale ?? scaleOf(values(m));
+  const scale = m.scales?.[0] ?? m.scale ?? scaleOf(values(m));
+  const scaleAt = (i) => m.scales?.[i] ?? scale;
   const ratio = devicePixelRatio || 1;
   const canvas = h("canvas", { width: Math.ceil(place.width * ratio), height: Math.ceil(place.height * ratio), style: { width: `${place.width}px`, height: `${place.height}px` }, "aria-hidden": "true" });
-  canvas.toSvg = () => shapes(m, place, scale);
+  canvas.toSvg = () => shapes(m, place, scaleAt);
   const brush = canvas.getContext("2d");
   brush.scale(ratio, ratio);
-  draw(brush, shapes(m, place, scale));
+  draw(brush, shapes(m, place, scaleAt));
   const light = h("div", { class: "crosshair", "aria-hidden": "true" });
   const cell = h("div", { class: "cell", role: "gridcell", tabindex: 0, "data-key": `cell-${m.label}` });
   const readout = h("output", { class: "readout" });
@@ -91,19 +94,19 @@ export function matrix(m) {
     move(i, j);
     m.onpick?.(i, j);
   });
-  const box = h("div", { class: "matrix" }, h("div", { class: "scroll" }, grid), h("div", { class: "under" }, legend(scale), readout));
+  const box = h("div", { class: "matrix" }, h("div", { class: "scroll" }, grid), h("div", { class: "under" }, legend(scale, m.scales && t("colour.rowEnd")), readout));
   box.table = () => table(m);
   box.under = under;
   return box;
 }
 
-/** Prints the range of a colour scale. */
-export function legend(scale) {
+/** Prints the range of a colour scale, or words at its `end` where rows have ranges of their own. */
+export function legend(scale, end = "") {
   const low = scale.signed ? -scale.high : 0;
   const stops = Array.from({ length: 9 }, (_, i) => color(low + ((scale.high - low) * i) / 8, scale));
   const ramp = h("i", { style: { background: `linear-gradient(to right, ${stops})` } });
   ramp.toSvg = () => stops.map((fill, n) => ({ kind: "cell", x: n * 10, y: 0, w: 10.2, h: 9, fill }));
-  return h("span", { class: "legend" }, fixed(low, 2), ramp, fixed(scale.high, 2));
+  return h("span", { class: "legend" }, end && low ? `− ${end}` : fixed(low, 2), ramp, end || fixed(scale.high, 2));
 }
 
 /** Returns the matrix as a table, for readers who cannot see colours or want to copy it. */
@@ -118,7 +121,7 @@ export function table(m) {
 }
 
 /** Lists the shapes to draw, for the canvas and for SVG. */
-function shapes(m, place, scale) {
+function shapes(m, place, scaleAt) {
   const found = [];
   const frames = [];
   const size = place.cell;
@@ -126,6 +129,7 @@ function shapes(m, place, scale) {
   const text = dark() ? "#d7dae0" : "#24272c";
   const gold = dark() ? "#ffcf4a" : "#976000";
   for (let i = 0; i < m.rows; i++) {
+    const scale = scaleAt(i);
     for (let j = 0; j < m.columns; j++) {
       const [x, y, value] = [place.left + j * size, place.top + i * size, m.at(i, j)];
       const out = m.hatched?.(i, j);
@@ -136,7 +140,7 @@ function shapes(m, place, scale) {
     }
   }
   const shorten = (label) => ([...label].length > 15 ? [...label].slice(0, 14).join("") + "…" : label);
-  const step = Math.max(1, Math.ceil(11 / size));
+  const step = Math.max(1, Math.ceil((11 * enlarged()) / size));
   m.rowLabels?.forEach((label, i) => i % step === 0 && found.push({ kind: "text", x: place.left - 5, y: place.top + (i + 0.5) * size + 4, text: shorten(label), fill: i === m.mark?.row ? gold : text, anchor: "end" }));
   m.columnLabels?.forEach((label, j) => j % step === 0 && found.push({ kind: "text", x: place.left + (j + 0.5) * size + 4, y: place.top - 5, text: shorten(label), fill: j === m.mark?.column ? gold : text, anchor: "start", turn: true }));
   if (m.mark?.row !== undefined && m.mark.row >= 0) found.push({ kind: "frame", x: place.left, y: place.top + m.mark.row * size, w: size * m.columns - gap, h: size - gap, stroke: gold, width: 2 });
@@ -144,7 +148,7 @@ function shapes(m, place, scale) {
   return found.concat(frames);
 }
 function draw(brush, list) {
-  brush.font = FONT;
+  brush.font = 11 * enlarged() + FONT;
   for (const each of list) {
     if (each.kind === "cell") {
       brush.fillStyle = each.fill;

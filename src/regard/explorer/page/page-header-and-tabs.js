@@ -1,6 +1,6 @@
 /** Draws what surrounds every view: the sentence, the tabs of the views, and the selected step and head. */
 
-import { button, choice, copy, h, piece } from "regard/dom-elements.js";
+import { button, choice, copy, enlarged, h, piece } from "regard/dom-elements.js";
 import { set, state, write } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 
@@ -22,6 +22,19 @@ export function tabs(model, names, current) {
   return names.map((name) => h("a", { onclick: (event) => go(event, name), href: "#" + write({ ...state, view: name }), "data-key": `tab-${name}`, "aria-current": name === current ? "page" : null }, titleOf(model, name)));
 }
 
+/** Whether the page is shown to a room: full screen, large type, only the view and its tabs. */
+export const presenting = () => enlarged() > 1;
+
+/** Begins or ends showing the page to a room. */
+export function present(on = !presenting()) {
+  document.body.classList.toggle("presenting", on);
+  const change = on ? document.documentElement.requestFullscreen?.() : document.fullscreenElement && document.exitFullscreen();
+  change?.catch?.(() => {}); // a frame may forbid it: the type is large all the same
+  dispatchEvent(new Event("resize")); // drawings have their size in pixels
+}
+
+let opened = false; // on a phone: whether all of the header is shown
+
 /** The sentence, what the model made of it, and how it was asked. */
 export function header(model, runs, offline) {
   const answer = runs.a?.answer ?? { labels: [], warnings: [], text: "" }; // nothing when the model could not run
@@ -30,7 +43,7 @@ export function header(model, runs, offline) {
   const submit = (event) => {
     event.preventDefault();
 
-    const changes = { t: 0, q: 0, prefix: "", order: "" };
+    const changes = { t: -1, q: -1, prefix: "", order: "" };
     for (const [name, value] of new FormData(form)) changes[name] = typeof state[name] === "number" ? Number(value) : String(value);
     set(changes, { again: true }); // also after a failure
   };
@@ -43,8 +56,10 @@ export function header(model, runs, offline) {
     model.task === "translate" ? field("target", t("forced"), { placeholder: t("forcedEmpty") }) : null,
     model.task === "classify" ? field("pair", t("secondText")) : null,
     h("button", { class: "run", disabled: offline, "data-key": "run" }, t("run")),
+    button("⋯", () => (top.classList.toggle("all", (opened = !opened)), more.setAttribute("aria-expanded", opened)), { class: "more", "aria-label": t("more"), "aria-expanded": opened, "data-key": "more" }),
     writes ? h("details", { class: "how" }, h("summary", {}, t("decodingSettings")), h("div", {}, number("beam", t("beamWidth"), 1, model.limits?.beam ?? 16, 1), number("alpha", t("lengthPenalty"), 0, 5, 0.1), number("temperature", t("temperature"), 0, 5, 0.1), number("top_k", "top-k", 0, 1000, 1), number("top_p", "top-p", 0, 1, 0.05), number("seed", t("seed"), 0, 1e9, 1), number("max_tokens", t("maxTokens"), 1, 128, 1))) : null,
   );
+  const [top, more] = [document.getElementById("top"), form.querySelector(".more")];
   const address = `api/export/${answer.run}`;
   const output = answer.labels?.length && answer.labels[0].position === null ? Object.entries(answer.labels[0].probabilities).sort((x, y) => y[1] - x[1])[0][0] : answer.text;
   const link = button(t("copyLink"), () => copy(location.href, link));
@@ -52,7 +67,7 @@ export function header(model, runs, offline) {
     h("div", { class: "brand" }, h("b", {}, "regard"), " ", h("span", { class: "model" }, model.name), h("span", { class: "note" }, ` ${t("parameters", { n: model.parameters.toLocaleString() })}`)),
     form,
     h("p", { class: "output" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("bdi", { dir: "auto", id: "output" }, output), runs.b ? h("span", { class: "b" }, " B → ", h("bdi", { dir: "auto" }, runs.b.answer.text)) : null, h("span", { class: "note" }, answer.run ? ` ${Math.round(answer.ms)} ms` : "")),
-    h("div", { class: "ways" }, link, offline ? h("span", { class: "note" }, t("offline")) : answer.run && ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
+    h("div", { class: "ways" }, link, button(t("present"), () => present(), { "data-key": "present", title: `${t("present")} (p)` }), offline ? h("span", { class: "note" }, t("offline")) : answer.run && ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
     ...[...answer.warnings, ...(runs.b?.answer.warnings ?? [])].map((each) => h("p", { class: "warning", role: "status" }, each)),
   ];
 }

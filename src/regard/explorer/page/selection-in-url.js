@@ -35,6 +35,8 @@ const DEFAULTS = {
   lang: "",
 };
 
+/** What a link selects within the run; -1 stands for a place that is chosen after the run. */
+const PLACES = ["t", "q", "layer", "head"];
 const BROKEN = ["alpha", "temperature", "top_p"]; // all other numbers are whole
 
 export let state = { ...DEFAULTS };
@@ -63,6 +65,13 @@ export function set(changes, how = {}) {
   for (const listener of listeners) listener(changed);
 }
 
+/** Fills in places that were chosen after the run; nothing is drawn again for that. */
+export function settle(places) {
+  for (const [key, value] of Object.entries(places)) if (state[key] < 0) state = { ...state, [key]: value };
+  address("replaceState", state);
+  at = location.hash;
+}
+
 /** What a view remembers under a name of its own. */
 export function extra(key, fallback = "") {
   return new URLSearchParams(state.x).get(key) ?? fallback;
@@ -76,12 +85,15 @@ export function setExtra(changes) {
 /** The address of a selection: what differs from the defaults. */
 export function write(selection) {
   const parts = new URLSearchParams();
-  for (const [key, value] of Object.entries(selection)) if (value !== DEFAULTS[key]) parts.set(key, String(value));
+  for (const [key, value] of Object.entries(selection)) if (value !== DEFAULTS[key] && !(PLACES.includes(key) && value < 0)) parts.set(key, String(value));
+  if (selection.t === 0 && !selects(parts)) parts.set("t", "0"); // somebody went there: another start is not wanted
   return parts.toString();
 }
+const selects = (parts) => [...PLACES, "stack", "kind"].some((key) => parts.has(key));
 export function read(hash) {
-  const found = { ...DEFAULTS };
-  for (const [key, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
+  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  const found = { ...DEFAULTS, ...(selects(parts) ? {} : Object.fromEntries(PLACES.map((key) => [key, -1]))) };
+  for (const [key, value] of parts) {
     if (!(key in DEFAULTS)) continue;
     const number = typeof found[key] === "number";
     if (!number || Number.isFinite(Number(value))) found[key] = !number ? value : BROKEN.includes(key) ? Number(value) : Math.trunc(Number(value));

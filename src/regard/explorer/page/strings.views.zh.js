@@ -12,6 +12,7 @@ export const strings = {
   "att.about.scores": "查询与键的点积，每对一个数。", "att.about.scaled": "除以键宽度的平方根。", "att.about.masked": "斜线格：不允许看，即负无穷。", "att.about.weights": "softmax 之后：每行之和为 1。", "att.about.value_weighted": "权重乘以该键的值写入残差流的长度：权重大而值小，作用也小。",
   "att.pick": "点击格子查看它的计算过程；拖出矩形可放大。", "att.lines": "{of} 条线中最粗的 {n} 条；小于 {least} 的不画。", "att.looksMost": "最关注", "att.changesMost": "变化最大的是对", "att.atMost": "最大", "att.without": "去掉该头后，对数概率的变化：", "att.becomes": "首选会变成",
   "att.zoom": "放大此处", "att.unzoom": "显示全部", "att.pin": "固定该头", "att.unpin": "取消固定", "att.pinned": "已固定", "att.notSame": "两个头看的文本不同，无法相减。", "att.difference": "该头 − 已固定的头",
+  "att.overlay": "叠放多个头", "att.overlayAll": "所有头", "att.overlayOf": "{title}：{token} 看向哪里", "att.overlayHow": "每个头一种颜色：线粗、格满表示权重大。点击左边的词元即可跟随它。",
   "micro.from": "来自", "micro.product": "乘积", "micro.value": "值", "micro.running": "累计和", "micro.rest": "其余 {n} 项", "micro.more": "还有 {n} 项", "micro.again": "此处计算", "micro.half": "16 位数", "micro.how": "计算过程", "micro.cell": "单元", "micro.look": "查看", "micro.begin": "从这里开始", "micro.trail": "来路",
   "micro.weight": "注意力权重", "micro.query": "查询", "micro.state": "最后状态", "micro.logit": "{token} 的 logit", "micro.weights": "查看这个权重", "micro.leaf": "这是模型的权重，由训练得到。追溯到此为止。", "micro.unknown": "这里不说明它如何得到。", "micro.made": "状态先经过输出头自己的一层（全连接、激活、归一化或平均）；按钮通向该状态。", "micro.unrecorded": "旋转之前的值：没有记录，由此处算出。",
   "micro.noName": "{name}：这次运行没有这个张量", "micro.noPlace": "{name} 的形状是 {shape}：请为每个轴给出一个位置", "micro.changed": "这次运行经过改动或来自别的检查点：受影响之处数字不会一致。",

@@ -1,7 +1,7 @@
 /** Draws a vector as a strip of coloured cells, with its first numbers. */
 
 import { color, ink, scaleOf } from "regard/color-scales.js";
-import { fixed, h, s } from "regard/dom-elements.js";
+import { enlarged, fixed, h, s } from "regard/dom-elements.js";
 import { t } from "regard/strings.js";
 
 const WIDTH = 42;
@@ -25,8 +25,8 @@ export function strip(vector, how = {}) {
     return wide ? [cell, s("text", { x: x(i) + WIDTH / 2, y: 16, fill: ink(value, scale), "text-anchor": "middle", class: "number", "pointer-events": "none" }, fixed(value, how.digits ?? 2))] : cell;
   });
   const width = x(numbers.length) + 2;
-  const picture = s("svg", { width, height: HEIGHT + 2, viewBox: `0 0 ${width} ${HEIGHT + 2}`, role: "img", "aria-label": `${how.label ?? t("vector")}: ${numbers.slice(0, 8).map((v) => fixed(v, 2)).join(", ")}${numbers.length > 8 ? ` … (${numbers.length})` : ""}` }, cells);
-  return h("div", { class: "strip" }, how.label ? h("span", { class: `name ${how.role ?? ""}` }, how.label) : null, h("span", { class: "scroll", tabindex: width > innerWidth - 40 ? 0 : null }, picture), how.note ? h("span", { class: "note" }, how.note) : null);
+  const picture = s("svg", { width: width * enlarged(), height: (HEIGHT + 2) * enlarged(), viewBox: `0 0 ${width} ${HEIGHT + 2}`, role: "img", "aria-label": `${how.label ?? t("vector")}: ${numbers.slice(0, 8).map((v) => fixed(v, 2)).join(", ")}${numbers.length > 8 ? ` … (${numbers.length})` : ""}` }, cells);
+  return h("div", { class: "strip" }, how.label ? h("span", { class: `name ${how.role ?? ""}` }, how.label) : null, h("span", { class: "scroll", tabindex: width * enlarged() > innerWidth - 40 ? 0 : null }, picture), how.note ? h("span", { class: "note" }, how.note) : null);
 }
 
 /** Strips under one another on one scale, with the sign of the operation before each. */

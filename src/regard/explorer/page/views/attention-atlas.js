@@ -1,11 +1,12 @@
 /** Shows all heads of the model at once: where they look, and what changes without them. */
 
+import { scaleOf, scalesOfRows } from "regard/color-scales.js";
 import { button, choice, fixed, h, tick } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";
 import { legend, thumbnail } from "regard/matrix-heatmap.js";
 import { extra, setExtra } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
-import { arranged, brief, described, effects, groups, headCount, kinds, measuring, shownRuns, single } from "regard/views/attention-head-facts.js";
+import { arranged, brief, chooseColouring, colouring, described, effects, groups, headCount, kinds, measuring, shownRuns, single } from "regard/views/attention-head-facts.js";
 
 const FEW = 48;
 const SIZE = 66;
@@ -34,12 +35,20 @@ async function load(ctx, kind, layer, { words, hide }) {
   });
 }
 
+/** The numbers of a picture on a scale from 0 to 1, where `how` says what 1 is: itself, the largest, or that of each row. */
+function scaled({ rows, columns, data }, { signed }, how) {
+  const at = (i, j) => data[i * columns + j];
+  if (how === "one") return at;
+  const scales = how === "row" ? scalesOfRows(rows, columns, at, signed) : Array(rows).fill(scaleOf(data, signed));
+  return (i, j) => at(i, j) / scales[i].high;
+}
+
 /** The picture of a head that leads to it; its frame is as thick as its effect, the largest being `most`. */
 function tile(ctx, { kind, layer, head, rows, columns, data, entropy, tag }, scale, most) {
   const found = effects(ctx, kind, layer, head);
   const [value, words] = found ? brief(found) : ["", ""];
   const width = 1 + (5 * Math.abs(single(found) ?? 0)) / most;
-  const canvas = thumbnail(rows, columns, (i, j) => data[i * columns + j], scale, SIZE);
+  const canvas = thumbnail(rows, columns, scaled({ rows, columns, data }, scale, scale.how), scale, SIZE);
   const cells = canvas.toSvg;
   canvas.style.outlineWidth = `${width}px`;
   canvas.toSvg = () => [{ kind: "frame", x: -width / 2, y: -width / 2, w: SIZE + width, h: SIZE + width, stroke: getComputedStyle(canvas).outlineColor, width }, ...cells()];
@@ -62,7 +71,7 @@ function later(element, act) {
 
 export async function render(root, ctx) {
   const how = { sort: extra("sort", "place"), words: extra("words") === "1", hide: extra("hide") === "1" };
-  const [all, heads, scale] = [kinds(ctx.model), ctx.model.model.heads, { signed: ctx.which === "diff", high: 1 }];
+  const [all, heads, scale] = [kinds(ctx.model), ctx.model.model.heads, { signed: ctx.which === "diff", high: 1, how: colouring(Math.max(...Object.values(ctx.run.answer.tokens).map((each) => each.length))) }];
   const size = (kind, layer, head) => Math.abs(single(effects(ctx, kind, layer, head)) ?? 0);
   const ranks = { entropy: (card) => card.entropy, distance: (card) => -card.distance, effect: (card) => -size(card.kind, card.layer, card.head) };
   const places = all.flatMap((kind) => range(kind.layers).map((layer) => [kind, layer]));
@@ -91,8 +100,8 @@ export async function render(root, ctx) {
   };
   const options = ["words", "hide"];
   root.append(
-    h("div", { class: "selects" }, choice(t("att.sort"), ["place", "entropy", "effect", "distance"].map((each) => [each, t(`att.sort.${each}`)]), how.sort, (sort) => setExtra({ sort })), options.map((key) => tick(t(`att.${key}`), how[key], (on) => setExtra({ [key]: on ? 1 : 0 }))), measuring(ctx, paint)),
-    h("p", { class: "note" }, t("att.rows"), " ", legend(scale), " ", t(`att.frames.${ctx.model.task}`), ctx.which === "diff" && ctx.model.task !== "embed" ? ` ${t("att.framesDiff")}` : ""),
+    h("div", { class: "selects" }, choice(t("att.sort"), ["place", "entropy", "effect", "distance"].map((each) => [each, t(`att.sort.${each}`)]), how.sort, (sort) => setExtra({ sort })), chooseColouring(scale.how), options.map((key) => tick(t(`att.${key}`), how[key], (on) => setExtra({ [key]: on ? 1 : 0 }))), measuring(ctx, paint)),
+    h("p", { class: "note" }, t("att.rows"), " ", legend(scale, scale.how === "one" ? "" : t(`colour.${scale.how}End`)), " ", t(`att.frames.${ctx.model.task}`), ctx.which === "diff" && ctx.model.task !== "embed" ? ` ${t("att.framesDiff")}` : ""),
     h("details", { class: "note" }, h("summary", {}, t("att.rules")), t("att.rulesText")),
     ...options.filter((key) => how[key]).map((key) => h("p", { class: "warning" }, t(`att.${key}Note`))),
     holder,

@@ -1,7 +1,9 @@
 /** Helps the attention views: lists the kinds of attention, describes heads in words, and measures what changes without them. */
 
-import { button, fixed, h, shown } from "regard/dom-elements.js";
+import { COLOURINGS } from "regard/color-scales.js";
+import { button, choice, fixed, h, shown } from "regard/dom-elements.js";
 import { ablate } from "regard/model-data-client.js";
+import { extra, setExtra } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 
 /** The kinds of attention that a model has: who asks, who is asked. */
@@ -11,6 +13,13 @@ export const kinds = (model) =>
   );
 
 export const headCount = (model) => kinds(model).reduce((sum, each) => sum + each.layers * model.model.heads, 0);
+
+const MANY = 24;
+
+/** What the colours of attention are relative to: of many tokens each has little, so then it is the largest of the row. */
+export const colouring = (columns, known = COLOURINGS) => (known.includes(extra("colour")) ? extra("colour") : columns > MANY ? "row" : known[0]);
+
+export const chooseColouring = (value, known = COLOURINGS) => choice(t("colour"), known.map((each) => [each, t(`colour.${each}`)]), value, (colour) => setExtra({ colour }));
 
 /** The runs that a pane shows: one, or both whose difference it is. */
 export const shownRuns = (ctx) => (ctx.which === "diff" ? [ctx.a, ctx.b] : [ctx.run]);

@@ -1,13 +1,15 @@
 /** Shows one attention head: its numbers at every stage, its lines, and a second head beside it. */
 
-import { scaleOf } from "regard/color-scales.js";
-import { button, fixed, h, s, shown } from "regard/dom-elements.js";
+import { COLOURINGS, scaleOf, scalesOfRows } from "regard/color-scales.js";
+import { button, enlarged, fixed, h, s, shown } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";
 import { matrix } from "regard/matrix-heatmap.js";
 import { entropy } from "regard/model-arithmetic.js";
+import { presenting } from "regard/page-header-and-tabs.js";
 import { extra, setExtra } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
-import { effects, measuring, single } from "regard/views/attention-head-facts.js";
+import { chooseColouring, colouring, effects, measuring, single } from "regard/views/attention-head-facts.js";
+import { overlay } from "regard/views/heads-in-colours.js";
 
 const STAGES = ["scores", "scaled", "masked", "weights", "value_weighted"];
 const LEAST = 0.02;
@@ -22,6 +24,8 @@ const placeOf = (text) => {
   const title = () => `${t(`stack.${stack}`)} · ${t(`kind.${kind}`)} · ${t("layer")} ${layer} · ${t("head")} ${head}`;
   return { text, stack, site: `${stack}.${kind}`, kind, layer: Number(layer), head: Number(head), attention: `${stack}.layers.${layer}.${kind}`, title };
 };
+
+const titleOfLayer = ({ stack, kind, layer }) => `${t(`stack.${stack}`)} · ${t(`kind.${kind}`)} · ${t("layer")} ${layer}`;
 
 /** "key:source" in words. */
 const axis = (name) => name.split(":").map((part, i) => t(i ? `text.${part}` : `att.${part}`)).join(": ");
@@ -47,14 +51,19 @@ async function numbers(ctx, place, stage) {
   };
 }
 
+/** What the colours of a stage may be relative to: only weights are shares of one whole. */
+const colourings = ({ stage, signed }) => (stage === "weights" && !signed ? COLOURINGS : COLOURINGS.slice(1));
+
 /** The heat map of what is zoomed in on. */
 function heatMap(ctx, found, [r0, r1, c0, c1], label, more) {
   const at = (i, j) => found.at(i + r0, j + c0);
   const all = range(0, r1 - r0).flatMap((i) => range(0, c1 - c0).map((j) => at(i, j)));
   const [[rowTitle, columnTitle], [rows, columns]] = [found.titles, found.labels];
+  const how = colouring(found.shape[1], colourings(found));
   const map = matrix({
     rows: r1 - r0, columns: c1 - c0, at, label, rowTitle, columnTitle,
-    scale: found.stage === "weights" && !found.signed ? { signed: false, high: 1 } : scaleOf(all, found.signed),
+    scale: how === "one" ? { signed: false, high: 1 } : scaleOf(all, found.signed),
+    scales: how === "row" ? scalesOfRows(r1 - r0, c1 - c0, at, found.signed) : undefined,
     rowLabels: rows.slice(r0, r1), columnLabels: columns.slice(c0, c1),
     hatched: (i, j) => found.hatched(i + r0, j + c0),
     mark: ctx.position >= r0 && ctx.position < r1 ? { row: ctx.position - r0 } : {},
@@ -102,11 +111,11 @@ function lines(ctx, found, [r0, r1, c0, c1]) {
   const [rows, columns] = [range(r0, r1), range(c0, c1)];
   const cut = (text) => ([...text].length > 15 ? [...text].slice(0, 14).join("") + "…" : text);
   const names = [rows.map((i) => cut(found.labels[0][i])), columns.map((j) => cut(found.labels[1][j]))];
-  const [left, right] = names.map((labels, side) => 12 + 7.4 * Math.max(...[...labels, found.titles[side]].map((each) => [...each].length)));
+  const [left, right] = names.map((labels, side) => 12 + 7.4 * enlarged() * Math.max(...[...labels, found.titles[side]].map((each) => [...each].length)));
   const most = Math.max(rows.length, columns.length);
-  const step = Math.max(13, Math.min(22, 1300 / most));
+  const step = enlarged() * Math.max(13, Math.min(22, 640 / most));
   const gap = innerWidth < 500 ? 60 : 150;
-  const [width, height] = [left + gap + right, 24 + step * most];
+  const [width, height] = [left + gap + right, 34 + step * most];
   const y = (n) => 34 + n * step;
   const all = rows.flatMap((i, a) => columns.map((j, b) => ({ i, j, a, b, weight: found.at(i, j), size: Math.abs(found.at(i, j)) }))).filter((each) => each.size >= LEAST);
   const drawn = all.sort((p, q) => q.size - p.size).slice(0, MOST_LINES).reverse();
@@ -124,7 +133,7 @@ function lines(ctx, found, [r0, r1, c0, c1]) {
   const note = t("att.lines", { n: drawn.length, of: rows.length * columns.length, least: LEAST });
   const titles = ["q", "k"].map((role, side) => text(side, -1, found.titles[side], { fill: `var(--${role})` }));
   const picture = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${found.titles.join(" → ")}: ${note}` }, paths, titles, rows.map((i, n) => token(0, i, n)), columns.map((j, n) => token(1, j, n)));
-  return h("div", { class: "lines" }, h("div", { class: "scroll" }, picture), h("p", { class: "note" }, note));
+  return { width, drawing: h("div", { class: "lines", style: { maxWidth: `${Math.ceil(width)}px` } }, h("div", { class: "scroll" }, picture), h("p", { class: "note" }, note)) };
 }
 
 /** The followed row in words: where it looks, that it sums to 1, how spread it is. */
@@ -179,15 +188,19 @@ export async function render(root, ctx) {
   const [found, weights] = await Promise.all([numbers(ctx, place, stage), numbers(ctx, place, "weights")]);
   const zoom = zoomed(...found.shape);
   const onpick = (i, j) => ctx.go("microscope", { cell: `${place.attention}.${stage === "value_weighted" ? "weights" : stage}:${sel.head},${i + zoom[0]},${j + zoom[2]}` });
-  const wide = innerWidth > 1100 && !ctx.b;
-  const room = Math.min(820, innerWidth - (innerWidth > 900 ? 290 : 48) - (wide ? 370 : 0)) / (ctx.b && sel.ab === "both" && innerWidth > 900 ? 2 : 1);
+  const { width, drawing } = lines(ctx, weights, zoom);
+  const pane = (innerWidth - (innerWidth > 900 && !presenting() ? 264 : 48)) / (ctx.b && sel.ab === "both" && innerWidth > 900 ? 2 : 1);
+  const beside = pane - width - 24 >= Math.min(420, 150 + 3 * found.shape[1]);
+  const room = Math.min(1000, beside ? pane - width - 24 : pane);
   const comparison = known && pinned.text !== place.text ? await compared(ctx, pinned, place, found, zoom) : [];
   root.append(
     h("div", { class: "selects stages", role: "group", "aria-label": t("att.stages") }, STAGES.map((each, i) => [i ? "→" : "", button(t(`att.stage.${each}`), () => ctx.set({ stage: each }), { "aria-pressed": each === stage, "data-key": `stage-${each}` })])),
     h("p", { class: "note" }, ctx.which === "diff" ? t("side.diff") : t(`att.about.${stage}`)),
     facts(ctx, weights),
     ...effectLine(ctx, place),
-    figure(place.title(), [dragging(heatMap(ctx, found, zoom, place.title(), { onpick, room }), zoom), lines(ctx, weights, zoom)], { name: place.text, python: ctx.python(`${place.attention}.${stage}`, `[${sel.head}]`), note: t("att.pick") }),
+    h("div", { class: "selects" }, chooseColouring(colouring(found.shape[1], colourings(found)), colourings(found))),
+    figure(place.title(), h("div", { class: `mapandlines ${beside ? "two" : ""}` }, dragging(heatMap(ctx, found, zoom, place.title(), { onpick, room }), zoom), drawing), { name: place.text, python: ctx.python(`${place.attention}.${stage}`, `[${sel.head}]`), note: t("att.pick") }),
+    ...overlay(ctx, { title: titleOfLayer(place), labels: weights.labels, titles: weights.titles, weights: await ctx.tensor(`${place.attention}.weights`) }),
     h("p", {}, button(t("att.pin"), () => setExtra({ pin: place.text }), { "data-key": "pin", "aria-pressed": pinned.text === place.text }), " ", known ? button(t("att.unpin"), () => setExtra({ pin: "" }), { "data-key": "unpin" }) : null),
     h("div", { class: "pair" }, comparison),
   );
