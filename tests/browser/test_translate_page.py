@@ -370,3 +370,32 @@ def test_hostile_texts_are_text(watched: Watched, server: str, models: FakeModel
     assert page.locator("main img, main script").count() == 0
     assert page.title() == "Translate – Regard"
     assert isinstance(models.fakes[Direction("en", "de")], FakeQueue)
+
+
+TWO_LINES = "The bear is tired.\nThe mouse can't cross the forest because it is too dark."
+
+
+def test_a_translation_can_be_looked_into(watched: Watched) -> None:
+    """The link leads to the explorer with the sentence of the cursor, or with what is selected."""
+    with running(create_app(Models([GLASS]), look=True)) as address:
+        page = watched.open(address)
+        assert not page.is_visible("#look")
+        made = write(watched, TWO_LINES).split("\n")
+        expect(page.locator("#look")).to_be_visible()
+        for select, text, output in (
+            ("each => each.setSelectionRange(25, 25)", TWO_LINES.split("\n")[1], made[1]),
+            ("each => each.setSelectionRange(0, 18)", TWO_LINES.split("\n")[0], made[0]),
+        ):
+            page.locator("#text").evaluate(select)
+            with page.context.expect_page() as opening:
+                page.click("#look")
+            explorer = opening.value
+            explorer.wait_for_selector("body[data-drawn]:not([aria-busy])")
+            assert explorer.url.startswith(f"{address}look/en-fr/#")
+            assert explorer.input_value("input[name=text]") == text
+            assert explorer.inner_text("#output") == output
+            explorer.close()
+    with running(create_app(Models([GLASS]))) as address:
+        watched.open(address)
+        write(watched, "The bear is tired.")
+        assert not watched.page.is_visible("#look")

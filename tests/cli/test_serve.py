@@ -78,6 +78,7 @@ def test_a_key_is_made_and_printed_once(capsys: pytest.CaptureFixture[str], tmp_
         (["nowhere"], "nowhere: no such folder"),
         ([str(GLASS), "--port", "70000"], "65535"),
         ([str(GLASS), "--tls-cert", "a.pem"], "belong together"),
+        ([str(GLASS), "--look", "--keys", "keys.txt"], "leave out --look, or --keys"),
         ([str(GLASS), "--keys", "nowhere.txt"], "--make-key"),
         ([str(GLASS), str(GLASS)], "both translate en → fr"),
         (["--make-key", "bob"], "--keys FILE"),

@@ -39,6 +39,8 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--weblate-probe", action="store_true", help=text)
     text = "keep translated files in this folder; servers behind the same address must share it"
     parser.add_argument("--files", type=Path, metavar="FOLDER", help=text)
+    text = "let people look inside a translation on the page; opens each model a second time, in PyTorch"
+    parser.add_argument("--look", action="store_true", help=text)
     parser.add_argument("--metrics", action="store_true", help="answer /metrics, for Prometheus")
     _add_access(parser)
     _add_limits(parser)
@@ -94,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("name one or more model folders, as in regard serve runs/en-de")
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
         raise InputError("--tls-cert and --tls-key belong together")
+    if arguments.look and arguments.keys is not None:
+        raise InputError("--look: the explorer asks for no keys; leave out --look, or --keys")
     limits = {name.removeprefix("limit_"): value for name, value in vars(arguments).items() if "limit_" in name}
     limits["concurrent_each"] = max(1, limits["concurrent"] // 4)
     keys = None if arguments.keys is None else KeyFile(arguments.keys)
@@ -126,6 +130,7 @@ def _serve(
         weblate_probe=arguments.weblate_probe,
         files=arguments.files,
         metrics=arguments.metrics,
+        look=arguments.look,
         note=_log,
     )
     config = configure(app, ssl_certfile=arguments.tls_cert, ssl_keyfile=arguments.tls_key, **_proxies(arguments))

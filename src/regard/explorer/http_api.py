@@ -57,9 +57,12 @@ IdList = Annotated[str, Meta(pattern=r"^\d{0,9}(,\d{0,9})*$")]
 PositionCount = Annotated[int, Meta(ge=1, le=1024)]
 
 
-def create_app(explorer: Explorer, page: Path | None = None, hosts: Sequence[str] = ()) -> Starlette:
-    """Returns the explorer of one model as a web application; it answers to localhost and the names in `hosts`."""
-    guard = Middleware(Guard, hosts=(*LOCAL, *hosts), page=page or PAGE)
+def create_app(explorer: Explorer, page: Path | None = None, hosts: Sequence[str] | None = ()) -> Starlette:
+    """Returns the explorer of one model as a web application; it answers to localhost and the names in `hosts`.
+
+    Within a server that checks names itself, `hosts` is None: it answers to any name.
+    """
+    guard = Middleware(Guard, hosts=None if hosts is None else (*LOCAL, *hosts), page=page or PAGE)
     handlers: dict[Any, Any] = {RegardError: answer_error, HTTPException: answer_error}
     return Starlette(routes=routes(explorer, page), middleware=[guard], exception_handlers=handlers)
 
@@ -95,13 +98,17 @@ class ExplorerEndpoints:
         self.lock = threading.Lock()
 
     async def work(self, job: Callable[[], Any]) -> Any:
-        """Runs a job that has the model to itself, and returns its result."""
+        """Runs a job that has the model to itself, and returns its result; not if the client leaves before its turn."""
+        gone = threading.Event()
 
         def alone() -> Any:
             with self.lock:
-                return job()
+                return None if gone.is_set() else job()
 
-        return await run_in_threadpool(alone)
+        try:
+            return await run_in_threadpool(alone)
+        finally:
+            gone.set()
 
     def get(self, function: Callable[..., QueryAnswer]) -> Callable[[Request], Awaitable[Response]]:
         """Returns an endpoint that calls a function with the query; the function's parameters are the query's type."""
@@ -178,6 +185,7 @@ class ExplorerEndpoints:
         except GoneError:
             return Response(status_code=499)  # the client has left
         finally:
+            gone.set()  # where the server cancels what nobody waits for, the ablation ends too
             watching.cancel()
 
     async def export(self, request: Request) -> Response:
@@ -239,9 +247,9 @@ async def answer_error(_request: Request, error: Exception) -> Response:
 class Guard:
     """Admits only pages of this origin, and forbids the browser to load anything from elsewhere."""
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], page: Path) -> None:
-        self.app, self.page = app, page
-        self.hosts = {host.lower() for host in hosts}
+    def __init__(self, app: ASGIApp, hosts: Sequence[str] | None, page: Path) -> None:
+        self.app, self.page, self.any_host = app, page, hosts is None
+        self.hosts = {host.lower() for host in hosts or ()}
         self.hosts |= {f"[{host}]" for host in self.hosts if ":" in host and not host.startswith("[")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -268,11 +276,12 @@ class Guard:
         if len(hosts) > 1:
             return JSONResponse({"error": "the request has several Host headers"}, 400)
         name = PORT.sub("", hosts[0].lower()) if hosts else ""
-        if name not in self.hosts and not is_address(name):
+        if not self.any_host and name not in self.hosts and not is_address(name):
             return JSONResponse({"error": f"this server does not answer to the name {name[:100]!r}"}, 400)
         origins = request.headers.getlist("origin")
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))  # within another server
         if any(authority(origin.partition("://")[2]) != authority(hosts[0]) for origin in origins) or (
-            site not in ("same-origin", "none") and request.url.path != "/"
+            site not in ("same-origin", "none") and path != "/"
         ):
             return JSONResponse({"error": "this server answers its own page only"}, 403)
         return None

@@ -59,9 +59,12 @@ class Explorer:
         folder: Path | None = None,
         examples: Sequence[str] = (),
         to: str | None = None,
+        direction: Direction | None = None,
+        kept: int = LIMITS.runs,
     ) -> None:
-        self.contents, self.name, self.folder, self.examples = contents, name, folder, examples
-        self.direction = self.choose_direction(to)
+        """Explores a model; without a `folder` it has no checkpoints, and keeps the last `kept` runs."""
+        self.contents, self.name, self.folder, self.examples, self.kept = contents, name, folder, examples, kept
+        self.direction = direction or self.choose_direction(to)
         self.anatomy = Anatomy(contents)
         self.checkpoints = TrainingHistory(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
@@ -120,7 +123,7 @@ class Explorer:
                 self.places[each] = inspect.getfile(tensor.source), inspect.getsourcelines(tensor.source)[1]
             self.runs[name] = run
         self.runs.move_to_end(name)
-        while len(self.runs) > LIMITS.runs:
+        while len(self.runs) > self.kept:
             self.runs.popitem(last=False)
         return self.runs[name]
 

@@ -24,6 +24,7 @@ from regard.serving import openapi, translation_page
 from regard.serving.chat import Chat
 from regard.serving.client_limits import Admission, Deadlines, KeyFile, ServingLimits, bearer
 from regard.serving.encoder_endpoints import Encoders
+from regard.serving.explorer_pages import ExplorerPages
 from regard.serving.libretranslate import LibreTranslate
 from regard.serving.metrics import Metrics
 from regard.serving.middleware import CLIENT_CLOSED, GuardMiddleware, LogRequest
@@ -47,21 +48,25 @@ def create_app(
     weblate_probe: bool = False,
     files: Path | None = None,
     metrics: bool = False,
+    look: bool = False,
     note: LogRequest | None = None,
 ) -> Starlette:
     """Returns the server as an ASGI application.
 
     It answers to the names in `hosts`, or to any, and calls `note` with the record of each request.
     Pages of `origin` may use it as well as its own page, those of any origin if it is *.
-    Servers that share a folder for `files` serve each other's translated files.
+    Servers that share a folder for `files` serve each other's translated files. With `look`, the page leads from a
+    translation to what the model computed.
     """
     limits = limits or ServingLimits()
     deadlines, admission = Deadlines(), Admission(limits, keys)
     translating = TranslationService(models, pivot, deadlines)
-    libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files)
+    pages = ExplorerPages(models, admission, deadlines) if look else None
+    libre = LibreTranslate(translating, limits, admission, weblate_probe=weblate_probe, files=files, pages=pages)
     openai = OpenAI(models, limits, admission)
-    interfaces = (libre, openai, Chat(openai, translating, limits), Encoders(models, limits, admission))
+    interfaces = [libre, openai, Chat(openai, translating, limits), Encoders(models, limits, admission)]
     routes: list[BaseRoute] = [route for each in interfaces for route in each.routes()]
+    routes += pages.routes() if pages else []
     counted = Metrics(route.path for route in routes if isinstance(route, Route))
 
     @asynccontextmanager

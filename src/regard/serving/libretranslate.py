@@ -20,6 +20,7 @@ from regard.faithful.glossary import Glossary, Term
 from regard.files.formats import format_by_suffix as files
 from regard.serving import language_codes
 from regard.serving.client_limits import Admission, ServingLimits, bearer
+from regard.serving.explorer_pages import ExplorerPages
 from regard.serving.language_detection import detect
 from regard.serving.refusals import RefusedError
 from regard.serving.request_bodies import RequestType, Upload, convert_values, read_values, respond
@@ -133,10 +134,11 @@ class LibreTranslate:
         *,
         weblate_probe: bool = False,
         files: Path | None = None,
+        pages: ExplorerPages | None = None,
     ) -> None:
-        """Keeps translated files in the folder `files`, which servers may share."""
+        """Keeps translated files in the folder `files`, which servers may share; `pages` are those of the explorer."""
         self.translating, self.limits, self.admission = translating, limits, admission
-        self.weblate_probe = weblate_probe
+        self.weblate_probe, self.pages = weblate_probe, pages
         self.shelf = FileShelf(limits.uploads, limits.kept, files)
 
     def routes(self) -> list[BaseRoute]:
@@ -240,7 +242,8 @@ class LibreTranslate:
                 "suggestions": False,
                 "filesTranslation": True,
                 "supportedFilesFormat": list(FORMATS),
-                "uploadLimit": self.limits.upload,  # not LibreTranslate's: our page shows it
+                "uploadLimit": self.limits.upload,  # this and `look` are not LibreTranslate's: our page uses them
+                "look": self.pages.paths() if self.pages else {},
                 "language": {
                     "source": {"code": "auto", "name": "Auto Detect"},
                     "target": {"code": language_codes.public(target), "name": language_codes.name(target)},

@@ -26,6 +26,7 @@ export const strings = {
   copyNot: "Press Ctrl+C to copy",
   alternatives: "Alternatives",
   others: "Other translations: choose one",
+  look: "Look inside",
   none: "The model has no other translation of this.",
   working: "Translating …",
   done: "Translated",

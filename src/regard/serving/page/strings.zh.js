@@ -26,6 +26,7 @@ export const strings = {
   copyNot: "请按 Ctrl+C 复制",
   alternatives: "其他译文",
   others: "其他译文：点击采用",
+  look: "查看内部",
   none: "模型没有其他译文。",
   working: "正在翻译……",
   done: "已翻译",

@@ -9,12 +9,18 @@ const [text, made, count, told, status, message] = ["#text", "#made", "#count", 
 const [clear, copy, alternatives, others] = ["#clear", "#copy", "#alternatives", "#others"].map(find);
 
 const OTHERS = 3;
+const look = find("#look");
 let [limit, pause] = [-1, 500];
+let explorers = {}; // addresses by source and target
+let from = ""; // the language of the text that was translated
 let [timer, asking] = [0, new AbortController()];
 
 /** Begins to listen. */
 export function begin(settings) {
   [limit, pause] = [settings.charLimit ?? -1, settings.frontendTimeout ?? 500];
+  explorers = settings.look ?? {};
+  look.addEventListener("click", () => (look.href = explorer()));
+  look.addEventListener("auxclick", () => (look.href = explorer()));
   text.addEventListener("input", (event) => event.isComposing || later());
   text.addEventListener("compositionend", later);
   text.addEventListener("keydown", (event) => {
@@ -83,10 +89,22 @@ function show(answer) {
   copy.disabled = !made.value;
   status.textContent = made.value ? t("done") : "";
   const language = answer.detectedLanguage;
+  from = language?.language ?? chosen().source;
+  look.hidden = !made.value || !explorer();
+  if (!look.hidden) look.href = explorer();
   detected(language?.confidence ? language.language : "");
   told.textContent = language ? said(language) : "";
   showOthers(answer.alternatives ?? []);
   busy(false);
+}
+
+/** The address at which one sees how this was translated: what is selected, or the line of the cursor. */
+function explorer() {
+  const address = explorers[from]?.[chosen().target];
+  const { value, selectionStart: start, selectionEnd: end } = text;
+  const line = value.slice(value.lastIndexOf("\n", start - 1) + 1).split("\n")[0];
+  const sentence = [value.slice(start, end), line, ...value.split("\n")].find((each) => each.trim());
+  return address && `${address}#${new URLSearchParams({ text: sentence.trim().replace(/\s+/g, " ") })}`;
 }
 
 function said({ language, confidence }) {
