@@ -60,7 +60,7 @@ PositionCount = Annotated[int, Meta(ge=1, le=1024)]
 def create_app(explorer: Explorer, page: Path | None = None, hosts: Sequence[str] | None = ()) -> Starlette:
     """Returns the explorer of one model as a web application; it answers to localhost and the names in `hosts`.
 
-    Within a server that checks names itself, `hosts` is None: it answers to any name.
+    Without `hosts` (None), it answers to any name: the server around it checks them.
     """
     guard = Middleware(Guard, hosts=None if hosts is None else (*LOCAL, *hosts), page=page or PAGE)
     handlers: dict[Any, Any] = {RegardError: answer_error, HTTPException: answer_error}

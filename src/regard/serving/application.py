@@ -31,6 +31,7 @@ from regard.serving.middleware import CLIENT_CLOSED, GuardMiddleware, LogRequest
 from regard.serving.openai import OpenAI
 from regard.serving.refusals import RefusedError, error_response, refusal_for
 from regard.serving.served_models import Models
+from regard.serving.translated_files import FileShelf
 from regard.serving.translation_service import TranslationService
 
 SWEEP_EVERY = 30.0
@@ -71,7 +72,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(sweep()), asyncio.create_task(models.watch())]
+        tasks = [asyncio.create_task(sweep(libre.shelf)), asyncio.create_task(models.watch())]
         yield
         for task in tasks:
             task.cancel()
@@ -79,11 +80,6 @@ def create_app(
         await models.close()
         translating.close()
         libre.shelf.close()
-
-    async def sweep() -> None:
-        while True:
-            await asyncio.sleep(SWEEP_EVERY)
-            libre.shelf.sweep()
 
     async def show_metrics(request: Request) -> Response:
         admission.admit(request.state.client, bearer(request))
@@ -101,6 +97,13 @@ def create_app(
     app = Starlette(routes=routes, middleware=[guard], exception_handlers=dict(HANDLERS), lifespan=lifespan)
     app.state.deadlines = deadlines
     return app
+
+
+async def sweep(shelf: FileShelf) -> None:
+    """Deletes translated files that have been kept long enough, until it is cancelled."""
+    while True:
+        await asyncio.sleep(SWEEP_EVERY)
+        shelf.sweep()
 
 
 async def answer_refusal(request: Request, error: Exception) -> Response:

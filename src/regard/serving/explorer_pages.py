@@ -60,7 +60,7 @@ class ExplorerPages:
         return found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request to an explorer, if its client has a place and is within its rate."""
+        """Forwards a request to an explorer, if its client has a place and is within its rate."""
         if scope["type"] != "http":
             raise RefusedError(404, "Not Found")
         request = Request(scope)
