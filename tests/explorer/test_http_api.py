@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 import torch
@@ -51,6 +52,35 @@ def error_of(response: Any) -> str:
     return told
 
 
+# Several models
+
+
+def test_each_model_has_a_page_of_its_own_and_names_the_others(explorer: Explorer, page: Path) -> None:
+    second = Explorer(contents("write"), "second", about="a GPT", start={"view": "decoding", "t": 3})
+    third = Explorer(contents("fill"), "third")
+    client = TestClient(create_app(explorer, page, others=[second, third]), base_url="http://localhost")
+    names = ["toy", "second", "third"]
+    for address, here in (("/", "toy"), ("/models/second/", "second"), ("/models/third/", "third")):
+        about = client.get(f"{address}api/model").json()
+        assert about["name"] == here
+        assert [each["name"] for each in about["models"]] == names
+        for each in about["models"]:
+            there = urljoin(f"http://localhost{address}", each["address"])
+            assert client.get(f"{there}api/model").json()["name"] == each["name"]
+            assert client.get(there).text == INDEX
+    about = client.get("/models/second/api/model").json()
+    assert (about["about"], about["start"]) == ("a GPT", {"view": "decoding", "t": 3})
+    assert client.get("/models/fourth/").status_code == 404
+
+
+def test_the_page_of_any_model_may_be_linked_to_but_not_its_answers(explorer: Explorer, page: Path) -> None:
+    second = Explorer(contents("write"), "second")
+    client = TestClient(create_app(explorer, page, others=[second]), base_url="http://localhost")
+    foreign = {"sec-fetch-site": "cross-site"}
+    assert client.get("/models/second/", headers=foreign).status_code == 200
+    assert client.get("/models/second/api/model", headers=foreign).status_code == 403
+
+
 # Answers
 
 
@@ -87,7 +117,7 @@ def test_tensors_come_as_safetensors_with_their_axes(client: TestClient, explore
 
 def test_every_address_answers(client: TestClient, explorer: Explorer) -> None:
     assert client.get("/api/health").json() == {"ok": True}
-    assert client.get("/api/model").json() == explorer.describe()
+    assert client.get("/api/model").json() == explorer.describe() | {"models": []}
     name = "decoder.layers.0.cross_attention.1.qk"
     assert load(client.get(f"/api/weights?name={name}&rows=0:3").content)[name].shape == (3, 16)
     assert client.get(f"/api/weights/summary?name={name}").json()["shape"] == [16, 16]

@@ -2,6 +2,8 @@
 
     uvicorn.run(create_app(Explorer.open("runs/en-de")))
 
+Further models are served beside the first one, each at an address of its own, and every page offers all of them.
+
 Only pages of this origin can use it. Requests of other origins are refused by their Origin and Sec-Fetch-Site headers,
 requests to another host name, as in DNS rebinding, by their Host header. Bodies are JSON and have a time limit.
 """
@@ -26,7 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import InputError, RegardError
@@ -48,6 +50,7 @@ TYPES = {
     ".safetensors": "application/octet-stream",
 }
 PORT = re.compile(r":\d*$")
+PAGE_ADDRESS = re.compile(r"/(models/[^/]+/)?")
 INLINE = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 QueryAnswer = dict[str, Any] | bytes
@@ -57,24 +60,46 @@ IdList = Annotated[str, Meta(pattern=r"^\d{0,9}(,\d{0,9})*$")]
 PositionCount = Annotated[int, Meta(ge=1, le=1024)]
 
 
-def create_app(explorer: Explorer, page: Path | None = None, hosts: Sequence[str] | None = ()) -> Starlette:
-    """Returns the explorer of one model as a web application; it answers to localhost and the names in `hosts`.
+def create_app(
+    explorer: Explorer, page: Path | None = None, hosts: Sequence[str] | None = (), others: Sequence[Explorer] = ()
+) -> Starlette:
+    """Returns the explorer of a model as a web application; it answers to localhost and the names in `hosts`.
 
-    Without `hosts` (None), it answers to any name: the server around it checks them.
+    Without `hosts` (None), it answers to any name: the server around it checks them. The pages of the `others` are at
+    models/NAME/; their names must differ.
     """
     guard = Middleware(Guard, hosts=None if hosts is None else (*LOCAL, *hosts), page=page or PAGE)
     handlers: dict[Any, Any] = {RegardError: answer_error, HTTPException: answer_error}
-    return Starlette(routes=routes(explorer, page), middleware=[guard], exception_handlers=handlers)
+    models = [explorer, *others]
+    mounts = [Mount(f"/models/{each.name}", routes=routes(each, page, list_models(models, each))) for each in others]
+    own = routes(explorer, page, list_models(models, explorer))
+    return Starlette(routes=[*mounts, *own], middleware=[guard], exception_handlers=handlers)
 
 
-def routes(explorer: Explorer, page: Path | None = None) -> list[BaseRoute]:
+def list_models(models: Sequence[Explorer], current: Explorer) -> list[dict[str, str]]:
+    """Returns the names of several models, and their addresses relative to the page of the current one."""
+    if len(models) == 1:
+        return []
+    first = models[0]
+    root = "" if current is first else "../../"
+    return [
+        {
+            "name": each.name,
+            "about": each.about,
+            "address": "./" if each is current else root or "./" if each is first else f"{root}models/{each.name}/",
+        }
+        for each in models
+    ]
+
+
+def routes(explorer: Explorer, page: Path | None = None, models: Sequence[dict[str, str]] = ()) -> list[BaseRoute]:
     """Returns the explorer's routes, for use in another application: all addresses in the page are relative."""
     web = ExplorerEndpoints(explorer, page or PAGE)
     return [
         Route("/", web.file),
         Route("/static/{path:path}", web.file),
         Route("/api/health", web.get(lambda: {"ok": True})),
-        Route("/api/model", web.get(explorer.describe)),
+        Route("/api/model", web.get(lambda: explorer.describe() | {"models": list(models)})),
         Route("/api/run", web.run, methods=["POST"]),
         Route("/api/run/{run}", web.get(web.again)),
         Route("/api/run/{run}/tensors", web.get(web.tensors)),
@@ -281,7 +306,7 @@ class Guard:
         origins = request.headers.getlist("origin")
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))  # within another server
         if any(authority(origin.partition("://")[2]) != authority(hosts[0]) for origin in origins) or (
-            site not in ("same-origin", "none") and path != "/"
+            site not in ("same-origin", "none") and not PAGE_ADDRESS.fullmatch(path)
         ):
             return JSONResponse({"error": "this server answers its own page only"}, 403)
         return None

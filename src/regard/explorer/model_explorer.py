@@ -61,9 +61,16 @@ class Explorer:
         to: str | None = None,
         direction: Direction | None = None,
         kept: int = LIMITS.runs,
+        *,
+        about: str = "",
+        start: Mapping[str, str | int] | None = None,
     ) -> None:
-        """Explores a model; without a `folder` it has no checkpoints, and keeps the last `kept` runs."""
+        """Explores a model; without a `folder` it has no checkpoints, and keeps the last `kept` runs.
+
+        `about` says in a few words what the model is, `start` what the page selects at first, as in its address.
+        """
         self.contents, self.name, self.folder, self.examples, self.kept = contents, name, folder, examples, kept
+        self.about, self.start = about, dict(start or {})
         self.direction = direction or self.choose_direction(to)
         self.anatomy = Anatomy(contents)
         self.checkpoints = TrainingHistory(contents, folder)
@@ -78,10 +85,17 @@ class Explorer:
         name: str = "",
         examples: Sequence[str] = (),
         to: str | None = None,
+        *,
+        about: str = "",
+        start: Mapping[str, str | int] | None = None,
     ) -> Explorer:
-        """Opens the model in a folder; the page offers `examples` first, and translates into the language `to`."""
+        """Opens the model in a folder; the page offers `examples` first, and translates into the language `to`.
+
+        `about` says in a few words what the model is, `start` what the page selects at first, as in its address.
+        """
         folder = Path(path)
-        return cls(read_folder(folder, choose_device(device)), name or folder.resolve().name, folder, examples, to)
+        contents = read_folder(folder, choose_device(device))
+        return cls(contents, name or folder.resolve().name, folder, examples, to, about=about, start=start)
 
     def choose_direction(self, to: str | None) -> Direction:
         """Returns the direction into a language, or the first direction that the model was trained on."""
@@ -101,6 +115,8 @@ class Explorer:
             "languages": {"source": self.direction.source, "target": self.direction.target},
             "checkpoints": self.checkpoints.describe(),
             "decoding": request.decode,
+            "about": self.about,
+            "start": self.start,
             "examples": [*self.examples, *self.checkpoints.examples(direction=direction)],
             "limits": asdict(LIMITS),
         }

@@ -209,6 +209,9 @@ const KEYS = {
   ".": (ctx) => ctx.follow(ctx.stack.text, Math.min(ctx.run.tokens(ctx.stack.text).length - 1, ctx.position + 1)),
 };
 
+/** What the model's description selects, where the address names nothing but the language. */
+const opening = (given) => (location.hash.replace(/^#/, "").split("&").every((part) => !part || part.startsWith("lang=")) ? { ...model.start, lang: given.lang } : {});
+
 async function start() {
   await speak(read(location.hash).lang, nameOf(read(location.hash)));
   try {
@@ -221,7 +224,7 @@ async function start() {
   const first = offline ? (await askRun({})).answer.request : null;
   const begin = { beam: Math.min(own.beam ?? 4, model.limits?.beam ?? 16), alpha: own.length_penalty ?? 0.6 };
   const text = first ? first.text : model.examples?.[0] ?? "";
-  if (!given.text || first) address("replaceState", { ...given, ...(location.hash.includes("beam=") ? {} : begin), text, ...(first ? { pair: first.pair ?? "", target: first.target ?? "" } : {}) });
+  if (!given.text || first) address("replaceState", { ...given, ...(location.hash.includes("beam=") ? {} : begin), ...(first ? {} : opening(given)), text, ...(first ? { pair: first.pair ?? "", target: first.target ?? "" } : {}) });
   subscribe(update);
   addEventListener("popstate", () => restore(text));
   addEventListener("hashchange", () => restore(text));

@@ -63,8 +63,9 @@ export function header(model, runs, offline) {
   const address = `api/export/${answer.run}`;
   const output = answer.labels?.length && answer.labels[0].position === null ? Object.entries(answer.labels[0].probabilities).sort((x, y) => y[1] - x[1])[0][0] : answer.text;
   const link = button(t("copyLink"), () => copy(location.href, link));
+  const others = offline ? [] : model.models ?? []; // those that this server has, this one among them
   return [
-    h("div", { class: "brand" }, h("b", {}, "regard"), " ", h("span", { class: "model" }, model.name), h("span", { class: "note" }, ` ${t("parameters", { n: model.parameters.toLocaleString() })}`)),
+    h("div", { class: "brand" }, h("b", {}, "regard"), " ", others.length > 1 ? choice(t("model"), others.map((each) => [each.address, each.about ? `${each.name}: ${each.about}` : each.name]), "./", (there) => location.assign(there + (state.lang ? `#lang=${state.lang}` : ""))) : h("span", { class: "model" }, model.name), h("span", { class: "note" }, ` ${t("parameters", { n: model.parameters.toLocaleString() })}`)),
     form,
     h("p", { class: "output" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("bdi", { dir: "auto", id: "output" }, output), runs.b ? h("span", { class: "b" }, " B → ", h("bdi", { dir: "auto" }, runs.b.answer.text)) : null, h("span", { class: "note" }, answer.run ? ` ${Math.round(answer.ms)} ms` : "")),
     h("div", { class: "ways" }, link, button(t("present"), () => present(), { "data-key": "present", title: `${t("present")} (p)` }), offline ? h("span", { class: "note" }, t("offline")) : answer.run && ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
