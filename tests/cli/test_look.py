@@ -70,6 +70,7 @@ def test_a_run_is_saved_without_a_server(capsys: pytest.CaptureFixture[str], tmp
         (["-o", "page.pdf"], ".html"),
         (["--port", "70000"], "port"),
         (["--text", "", "-o", "page.html"], "empty"),
+        (["--lesson", "nowhere.md"], "nowhere.md: cannot read this lesson"),
         (["--target", "L'ours."], "--text"),
         (["--text", "x" * 20_001, "-o", "page.html"], "20000"),
     ],

@@ -30,6 +30,8 @@ def add(verbs: Verbs) -> None:
     add("--target", help="the output to force, instead of what the model would write")
     text = "language to translate into, for a multilingual model (default: that of its first direction)"
     add("--to", metavar="LANGUAGE", help=text)
+    text = "offer this lesson (Markdown) beside the views, and open it first; may be repeated"
+    add("--lesson", type=Path, action="append", default=[], metavar="FILE", help=text)
     text = "save the run as FILE: .html (a page), .json or .safetensors"
     add("-o", "--output", type=Path, metavar="FILE", help=text)
     add("--overwrite", action="store_true", help="replace an existing FILE")
@@ -54,7 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--target is the output for a --text: give both")
     if arguments.output is not None:
         _require_output(arguments)
+    from regard.explorer.lessons import read_lessons
+
+    lessons = read_lessons(arguments.lesson)
     explorer = open_model(arguments.model, arguments.device, arguments.to)
+    explorer.lessons = lessons
     return _serve(explorer, arguments) if arguments.output is None else _save(explorer, arguments)
 
 
@@ -102,7 +108,7 @@ def _serve(explorer: Explorer, arguments: argparse.Namespace) -> int:
 
     host: str = arguments.host
     listener = listen(host, arguments.port)
-    request = {"text": arguments.text, "target": arguments.target}
+    request = {"text": arguments.text, "target": arguments.target, "lesson": next(iter(explorer.lessons), None)}
     fragment = urlencode({name: value for name, value in request.items() if value})
     name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104
     shown = f"[{name}]" if ":" in name else name

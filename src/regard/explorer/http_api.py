@@ -34,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard.errors import InputError, RegardError
 from regard.explorer import embedding_space as space, export, weight_matrices as weights
 from regard.explorer.ablation import GoneError, ablate
+from regard.explorer.lessons import find_lesson
 from regard.explorer.local_hosts import LOCAL, is_address
 from regard.explorer.model_explorer import Explorer
 from regard.explorer.request_types import LIMITS, AblationRequest, MissingError, TooBigError, WholeNumber, convert
@@ -47,6 +48,7 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".json": "application/json",
+    ".md": "text/markdown; charset=utf-8",
     ".safetensors": "application/octet-stream",
 }
 PORT = re.compile(r":\d*$")
@@ -111,6 +113,7 @@ def routes(explorer: Explorer, page: Path | None = None, models: Sequence[dict[s
         Route("/api/positions", web.get(web.positions)),
         Route("/api/positions/tensor", web.get(web.position_tensor)),
         Route("/api/source", web.get(web.source)),
+        Route("/api/lesson", web.lesson),
         Route("/api/export/{file}", web.export),
     ]
 
@@ -184,6 +187,10 @@ class ExplorerEndpoints:
 
     def source(self, name: RequiredText) -> QueryAnswer:
         return self.explorer.find_source(name)
+
+    def lesson(self, request: Request) -> Response:
+        lesson = find_lesson(self.explorer.lessons, request.query_params.get("name", ""))
+        return Response(lesson.text, media_type=TYPES[".md"], headers={"Cache-Control": "no-cache"})
 
     def file(self, request: Request) -> Response:
         """Returns a file of the page; refuses any path outside of it."""

@@ -35,6 +35,7 @@ from regard.decoding.writer import Writer
 from regard.errors import InputError
 from regard.explorer import embedding_space as space
 from regard.explorer.derived_tensors import Derived, derive
+from regard.explorer.lessons import Lesson
 from regard.explorer.model_parts import Anatomy
 from regard.explorer.recorded_pass import Pass
 from regard.explorer.recorded_tasks import run_task
@@ -75,6 +76,7 @@ class Explorer:
         self.anatomy = Anatomy(contents)
         self.checkpoints = TrainingHistory(contents, folder)
         self.runs: OrderedDict[str, Run] = OrderedDict()
+        self.lessons: dict[str, Lesson] = {}
         self.places: dict[str, tuple[str, int]] = {}  # file and line of the code that made each tensor
 
     @classmethod
@@ -119,6 +121,7 @@ class Explorer:
             "start": self.start,
             "examples": [*self.examples, *self.checkpoints.examples(direction=direction)],
             "limits": asdict(LIMITS),
+            "lessons": [lesson.describe() for lesson in self.lessons.values()],
         }
 
     def run(self, fields: Mapping[str, Any]) -> Run:

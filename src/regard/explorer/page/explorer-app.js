@@ -4,7 +4,7 @@ import { onTheme } from "regard/color-scales.js";
 import { h, shown } from "regard/dom-elements.js";
 import { model as askModel, offline, run as askRun } from "regard/model-data-client.js";
 import { map } from "regard/model-diagram.js";
-import { frame, header, playhead, present, presenting, tabs, titleOf } from "regard/page-header-and-tabs.js";
+import { frame, header, lessonChoice, playhead, present, presenting, tabs, titleOf } from "regard/page-header-and-tabs.js";
 import { address, read, request, restore, RUN_KEYS, set, settle, state, subscribe } from "regard/selection-in-url.js";
 import { startingPlaces } from "regard/starting-places.js";
 import { speak, t } from "regard/strings.js";
@@ -40,6 +40,8 @@ let asked = 0; // runs asked for, and the last one answered
 let answered = 0;
 
 let view = null;
+let linked = false; // whether the address of the page came with a text
+let lessons = null; // the choice of a lesson, in the header
 
 /** What a view is given: the model, the run to show, and ways to its numbers. */
 function context(which) {
@@ -108,6 +110,10 @@ async function update(changed) {
   VIEWS[state.view]?.().catch(() => {}); // loads while the model runs
   document.body.setAttribute("aria-busy", "true"); // until it is drawn
   await speak(state.lang, nameOf(state));
+  lessons = await lessonChoice().catch(() => null);
+  const keepText = linked || !changed.has("lesson");
+  linked = false;
+  if (state.lesson || parts.lesson.firstChild) import("regard/lesson-panel.js").then(({ drawLesson }) => drawLesson(parts.lesson, model, keepText));
   if (RUN_KEYS.some((key) => changed.has(key)) || changed.has("b") || !runs.a) {
     const ticket = ++asked;
     try {
@@ -134,7 +140,7 @@ const nameOf = ({ view }) => (view in VIEWS ? view : "journey");
 /** The sentence and the views, which are there even if the model could not run. */
 function surround() {
   parts.tabs.replaceChildren(...tabs(model, available(model), nameOf(state)));
-  parts.header.replaceChildren(...header(model, runs, offline));
+  parts.header.replaceChildren(...header(model, runs, offline, lessons));
 }
 
 /** Shows the selected view; what was focused stays so. */
@@ -220,6 +226,7 @@ async function start() {
     return complain(error);
   }
   const given = read(location.hash);
+  linked = given.text !== "";
   const own = model.decoding ?? {};
   const first = offline ? (await askRun({})).answer.request : null;
   const begin = { beam: Math.min(own.beam ?? 4, model.limits?.beam ?? 16), alpha: own.length_penalty ?? 0.6 };

@@ -159,6 +159,16 @@ export function ablate(found, what, op, signal) {
   return once(`ablate ${found.answer.run} ${what} ${op}`, () => postJson("api/ablate", { run: found.answer.run, what, op }, signal));
 }
 
+/** The lessons: [{name, language, title}]; a saved file has none. */
+export const lessonIndex = () => (saved ? Promise.resolve([]) : once("lessons", async () => [...(await model()).lessons ?? [], ...(await getJson("static/lessons/index.json"))]));
+
+/** The Markdown of a lesson in a language; a teacher's own lesson has no language. */
+export async function lessonText(name, language) {
+  const found = (await lessonIndex()).find((each) => each.name === name && (each.language === language || each.language === ""));
+  if (!found) throw new Error(t("lesson.missing"));
+  return once(`lesson ${name} ${language}`, async () => (await ask(found.language ? `static/lessons/${language}/${name}.md` : `api/lesson?name=${encodeURIComponent(name)}`)).text());
+}
+
 /** The model's own table of positions. */
 export async function positionTable(side, n) {
   const path = `api/positions/tensor?side=${side}&n=${n}`;

@@ -1,13 +1,14 @@
 /** Draws what surrounds every view: the sentence, the tabs of the views, and the selected step and head. */
 
 import { button, choice, copy, enlarged, h, piece } from "regard/dom-elements.js";
+import { lessonIndex } from "regard/model-data-client.js";
 import { set, state, write } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 
 /** The empty page. */
 export function frame() {
-  const parts = { header: h("header", { id: "top" }), tabs: h("nav", { id: "tabs", "aria-label": "views" }), rail: h("aside", { id: "rail", "aria-label": "model" }), main: h("main", { id: "main", tabindex: -1 }), playhead: h("section", { id: "playhead", "aria-label": "selection" }), foot: h("footer", {}) };
-  document.getElementById("app")?.replaceChildren(h("a", { class: "skip", href: "#main", onclick: (e) => { e.preventDefault(); parts.main.focus(); } }, "↓"), parts.header, parts.tabs, parts.rail, parts.main, parts.playhead, parts.foot);
+  const parts = { header: h("header", { id: "top" }), tabs: h("nav", { id: "tabs", "aria-label": "views" }), rail: h("aside", { id: "rail", "aria-label": "model" }), main: h("main", { id: "main", tabindex: -1 }), playhead: h("section", { id: "playhead", "aria-label": "selection" }), foot: h("footer", {}), lesson: h("aside", { id: "lesson", "aria-label": "lesson" }) };
+  document.getElementById("app")?.replaceChildren(h("a", { class: "skip", href: "#main", onclick: (e) => { e.preventDefault(); parts.main.focus(); } }, "↓"), parts.header, parts.tabs, parts.rail, parts.lesson, parts.main, parts.playhead, parts.foot);
   return parts;
 }
 /** What a view is called: an encoder decodes nothing. */
@@ -35,8 +36,15 @@ export function present(on = !presenting()) {
 
 let opened = false; // on a phone: whether all of the header is shown
 
+/** The choice of a lesson, or nothing where there are none. */
+export async function lessonChoice() {
+  const language = document.documentElement.lang.slice(0, 2);
+  const lessons = (await lessonIndex()).filter((each) => each.language === language || each.language === "");
+  return lessons.length ? choice(t("lesson"), [["", t("lesson.none")], ...lessons.map(({ name, title }) => [name, title])], state.lesson, (lesson) => set({ lesson })) : null;
+}
+
 /** The sentence, what the model made of it, and how it was asked. */
-export function header(model, runs, offline) {
+export function header(model, runs, offline, lessons = null) {
   const answer = runs.a?.answer ?? { labels: [], warnings: [], text: "" }; // nothing when the model could not run
   const field = (name, label, props = {}) => h("label", { class: `field ${name}` }, h("span", {}, label), h("input", { name, value: String(state[name]), autocomplete: "off", spellcheck: "false", disabled: offline, "data-key": `field-${name}`, dir: "auto", ...props }));
   const number = (name, label, min, max, step) => field(name, label, { type: "number", min, max, step, dir: "ltr" });
@@ -68,7 +76,7 @@ export function header(model, runs, offline) {
     h("div", { class: "brand" }, h("b", {}, "regard"), " ", others.length > 1 ? choice(t("model"), others.map((each) => [each.address, each.about ? `${each.name}: ${each.about}` : each.name]), "./", (there) => location.assign(there + (state.lang ? `#lang=${state.lang}` : ""))) : h("span", { class: "model" }, model.name), h("span", { class: "note" }, ` ${t("parameters", { n: model.parameters.toLocaleString() })}`)),
     form,
     h("p", { class: "output" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("bdi", { dir: "auto", id: "output" }, output), runs.b ? h("span", { class: "b" }, " B → ", h("bdi", { dir: "auto" }, runs.b.answer.text)) : null, h("span", { class: "note" }, answer.run ? ` ${Math.round(answer.ms)} ms` : "")),
-    h("div", { class: "ways" }, link, button(t("present"), () => present(), { "data-key": "present", title: `${t("present")} (p)` }), offline ? h("span", { class: "note" }, t("offline")) : answer.run && ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
+    h("div", { class: "ways" }, lessons, link, button(t("present"), () => present(), { "data-key": "present", title: `${t("present")} (p)` }), offline ? h("span", { class: "note" }, t("offline")) : answer.run && ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
     ...[...answer.warnings, ...(runs.b?.answer.warnings ?? [])].map((each) => h("p", { class: "warning", role: "status" }, each)),
   ];
 }

@@ -33,6 +33,7 @@ const DEFAULTS = {
   cell: "", // of the microscope: "name:i,j,..."
   x: "", // what else a view wants to remember: "key=value;..."
   lang: "",
+  lesson: "",
 };
 
 /** What a link selects within the run; -1 stands for a place that is chosen after the run. */
