@@ -52,7 +52,7 @@ def test_a_reader_guesses_follows_a_link_and_prints(watched: Watched, address: s
     question.locator("input").fill("2.8")
     question.get_by_text("Ask the model").click()
     question.get_by_text("✓ as you guessed").wait_for()
-    page.get_by_text("after the division").click()
+    page.get_by_role("link", name="after the division").click()
     page.wait_for_function("location.hash.includes('stage=scaled') && location.hash.includes('lesson=scaling')")
     watched.settle()
     assert "as you guessed" in question.inner_text()  # the lesson stays as it is
