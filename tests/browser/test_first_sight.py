@@ -80,6 +80,7 @@ def test_on_a_phone_two_thirds_are_for_the_view(browser: Browser, address: str, 
     assert top["y"] + bar["height"] <= height / 3
     assert "fatigué" in page.inner_text("#output")
     assert not page.is_visible("[data-key=field-target]")
+    assert page.get_by_label("Sentence").count() == 1  # its label is still read aloud
     page.click("[data-key=more]")
     assert page.is_visible("[data-key=field-target]")
     assert page.get_attribute("[data-key=more]", "aria-expanded") == "true"

@@ -59,7 +59,7 @@ export const percent = (p) => (p >= 0.9995 || p < 0.0005 ? fmt(100 * p, 3) : (10
 
 /** A token as people read it: in its own direction, whatever it is. */
 export function piece(token, props = {}) {
-  return h("bdi", { dir: "auto", ...props, class: `piece ${token.special ? "special" : ""} ${props.class ?? ""}` }, shown(token));
+  return h("bdi", { dir: "auto", ...props, class: `piece ${token.special ? "special" : ""} ${token.rare ? "rare" : ""} ${props.class ?? ""}` }, shown(token));
 }
 
 /** What stands for a token in a label: controls and directions made visible. */

@@ -116,7 +116,7 @@ export function table(m) {
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": m.label },
-    h("table", {}, h("caption", {}, m.label, rows < m.rows ? ` (${t("firstRows", { n: rows, of: m.rows })})` : ""), h("thead", {}, h("tr", {}, h("th", {}, ""), Array.from({ length: m.columns }, (_, j) => h("th", { scope: "col" }, m.columnLabels?.[j] ?? String(j))))), h("tbody", {}, Array.from({ length: rows }, (_, i) => h("tr", {}, h("th", { scope: "row" }, m.rowLabels?.[i] ?? String(i)), cells(i))))),
+    h("table", {}, h("caption", {}, m.label, rows < m.rows ? ` (${t("firstRows", { n: rows, of: m.rows })})` : ""), h("thead", {}, h("tr", {}, h("td"), Array.from({ length: m.columns }, (_, j) => h("th", { scope: "col" }, m.columnLabels?.[j] ?? String(j))))), h("tbody", {}, Array.from({ length: rows }, (_, i) => h("tr", {}, h("th", { scope: "row" }, m.rowLabels?.[i] ?? String(i)), cells(i))))),
   );
 }
 

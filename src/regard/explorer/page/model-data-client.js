@@ -1,5 +1,6 @@
 /** Fetches descriptions, runs and tensors from the server, or reads them from this page when it is a saved file. */
 
+import { markRareWords } from "regard/rare-words.js";
 import { fromBase64, readSafetensors, Tensor } from "regard/safetensors-reader.js";
 import { t } from "regard/strings.js";
 
@@ -53,6 +54,7 @@ export const model = () => (saved ? Promise.resolve(saved.model) : once("model",
 export class Run {
   constructor(answer, given) {
     this.answer = answer;
+    this.rare = markRareWords(answer);
     this.given = given;
 
     this.cache = new Map();

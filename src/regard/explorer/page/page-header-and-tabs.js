@@ -5,6 +5,8 @@ import { lessonIndex } from "regard/model-data-client.js";
 import { set, state, write } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 
+const MOST_WORDS = 8;
+
 /** The empty page. */
 export function frame() {
   const parts = { header: h("header", { id: "top" }), tabs: h("nav", { id: "tabs", "aria-label": "views" }), rail: h("aside", { id: "rail", "aria-label": "model" }), main: h("main", { id: "main", tabindex: -1 }), playhead: h("section", { id: "playhead", "aria-label": "selection" }), foot: h("footer", {}), lesson: h("aside", { id: "lesson", "aria-label": "lesson" }) };
@@ -68,15 +70,17 @@ export function header(model, runs, offline, lessons = null) {
     writes ? h("details", { class: "how" }, h("summary", {}, t("decodingSettings")), h("div", {}, number("beam", t("beamWidth"), 1, model.limits?.beam ?? 16, 1), number("alpha", t("lengthPenalty"), 0, 5, 0.1), number("temperature", t("temperature"), 0, 5, 0.1), number("top_k", "top-k", 0, 1000, 1), number("top_p", "top-p", 0, 1, 0.05), number("seed", t("seed"), 0, 1e9, 1), number("max_tokens", t("maxTokens"), 1, 128, 1))) : null,
   );
   const [top, more] = [document.getElementById("top"), form.querySelector(".more")];
+  const rare = [...new Set([runs.a, runs.b].flatMap((run) => run?.rare ?? []))];
   const address = `api/export/${answer.run}`;
   const output = answer.labels?.length && answer.labels[0].position === null ? Object.entries(answer.labels[0].probabilities).sort((x, y) => y[1] - x[1])[0][0] : answer.text;
   const link = button(t("copyLink"), () => copy(location.href, link));
   const others = offline ? [] : model.models ?? []; // those that this server has, this one among them
   return [
-    h("div", { class: "brand" }, h("b", {}, "regard"), " ", others.length > 1 ? choice(t("model"), others.map((each) => [each.address, each.about ? `${each.name}: ${each.about}` : each.name]), "./", (there) => location.assign(there + (state.lang ? `#lang=${state.lang}` : ""))) : h("span", { class: "model" }, model.name), h("span", { class: "note" }, ` ${t("parameters", { n: model.parameters.toLocaleString() })}`)),
+    h("div", { class: "brand" }, h("h1", {}, "regard"), " ", others.length > 1 ? choice(t("model"), others.map((each) => [each.address, each.about ? `${each.name}: ${each.about}` : each.name]), "./", (there) => location.assign(there + (state.lang ? `#lang=${state.lang}` : ""))) : h("span", { class: "model" }, model.name), h("span", { class: "note" }, ` ${t("parameters", { n: model.parameters.toLocaleString() })}`)),
     form,
     h("p", { class: "output" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("bdi", { dir: "auto", id: "output" }, output), runs.b ? h("span", { class: "b" }, " B → ", h("bdi", { dir: "auto" }, runs.b.answer.text)) : null, h("span", { class: "note" }, answer.run ? ` ${Math.round(answer.ms)} ms` : "")),
     h("div", { class: "ways" }, lessons, link, button(t("present"), () => present(), { "data-key": "present", title: `${t("present")} (p)` }), offline ? h("span", { class: "note" }, t("offline")) : answer.run && ["html", "json", "safetensors"].map((kind) => h("a", { href: `${address}.${kind}`, download: `regard.${kind}` }, kind.toUpperCase())), choice(t("language"), [["en", "English"], ["zh", "简体中文"]], document.documentElement.lang.startsWith("zh") ? "zh" : "en", (lang) => set({ lang }))),
+    rare.length ? h("p", { class: "note rarely", role: "status" }, `${t("rareWords")} `, rare.slice(0, MOST_WORDS).flatMap((word, i) => [i ? ", " : "", h("bdi", { class: "piece rare" }, word)]), rare.length > MOST_WORDS ? " …" : "", `. ${t("rareWhy")}`) : "",
     ...[...answer.warnings, ...(runs.b?.answer.warnings ?? [])].map((each) => h("p", { class: "warning", role: "status" }, each)),
   ];
 }

@@ -11,7 +11,7 @@ export const strings = {
   "map.pos.sinusoidal": "正弦位置", "map.pos.sinusoidal-halves": "正弦位置（分两半）", "map.pos.learned": "学习的位置", "map.pos.rotary": "旋转位置", "map.pos.none": "无位置",
   sentence: "句子", prompt: "要续写的文本", forced: "输出", forcedEmpty: "留空：由模型决定", secondText: "第二段文本", run: "运行",
   decodingSettings: "解码方式", beamWidth: "束宽", lengthPenalty: "长度惩罚", temperature: "温度", seed: "种子", maxTokens: "最多",
-  model: "模型", parameters: "{n} 个参数", colour: "颜色", "colour.one": "从 0 到 1", "colour.range": "到最大的数", "colour.row": "到每行最大的数", "colour.rangeEnd": "图中最大", "colour.rowEnd": "本行最大", more: "更多", present: "演示", copyLink: "复制链接", offline: "已保存的运行，没有服务器", offlineMissing: "保存的文件里没有这一项：用 regard look 打开模型即可查看。", language: "语言",
+  model: "模型", parameters: "{n} 个参数", colour: "颜色", "colour.one": "从 0 到 1", "colour.range": "到最大的数", "colour.row": "到每行最大的数", "colour.rangeEnd": "图中最大", "colour.rowEnd": "本行最大", rareWords: "模型可能不认识：", rareWhy: "它们被切成单个字母或字节，而常见的词在词表里是完整的。由它们得出的输出可能毫无意义。", more: "更多", present: "演示", copyLink: "复制链接", offline: "已保存的运行，没有服务器", offlineMissing: "保存的文件里没有这一项：用 regard look 打开模型即可查看。", language: "语言",
   attention: "注意力", layer: "层", head: "头", badLink: "本页的地址不对：{key} = {text}", noServer: "服务器没有应答：请重新启动 regard look，再刷新本页。", showsA: "这个视图没有差可看：显示的是 A。", finalWeights: "这里显示的权重和表属于最终模型，而不是训练的这一步。", difference: "B − A", dropB: "去掉 B", differentShapes: "A 与 B 的词元数不同，无法相减：请并排显示。",
   honest: "注意力不是对齐，也不是解释：它说明一个头看向哪里，而不是这改变了什么。", "honest.effect": "去掉一个头的效果在“注意力”视图里并列显示。",
   row: "行", column: "列", firstRows: "{of} 行中的前 {n} 行", vector: "向量", range: "颜色范围 {low} 到 {high}", table: "表格", asTable: "显示为表格", copyPython: "复制为 Python",

@@ -14,7 +14,7 @@ import { bars } from "regard/vector-strip.js";
 export const act = (key, onclick, gaps) => button(t(key, gaps), onclick, { "data-key": key + (gaps?.n ?? "") });
 
 /** A table that scrolls inside itself, one row marked. */
-export const table = (label, heads, rows, mark) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, heads.map((each) => h("th", { scope: "col" }, each)))), h("tbody", {}, rows.map((row, i) => h("tr", { class: i === mark ? "marked" : "" }, row.map((cell) => (cell?.localName === "td" ? cell : h("td", {}, cell))))))));
+export const table = (label, heads, rows, mark) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, heads.map((each) => (each ? h("th", { scope: "col" }, each) : h("td"))))), h("tbody", {}, rows.map((row, i) => h("tr", { class: i === mark ? "marked" : "" }, row.map((cell, j) => (cell?.localName === "td" ? cell : j ? h("td", {}, cell) : h("th", { scope: "row" }, cell))))))));
 
 /** A position as a button that follows it. */
 export const place = (ctx, position) => button(String(position), () => ctx.set({ t: position }), { "data-key": `step${position}` });
