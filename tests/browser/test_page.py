@@ -106,7 +106,7 @@ def test_no_screen_has_to_be_scrolled_sideways(browser: Browser, address: str, w
 
 UNUSUAL = ["label-content-name-mismatch", "target-size", "td-has-header", "p-as-heading", "table-fake-caption",
            "css-orientation-lock", "identical-links-same-purpose", "focus-order-semantics"]  # fmt: skip
-"""Rules that axe-core leaves out by default; the others that it leaves out are obsolete or ask for the contrast of AAA."""
+"""Rules that axe-core leaves out by default; the rest of these are obsolete, or ask for the contrast of level AAA."""
 RULES = {"rules": {name: {"enabled": True} for name in UNUSUAL}}
 
 
