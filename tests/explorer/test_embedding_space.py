@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,9 @@ def test_pieces_of_the_other_language_are_known_from_the_training_data(tmp_path:
 def test_the_map_is_the_first_two_principal_axes() -> None:
     made = explorer("embed")
     found = space.embedding_map(made.anatomy, "text", 30, [2, 265])
-    assert found["ids"] == [2, *range(261, 291)]
+    pieces = made.contents.vocabularies.target.pieces(range(made.contents.vocabularies.target.size))
+    words = [i for i, piece in enumerate(pieces) if i > 260 and re.search("[a-zé]{2}", piece, re.IGNORECASE)]
+    assert found["ids"] == [2, 265, *words[:30]]
     assert found["displays"] == made.contents.vocabularies.target.pieces(found["ids"])
     rows = space.table(made.anatomy, "text")[found["ids"]]
     _, values, _ = torch.linalg.svd(rows - rows.mean(0), full_matrices=False)
@@ -76,8 +79,22 @@ def test_the_map_without_frequencies_takes_the_first_pieces_and_says_so() -> Non
     found = space.embedding_map(made.anatomy, "text", 400, [], made.usage)
     assert (found["order"], found["usual"], found["texts"]) == ("all", len(found["ids"]), None)
     found = space.embedding_map(made.anatomy, "text", 30, [], made.usage)
-    assert (found["order"], found["usual"], found["ids"]) == ("first", 30, list(range(261, 291)))
-    assert found["pieces"] == space.embedding_map(made.anatomy, "text", 400, [], made.usage)["usual"]
+    assert (found["order"], found["usual"], len(found["ids"])) == ("first", 30, 30)
+    assert all(re.search(r"\w\w", display) for display in found["displays"])  # the first ones are single letters
+    every = space.embedding_map(made.anatomy, "text", 400, [], made.usage)["usual"]
+    assert 30 < found["pieces"] < every
+    assert space.embedding_map(made.anatomy, "text", every - 1, [], made.usage)["usual"] == found["pieces"]
+
+
+@pytest.mark.parametrize(
+    ("display", "in_english", "in_chinese"),
+    [("the", True, True), ("##ing", True, True), ("▁a", False, False), ("猫", False, True), ("天气", False, True),
+     ("2024", False, False), ("é", False, False), ("на", True, True), ("고양이", False, True)],
+)  # fmt: skip
+def test_a_single_letter_is_a_word_where_the_sentence_is_written_so(
+    display: str, in_english: bool, in_chinese: bool
+) -> None:
+    assert (space.is_word(display, False), space.is_word(display, True)) == (in_english, in_chinese)
 
 
 def test_unused_entries_of_a_vocabulary_are_left_out() -> None:

@@ -24,6 +24,9 @@ from regard.training.batches import Examples
 
 NO_TEXT = re.compile(r"(⟨([0-9A-F]{2}|\?)⟩)+|<0x[0-9A-F]{2}>|[\[<].*(unused|extra_id|reserved).*[\]>]")
 """Display forms of single bytes that are not a character, and of unused entries of a vocabulary."""
+LETTERS = re.compile(r"[^\W\d_]{2}")
+WORD_LETTERS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff]")
+"""Letters of writing without spaces, each of which may be a word: Chinese, Japanese, Korean, Thai and Lao."""
 
 
 def table(anatomy: Anatomy, side: str) -> Tensor:
@@ -73,6 +76,8 @@ def embedding_map(
     """Maps tokens of the vocabulary and these `ids` to their first two principal components.
 
     It takes the most frequent tokens if the training data is available, or else the first; `order` says which.
+    Vocabularies from elsewhere begin with single letters of all kinds of writing, so the first tokens are those that
+    have two letters in a row, or one letter that may be a word if `ids` have such letters too.
     """
     rows, lexicon = table(anatomy, side), anatomy.lexicons[side]
     require_tokens(rows, ids, "ids")
@@ -85,6 +90,11 @@ def embedding_map(
     pieces = [i for i in pieces if i not in lexicon.special]
     if order == "first" and len(pieces) <= count:
         order = "all"
+    elif order == "first":
+        letter_words = any(WORD_LETTERS.search(lexicon.display(i)) for i in ids)
+        forms = ((i, lexicon.display(i)) for i in pieces)
+        long = [i for i, form in forms if is_word(form, letter_words)]
+        pieces = long or pieces
     shown = sorted({*pieces[:count], *ids})
     points, explained = principal(rows[shown])
     return {
@@ -97,6 +107,12 @@ def embedding_map(
         "pieces": len(pieces),
         "texts": None if usage is None else usage.texts,
     }
+
+
+def is_word(form: str, letter_words: bool) -> bool:
+    """Reports whether a displayed piece has letters enough for a word; one that is a word is enough, if wanted."""
+    alone = WORD_LETTERS.search(form) is not None
+    return letter_words if alone else LETTERS.search(form) is not None
 
 
 def principal(rows: Tensor) -> tuple[Tensor, list[float]]:

@@ -16,7 +16,7 @@ import { t } from "regard/strings.js";
  * @property {(row: number, column: number) => string} [tell] what else is said of a cell
  * @property {{row?: number, column?: number}} [mark] the row and column that are followed
  * @property {(row: number, column: number) => boolean} [hatched] what is masked @property {(row: number, column: number) => boolean} [framed] cells with a golden frame
- * @property {number} [cell] side of a cell in pixels; else it fits @property {number} [digits] @property {boolean} [numbers] false: never printed
+ * @property {number} [cell] side of a cell in pixels; else it fits @property {number} [high] its height, if it is not a square @property {number} [digits] @property {boolean} [numbers] false: never printed
  * @property {number} [room] width in pixels that it may take
  */
 
@@ -30,7 +30,8 @@ function layout(m) {
   const top = m.columnLabels ? longest(m.columnLabels) : 0;
   const room = (m.room ?? Math.min(900, innerWidth - 48)) - left;
   const cell = m.cell ?? Math.max(3, Math.min(46 * large, Math.floor(room / Math.max(1, m.columns)), Math.floor((620 * large) / Math.max(1, m.rows))));
-  return { left, top, cell, width: left + cell * m.columns + 1, height: top + cell * m.rows + 1, numbers: m.numbers !== false && cell >= 34 * large && m.rows * m.columns <= 2000 };
+  const high = m.high ?? cell;
+  return { left, top, cell, high, width: left + cell * m.columns + 1, height: top + high * m.rows + 1, numbers: m.numbers !== false && cell >= 34 * large && m.rows * m.columns <= 2000 };
 }
 
 /** Returns all numbers of a matrix, for its colour scale. */
@@ -58,7 +59,7 @@ export function matrix(m) {
   const tell = (i, j) => `${m.rowTitle ?? t("row")} ${name(m.rowLabels, i)}, ${m.columnTitle ?? t("column")} ${name(m.columnLabels, j)}: ${fixed(m.at(i, j), m.digits ?? 3)}${m.tell ? ` ${m.tell(i, j)}` : ""}`;
   const move = (i, j) => {
     [row, column] = [Math.min(m.rows - 1, Math.max(0, i)), Math.min(m.columns - 1, Math.max(0, j))];
-    Object.assign(cell.style, { left: `${place.left + column * place.cell}px`, top: `${place.top + row * place.cell}px`, width: `${place.cell}px`, height: `${place.cell}px` });
+    Object.assign(cell.style, { left: `${place.left + column * place.cell}px`, top: `${place.top + row * place.high}px`, width: `${place.cell}px`, height: `${place.high}px` });
     cell.setAttribute("aria-rowindex", String(row + 1));
     cell.setAttribute("aria-colindex", String(column + 1));
     cell.setAttribute("aria-label", tell(row, column));
@@ -66,11 +67,11 @@ export function matrix(m) {
   const show = (i, j) => {
     light.style.display = i < 0 ? "none" : "block";
     readout.textContent = i < 0 ? "" : tell(i, j);
-    if (i >= 0) light.style.background = `linear-gradient(var(--light), var(--light)) 0 ${place.top + i * place.cell}px / 100% ${place.cell}px no-repeat, linear-gradient(var(--light), var(--light)) ${place.left + j * place.cell}px 0 / ${place.cell}px 100% no-repeat`;
+    if (i >= 0) light.style.background = `linear-gradient(var(--light), var(--light)) 0 ${place.top + i * place.high}px / 100% ${place.high}px no-repeat, linear-gradient(var(--light), var(--light)) ${place.left + j * place.cell}px 0 / ${place.cell}px 100% no-repeat`;
   };
   const under = (event) => {
     const box = canvas.getBoundingClientRect();
-    const i = Math.floor((event.clientY - box.top - place.top) / place.cell);
+    const i = Math.floor((event.clientY - box.top - place.top) / place.high);
     const j = Math.floor((event.clientX - box.left - place.left) / place.cell);
     return i >= 0 && i < m.rows && j >= 0 && j < m.columns ? [i, j] : [-1, -1];
   };
@@ -124,27 +125,29 @@ export function table(m) {
 function shapes(m, place, scaleAt) {
   const found = [];
   const frames = [];
-  const size = place.cell;
-  const gap = size > 6 ? 1 : 0;
+  const [wide, size] = [place.cell, place.high];
+  const gap = wide > 6 && size > 6 ? 1 : 0;
+  const edge = (j) => (wide < 3 ? Math.round(j * wide) : j * wide); // narrow cells end at whole pixels, without seams
   const text = dark() ? "#d7dae0" : "#24272c";
   const gold = dark() ? "#ffcf4a" : "#976000";
   for (let i = 0; i < m.rows; i++) {
     const scale = scaleAt(i);
     for (let j = 0; j < m.columns; j++) {
-      const [x, y, value] = [place.left + j * size, place.top + i * size, m.at(i, j)];
+      const [x, y, value] = [place.left + edge(j), place.top + i * size, m.at(i, j)];
+      const w = edge(j + 1) - edge(j) - gap;
       const out = m.hatched?.(i, j);
-      found.push({ kind: "cell", x, y, w: size - gap, h: size - gap, fill: out ? color(NaN, scale) : color(value, scale) });
-      if (out && size >= 8) found.push({ kind: "line", x, y: y + size - gap, w: size - gap, h: -(size - gap), stroke: dark() ? "#565c66" : "#9a9da3", width: 1 });
-      else if (place.numbers && !out) found.push({ kind: "text", x: x + size / 2, y: y + size / 2 + 4, text: fixed(value, m.digits ?? 2), fill: ink(value, scale), anchor: "middle" });
-      if (m.framed?.(i, j)) frames.push({ kind: "frame", x, y, w: size - gap, h: size - gap, stroke: gold, width: 2 });
+      found.push({ kind: "cell", x, y, w, h: size - gap, fill: out ? color(NaN, scale) : color(value, scale) });
+      if (out && size >= 8) found.push({ kind: "line", x, y: y + size - gap, w, h: -(size - gap), stroke: dark() ? "#565c66" : "#9a9da3", width: 1 });
+      else if (place.numbers && !out) found.push({ kind: "text", x: x + wide / 2, y: y + size / 2 + 4, text: fixed(value, m.digits ?? 2), fill: ink(value, scale), anchor: "middle" });
+      if (m.framed?.(i, j)) frames.push({ kind: "frame", x, y, w, h: size - gap, stroke: gold, width: 2 });
     }
   }
   const shorten = (label) => ([...label].length > 15 ? [...label].slice(0, 14).join("") + "…" : label);
-  const step = Math.max(1, Math.ceil((11 * enlarged()) / size));
+  const [step, columnStep] = [size, wide].map((each) => Math.max(1, Math.ceil((11 * enlarged()) / each)));
   m.rowLabels?.forEach((label, i) => i % step === 0 && found.push({ kind: "text", x: place.left - 5, y: place.top + (i + 0.5) * size + 4, text: shorten(label), fill: i === m.mark?.row ? gold : text, anchor: "end" }));
-  m.columnLabels?.forEach((label, j) => j % step === 0 && found.push({ kind: "text", x: place.left + (j + 0.5) * size + 4, y: place.top - 5, text: shorten(label), fill: j === m.mark?.column ? gold : text, anchor: "start", turn: true }));
-  if (m.mark?.row !== undefined && m.mark.row >= 0) found.push({ kind: "frame", x: place.left, y: place.top + m.mark.row * size, w: size * m.columns - gap, h: size - gap, stroke: gold, width: 2 });
-  if (m.mark?.column !== undefined && m.mark.column >= 0) found.push({ kind: "frame", x: place.left + m.mark.column * size, y: place.top, w: size - gap, h: size * m.rows - gap, stroke: gold, width: 2 });
+  m.columnLabels?.forEach((label, j) => j % columnStep === 0 && found.push({ kind: "text", x: place.left + (j + 0.5) * wide + 4, y: place.top - 5, text: shorten(label), fill: j === m.mark?.column ? gold : text, anchor: "start", turn: true }));
+  if (m.mark?.row !== undefined && m.mark.row >= 0) found.push({ kind: "frame", x: place.left, y: place.top + m.mark.row * size, w: wide * m.columns - gap, h: size - gap, stroke: gold, width: 2 });
+  if (m.mark?.column !== undefined && m.mark.column >= 0) found.push({ kind: "frame", x: place.left + m.mark.column * wide, y: place.top, w: Math.max(2, wide - gap), h: size * m.rows - gap, stroke: gold, width: 2 });
   return found.concat(frames);
 }
 function draw(brush, list) {

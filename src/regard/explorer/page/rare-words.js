@@ -14,7 +14,7 @@ const LETTERS_ARE_WORDS = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}
 export function markRareWords({ tokens, request }) {
   const given = (Object.values(tokens)[0] ?? []).filter((token) => typeof token.start === "number" && token.end > token.start);
   if (request.pair || request.order) return []; // their places are not those of one text
-  const whole = hasWholeWords(Object.values(tokens));
+  const whole = hasWholeWords(tokens);
   const characters = [...request.text];
   const found = [];
   let at = 0;
@@ -33,17 +33,16 @@ export function markRareWords({ tokens, request }) {
 
 const letters = (text) => (text.match(/\p{L}/gu) ?? []).length;
 
-/** Whether most words of three letters or more that the model has read and written here are single tokens. */
-function hasWholeWords(texts) {
+/** Whether most words of two letters or more are single tokens: those that the model has written, if it writes by itself. */
+function hasWholeWords({ target, ...read }) {
   const words = new Map();
-  texts.forEach((text, n) => text.forEach((token) => {
+  Object.values(target ? { target } : read).flat().forEach((token) => {
     if (token.special || token.word < 0) return;
-    const key = `${n} ${token.word}`;
-    const [count, size] = words.get(key) ?? [0, 0];
-    words.set(key, [count + 1, size + letters(token.text)]);
-  }));
-  const long = [...words.values()].filter(([, size]) => size > 2);
-  return long.filter(([count]) => count === 1).length >= long.length / 2;
+    const [count, size] = words.get(token.word) ?? [0, 0];
+    words.set(token.word, [count + 1, size + letters(token.text)]);
+  });
+  const long = [...words.values()].filter(([, size]) => size > 1);
+  return long.length > 1 && long.filter(([count]) => count === 1).length >= long.length * (target ? 2 / 3 : 1 / 2);
 }
 
 /** An unknown token covers text although it is special; a mask does so too, but is written in brackets. */

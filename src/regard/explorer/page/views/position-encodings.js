@@ -1,7 +1,7 @@
 /** Shows the model's table of positions, and how positions compare. */
 
-import { field, plot, room, sideOf } from "regard/axis-charts.js";
-import { button, fmt, h, math, shown } from "regard/dom-elements.js";
+import { field, pick, plot, room, sideOf } from "regard/axis-charts.js";
+import { button, fmt, h, math, shown, tick } from "regard/dom-elements.js";
 import { figure } from "regard/figure-with-exports.js";
 import { matrix } from "regard/matrix-heatmap.js";
 import { cosine, dot, mean } from "regard/model-arithmetic.js";
@@ -9,6 +9,7 @@ import { foreign, get, positionTable } from "regard/model-data-client.js";
 import { extra, setExtra } from "regard/selection-in-url.js";
 import { t } from "regard/strings.js";
 
+const FEW = "20";
 const range = (count, of) => Array.from({ length: count }, (_, i) => of(i));
 
 export async function render(root, ctx) {
@@ -21,15 +22,22 @@ export async function render(root, ctx) {
   root.append(h("div", { class: "selects" }, choice, button(t("positions.off"), off)));
   const table = await positionTable(side, 64);
   const [rows, width] = table.shape;
+  const few = extra("rows") === FEW ? Math.min(Number(FEW), rows) : rows;
+  const split = kind === "sinusoidal" && layout === "interleaved" && extra("halves") === "1";
+  const order = range(width, (j) => (split ? (j < width / 2 ? 2 * j : 2 * (j - width / 2) + 1) : j));
   const column = Math.min(width - 1, Math.max(0, Number(extra("column", "0")) || 0));
-  const onpick = (_, j) => setExtra({ column: j });
+  const onpick = (_, j) => setExtra({ column: order[j] });
   const wavelength = (j) => (waves ? t("positions.wavelength", { n: fmt(waves[j]) }) : "");
-  root.append(figure(
-    t("positions.table", { n: rows - 1 }),
+  const title = t("positions.table", { n: few - 1 });
+  root.append(h(
+    "div", { class: "selects" }, pick("rows", t("positions.rows"), [["", String(rows)], [FEW, FEW]], extra("rows")),
+    kind === "sinusoidal" && layout === "interleaved" ? tick(t("positions.halves"), split, (on) => setExtra({ halves: on ? 1 : 0 })) : null,
+  ), figure(
+    title,
     matrix({
-      rows, columns: width, at: (i, j) => table.at(i, j), label: t("positions.table", { n: rows - 1 }), rowTitle: t("positions.position"), rowLabels: range(rows, String),
-      mark: { row: here < rows ? here : -1, column }, numbers: false, cell: Math.max(3, Math.min(9, Math.floor(room(ctx, 900) / width))), onpick,
-      tell: (_, j) => wavelength(j),
+      rows: few, columns: width, at: (i, j) => table.at(i, order[j]), label: title, rowTitle: t("positions.position"), rowLabels: range(few, String),
+      columnTitle: split ? t("positions.columnOf") : undefined, mark: { row: here < few ? here : -1, column: order.indexOf(column) }, numbers: false,
+      cell: Math.min(few < rows ? 18 : 9, Math.max(0.5, (room(ctx, 1100) - 36) / width)), high: few < rows ? 18 : 9, onpick, tell: (_, j) => `${split ? `(${t("column")} ${order[j]}) ` : ""}${wavelength(order[j])}`,
     }),
     { name: `positions-${side}`, python: kind === "rotary" ? undefined : ctx.python(site) },
   ));
@@ -56,7 +64,7 @@ export async function render(root, ctx) {
         t("positions.waves"),
         {
           series: [{ kind: "dot", points: waves.map((length, j) => [j, length]) }], x: { title: t("column") }, y: { title: t("positions.places"), log: true },
-          onpick: (point) => onpick(0, point.i),
+          onpick: (point) => setExtra({ column: point.i }),
         },
       ) : null,
       distance("PE[p] · PE[p + k]", dot),
