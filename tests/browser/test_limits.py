@@ -43,7 +43,8 @@ def test_the_page_is_small_and_its_files_are_short() -> None:
         loaded = {"index.html", "style.css", *imports("explorer-app.js", set()), *imports(view, set())}
         own = "journey" if view == "views/sentence-journey.js" else "views"
         language = max(weight[f"strings.{name}.js"] + weight[f"strings.{own}.{name}.js"] for name in ("en", "zh"))
-        assert sum(weight[name] for name in loaded) + language <= 60 * 1024, view
+        # 64 KB and not 60 since the page chooses a start, marks unknown words, presents, and has lessons.
+        assert sum(weight[name] for name in loaded) + language <= 64 * 1024, view
     page = sum(size for name, size in weight.items() if not name.startswith("lessons/"))
     assert page <= 152_000  # all views, all languages: nobody loads them all at once
     for path in files:
