@@ -493,19 +493,21 @@ def test_a_number_too_large_for_a_float_is_refused(path: str) -> None:
         ),
         (
             {"model.positions": "rotary", "model.key_width": 5},
-            "rotary positions rotate pairs of numbers: the key width of a head must be even, not 5",
+            "model.positions = rotary needs an even key width per head, not 5: "
+            "change model.width or model.heads, or set model.key_width",
         ),
         (
             {"model.positions": "rotary", "model.width": 24},
-            "rotary positions rotate pairs of numbers: the key width of a head must be even, not 3",
+            "model.positions = rotary needs an even key width per head, not 3: "
+            "change model.width or model.heads, or set model.key_width",
         ),
         (
             {"model.width": 27, "model.heads": 3},
-            "sinusoidal positions come in pairs: model.width must be even, not 27",
+            "model.positions = sinusoidal needs an even model.width, not 27",
         ),
         (
             {"model.width": 27, "model.heads": 3, "model.positions": "sinusoidal-halves"},
-            "sinusoidal positions come in pairs: model.width must be even, not 27",
+            "model.positions = sinusoidal-halves needs an even model.width, not 27",
         ),
         ({"training.betas": "0.9"}, "training.betas must be two numbers, not 1"),
         ({"training.betas": [0.9, 0.9, 0.9]}, "training.betas must be two numbers, not 3"),

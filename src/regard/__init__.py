@@ -1,4 +1,4 @@
-"""Regard: a Transformer that you train on your own text, run anywhere, and look into.
+"""Regard trains Transformer models on your own text, runs them anywhere, and shows what happens inside them.
 
 >>> import regard
 >>> for event in regard.train(["train.en", "train.de"], "runs/en-de"):
@@ -68,12 +68,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name when it is used, since torch takes seconds to load."""
+    """Imports a public name on first use, because importing torch takes seconds."""
     if name in _HOMES:
         return getattr(import_module(f"regard.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """Lists the public names without importing them, for `dir`, `help` and completion."""
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

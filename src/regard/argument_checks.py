@@ -1,4 +1,4 @@
-"""Checks the types of arguments of the Python interface, such as a list given for a text or None for a path."""
+"""Checks the types of arguments in the Python API, such as a list passed as a text or None passed as a path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def kind_of(value: object) -> str:
-    """Returns the type of a value as a message names it: None, a list, an int."""
+    """Returns the type of a value with its article, such as "a list" or "an int", for messages."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -21,13 +21,13 @@ def kind_of(value: object) -> str:
 
 
 def require(value: object, types: type | tuple[type, ...], name: str, expected: str) -> None:
-    """Refuses a value of any other type; `name` is the call or the argument, and `expected` describes what it takes."""
+    """Raises InputError unless `value` has one of these types; `name` and `expected` complete the message."""
     if not isinstance(value, types) or (types is int and isinstance(value, bool)):
         raise InputError(f"{name} takes {expected}, not {kind_of(value)}")
 
 
 def require_text(value: object, name: str, several: str = "") -> None:
-    """Refuses anything but a str; `several` names the call that takes several texts."""
+    """Raises InputError unless `value` is a str; `several` is the call to suggest for several texts."""
     hint = f": for several texts, call {several}" if several and isinstance(value, Iterable) else ""
     if not isinstance(value, str):
         raise InputError(f"{name} takes one text (a str), not {kind_of(value)}{hint}")
@@ -36,9 +36,9 @@ def require_text(value: object, name: str, several: str = "") -> None:
 def require_texts(
     values: Iterable[T], name: str, one: str = "put it in a list", types: tuple[type, ...] = (str,)
 ) -> Iterator[T]:
-    """Yields the items of a list or another iterable; refuses a single text, and items that are not texts.
+    """Yields the items of an iterable; raises InputError for a single text, and for items that are not texts.
 
-    `one` is the advice for a single text.
+    `one` is the advice to give for a single text.
     """
     if isinstance(values, str):
         raise InputError(f"{name} takes several texts, not a str: for one text, {one}")
@@ -55,16 +55,16 @@ def _require_each(values: Iterable[T], name: str, types: tuple[type, ...]) -> It
 
 
 def require_path(value: object, name: str) -> Path:
-    """Returns the path of a file or a folder; refuses anything but a str or a Path, and an empty name."""
+    """Returns `value` as a Path; raises InputError unless it is a Path or a nonempty str."""
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"{name} takes the path of a file or a folder (a str or a Path), not {kind_of(value)}")
     if value == "":
-        raise InputError(f"{name} takes the path of a file or a folder, not an empty name")
+        raise InputError(f"{name} takes the path of a file or a folder, not an empty string")
     return value if isinstance(value, Path) else Path(value)
 
 
 def require_paths(values: Path | str | Iterable[Path | str], name: str) -> list[Path | str]:
-    """Returns the paths of an argument that takes one file or several; refuses anything else."""
+    """Returns the paths of an argument that takes one file or several; raises InputError for anything else."""
     if isinstance(values, str | os.PathLike):
         values = [cast(Path, values)]
     if not isinstance(values, Iterable) or isinstance(values, bytes | bytearray | Mapping):

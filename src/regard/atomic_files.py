@@ -1,4 +1,4 @@
-"""Writes files atomically: a reader sees the old file or the whole new one, even after a kill or a power cut."""
+"""Writes files atomically: readers see the old file or the complete new one, even after a crash or a power failure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a temporary file beside `path` and moves it into place once it is on the disk."""
+    """Calls `write` with a temporary path and renames the result to `path` once it is on disk."""
     if path.is_dir():
         raise ModelError(f"{path}: is a folder, not a file")
-    special = path.exists() and not path.is_file() and not path.is_dir()  # a pipe or a device is written to as it is
+    special = path.exists() and not path.is_file()  # write to a pipe or a device directly
     temporary = path if special else path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)
         if not special:
-            temporary.chmod(0o666 & ~_umask())  # safetensors makes files that nobody else may read
+            temporary.chmod(0o666 & ~_umask())  # safetensors creates files that only their owner may read
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -38,8 +38,9 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         if isinstance(error, OSError | SafetensorError):
-            message = f"{path}: cannot be written ({explain_write_error(error)}); what was there before is unchanged"
-            raise ModelError(message) from None
+            raise ModelError(
+                f"{path}: cannot be written ({explain_write_error(error)}); the previous content is unchanged"
+            ) from None
         raise
 
 
@@ -50,7 +51,7 @@ def _umask() -> int:
 
 
 def sync_folder(path: Path) -> None:
-    """Makes a rename in this folder survive a power cut, where the system can."""
+    """Makes a rename in this folder survive a power failure, if the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -60,11 +61,10 @@ def sync_folder(path: Path) -> None:
 
 
 def explain_write_error(error: Exception) -> str:
-    """Returns the cause of a failed write in plain words."""
+    """Describes why a write failed."""
     if isinstance(error, OSError) and error.errno is not None:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return "the disk is full: free some space and try again" if full else os.strerror(error.errno)
-    text = str(error)
-    return (
-        "the disk is full: free some space and try again" if "No space left" in text or "os error 28" in text else text
-    )
+        text, full = os.strerror(error.errno), error.errno in (errno.ENOSPC, errno.EDQUOT)
+    else:
+        text = str(error)
+        full = "No space left" in text or "os error 28" in text
+    return "the disk is full: free some space and try again" if full else text

@@ -1,13 +1,13 @@
-"""The errors that a user can cause and correct, as one tree of exceptions.
+"""Exceptions for mistakes that the user can correct.
 
 RegardError
 ├── SettingsError   a setting is unknown, of the wrong type, or contradicts another
 ├── DataError       a corpus file is missing, damaged or empty; carries the path and the line
-├── ModelError      a model folder is missing, damaged, from another program, or in the way
-└── InputError      a text or an option given to a model cannot be used
+├── ModelError      a model folder is missing, damaged, from another program, or would be overwritten
+└── InputError      a model cannot use a text or an option
 
-Each message says what is wrong, where, and what to do. The command line prints it on one line and exits with 2. Any
-exception that is not a RegardError is a bug.
+Each message says what is wrong, where, and what to do. The command line prints it on one line and exits with status 2.
+Any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RegardError(Exception):
     runs/misspelt: no such folder
     """
 
-    page = ""  # of the documentation, which explains how to correct it
+    page = ""  # page of the documentation that explains these errors
 
 
 class SettingsError(RegardError):
@@ -58,7 +58,7 @@ class DataError(RegardError):
 
 
 class ModelError(RegardError):
-    """A model folder is missing, damaged, from another program, or in the way.
+    """A model folder is missing, damaged, from another program, or would be overwritten.
 
     >>> try:
     ...     translator = regard.load("runs/misspelt")
@@ -71,7 +71,7 @@ class ModelError(RegardError):
 
 
 class InputError(RegardError):
-    """A text or an option given to a model cannot be used.
+    """A model cannot use a text or an option.
 
     >>> try:
     ...     translator(["A dog runs."])

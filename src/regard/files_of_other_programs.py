@@ -1,4 +1,4 @@
-"""Recognises models and files of other programs; the TOML file of the same name has the advice to give."""
+"""Recognizes models and files of other programs; the TOML file of the same name contains the advice to give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-START = 512  # bytes that are read to recognise a file
+START = 512  # number of bytes read to recognize a file
 POINTER = b"version https://git-lfs.github.com/spec/"
 INSIDE = ("*/model.toml", "*/config.json", "snapshots/*/config.json")
 
@@ -20,21 +20,21 @@ def _advice() -> dict[str, Any]:
 
 
 def _describe(kind: str, path: Path) -> str:
-    """Returns the description of a kind of model, or completes a description, for the file or folder at `path`."""
+    """Fills in the description of a kind of model, or a description with placeholders, for `path`."""
     folder = path.parent
     named = (folder / "model.toml").is_file() or (folder / "config.json").is_file()
-    whole = "name the whole Hugging Face folder, with config.json and the files of the tokenizer"
+    whole = "specify the whole Hugging Face folder, with config.json and the tokenizer files"
     advice = _advice()
     return str(advice["models"].get(kind, kind)).format(
         original=advice["original"],
         convert=advice["convert"],
         folder=path,
-        use=f"name its folder, {folder}" if named else whole,
+        use=f"specify its folder, {folder}" if named else whole,
     )
 
 
 def identify(path: Path) -> str:
-    """Describes a file or folder that is not a model folder, with advice; returns an empty text if it is unknown."""
+    """Describes a file or folder of another program, with advice; returns an empty string if it is unknown."""
     try:
         return identify_folder(path) if path.is_dir() else identify_file(path)
     except OSError:
@@ -42,16 +42,16 @@ def identify(path: Path) -> str:
 
 
 def describe_pointer(path: Path) -> str:
-    """Returns advice for a Git LFS pointer, which replaces a large file; an empty text for any other file."""
+    """Describes a Git LFS pointer, which stands in for a large file; returns an empty string for other files."""
     with path.open("rb") as file:
         return _describe("pointer", path) if file.read(len(POINTER)) == POINTER else ""
 
 
 def identify_folder(folder: Path) -> str:
-    """Describes the model in a folder, or says where in it a model is."""
+    """Describes the model in a folder, or says which subfolder contains a model."""
     names = {path.name for path in folder.iterdir()}
     if (folder.parent / "model.toml").is_file():
-        return f"part of the model {folder.parent}: name that folder"
+        return f"part of the model {folder.parent}: specify that folder"
     if not names:
         return "an empty folder"
     whole = any(name.startswith(("model.safetensors", "pytorch_model.bin")) for name in names)
@@ -67,11 +67,11 @@ def identify_folder(folder: Path) -> str:
         if name.endswith((".gguf", ".npz")):
             return f"it contains {name}, {identify_file(folder / name)}"
     inner = [path.parent for pattern in INSIDE for path in sorted(folder.glob(pattern))]
-    return f"the model is in {inner[0]}: name that folder" if inner else ""
+    return f"the model is in {inner[0]}: specify that folder" if inner else ""
 
 
 def identify_file(path: Path) -> str:
-    """Describes the format of a file; a device or a pipe has none."""
+    """Describes the format of a file; returns an empty string for a device or a pipe."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -102,7 +102,7 @@ def _identify_zip(path: Path) -> str:
 
 
 def _is_sentencepiece(start: bytes) -> bool:
-    """Looks for a protocol buffer: field 1 is a piece, whose fields 1 and 2 are its text and its score."""
+    """Checks for the protocol buffer format: field 1 is a piece, whose fields 1 and 2 are its text and score."""
     if len(start) < 5 or start[0] != 0x0A or start[2] != 0x0A or start[1] > 127:
         return False
     score = start[4 + start[3] : 5 + start[3]]
@@ -110,6 +110,6 @@ def _is_sentencepiece(start: bytes) -> bool:
 
 
 def _is_text(start: bytes) -> bool:
-    """Reports whether bytes are UTF-8 without control characters; the last character may be cut."""
+    """Reports whether bytes are UTF-8 text without control characters; the last character may be cut off."""
     text = start.decode("utf-8", errors="ignore")
     return len(text.encode()) > len(start) - 4 and all(letter.isprintable() or letter in "\t\n\r\f" for letter in text)

@@ -1,4 +1,4 @@
-"""Names the files of a model folder, which has all that is needed to go from text to text."""
+"""Names, checks and locks model folders, which contain everything that a model needs to process text."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ EVERYTHING = (
     SETTINGS := "model.toml",  # settings and languages
     WEIGHTS := "weights.safetensors",  # parameters, by name
     TOKENIZER := "tokenizer.json",  # one vocabulary, or two
-    CARD := "card.md",  # for people: data, scores, date, version
-    CONFIDENCE := "confidence.json",  # curve from log-probabilities to the confidence in a translation
-    CANARY := "canary.json",  # examples of the finished model's outputs, by which a server checks it
-    SHORTLIST := "shortlist.safetensors",  # candidate tokens for each source token, if `regard shortlist` learned them
-    MEMORY := "memory.jsonl.gz",  # translation memory of the training pairs, if data.memory asks for it
-    LOG := "log.jsonl",  # events of training, one on each line
-    HISTORY := "history",  # folder: weights during training, if training.history asks for them
-    TRAINING := "training",  # folder: state for --resume; safe to delete when training is over
-    NATIVE := "native",  # folder: weights packed for the native engine at its first use; safe to delete
+    CARD := "card.md",  # model card for readers: data, scores, date, version
+    CONFIDENCE := "confidence.json",  # calibration curve from log-probability to confidence
+    CANARY := "canary.json",  # example inputs and outputs, with which a server checks that the model works
+    SHORTLIST := "shortlist.safetensors",  # candidate target tokens for each source token, from `regard shortlist`
+    MEMORY := "memory.jsonl.gz",  # translation memory of the training pairs, with data.memory
+    LOG := "log.jsonl",  # training events, one per line
+    HISTORY := "history",  # folder: snapshots of the weights during training, with training.history
+    TRAINING := "training",  # folder: state for --resume; safe to delete once training is done
+    NATIVE := "native",  # folder: weights packed for the native engine on first use; safe to delete
     MANIFEST := "manifest.json",  # SHA-256 of settings, weights, tokenizer, confidence, shortlist and memory
 )
 SCALE = ".scale"
-"""Suffix of the name of an int8 tensor in the name of its scales, in a file of weights."""
+"""Suffix of the tensors that hold the scales of int8 tensors: `name` is scaled by `name.scale`."""
 LARGEST_CARD, LARGEST_LOG = 1_000_000, 200_000_000
-"""Bytes."""
+"""Maximum file sizes in bytes."""
 LIMITS = {
     SETTINGS: LARGEST_SETTINGS,
     TOKENIZER: LARGEST_TOKENIZER,
@@ -42,11 +42,11 @@ LIMITS = {
     SHORTLIST: 1_000_000_000,  # 250 million tokens
     MEMORY: 200_000_000,
 }
-"""Bytes of the files that are compared with the manifest; weights are compared with the shapes of the model instead."""
+"""Maximum sizes in bytes of files that the manifest lists; weights are compared with the model's shapes instead."""
 
 
 def check_folder(path: Path) -> None:
-    """Refuses a folder without a model that is ready to use."""
+    """Raises ModelError unless the folder contains a model that is ready to use."""
     check_settings(path)
     if (path / WEIGHTS).is_file():
         return
@@ -58,12 +58,12 @@ def check_folder(path: Path) -> None:
 
 
 def check_settings(path: Path) -> None:
-    """Refuses a path that is not a model folder, and describes what it is instead."""
+    """Raises ModelError unless `path` is a model folder; the message describes what it is instead."""
     try:
         if (path / SETTINGS).is_file():
             return
         exists = path.exists()
-    except OSError as error:  # such as a text instead of a name
+    except OSError as error:  # for example, the path is too long
         raise ModelError(f"{path}: no such folder ({error.strerror})") from None
     if not exists:
         raise ModelError(f"{path}: no such folder")
@@ -73,7 +73,7 @@ def check_settings(path: Path) -> None:
 
 
 def read_settings(path: Path) -> Settings:
-    """Returns the settings that a model folder records."""
+    """Returns the settings of a model folder."""
     check_settings(path)
     require_regular(path / SETTINGS, path)
     try:
@@ -83,7 +83,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def last_event(path: Path) -> dict[str, Any]:
-    """Returns the last event in the log of a model folder; empty if the log is, or if a kill cut the event off."""
+    """Returns the last event in the log of a model folder, or an empty dict if there is none or it is cut off."""
     try:
         text = read_limited(path / LOG, LARGEST_LOG).decode("utf-8", errors="replace")
         event: dict[str, Any] = json.loads(text.rstrip("\n").split("\n")[-1])
@@ -93,15 +93,15 @@ def last_event(path: Path) -> dict[str, Any]:
 
 
 def has_finished(path: Path) -> bool:
-    """Reports whether the last run in a folder has finished."""
+    """Reports whether the last training run in a folder has finished."""
     return last_event(path).get("event") == "Finished"
 
 
 @contextlib.contextmanager
 def sole_writer(path: Path) -> Iterator[None]:
-    """Locks a folder for training, and refuses one that another process is training in.
+    """Locks a folder for training; raises ModelError if another process has locked it.
 
-    Creates the folder, and removes it if it stays empty. The system releases the lock when the process dies.
+    Creates the folder if needed, and removes it again if it stays empty. The lock ends with the process.
     """
     if path.exists() and not path.is_dir():
         raise ModelError(f"{path}: is a file, not a folder")
@@ -116,7 +116,7 @@ def sole_writer(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-        with contextlib.suppress(OSError):  # a folder that is not empty stays
+        with contextlib.suppress(OSError):  # rmdir keeps folders that are not empty
             for folder in created:
                 folder.rmdir()
 

@@ -1,7 +1,7 @@
-"""Keeps the manifest of a model folder, the SHA-256 of each file that decides the outputs, and compares files with it.
+"""Writes and checks the manifest of a model folder: the SHA-256 of each file that affects the model's outputs.
 
-`manifest.json` is `{"sha256": {"weights.safetensors": ["..."], ...}}`. While a file is replaced, it lists the old and
-the new file: whenever a process is killed, the files agree with the manifest. A folder of an earlier version has none.
+`manifest.json` is `{"sha256": {"weights.safetensors": ["..."], ...}}`. While a file is being replaced, it lists both
+the old and the new digest, so files match it even after a crash. Folders of older versions have no manifest.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from regard.untrusted_files import read_json, require_regular
 
 LISTED = (SETTINGS, WEIGHTS, TOKENIZER, CONFIDENCE, SHORTLIST, MEMORY)
 SMALL = (SETTINGS, TOKENIZER, CONFIDENCE)
-"""Files that are hashed whenever a model is loaded; weights, shortlist and memory are hashed when they are read."""
+"""Files that are hashed whenever a model is loaded. Weights, shortlist and memory are hashed when they are read."""
 LARGEST = 100_000
 
 Digests = dict[str, list[str]]
 
 
 def sha256(path: Path) -> str:
-    """Returns the SHA-256 of a file as hexadecimal digits."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -34,7 +33,7 @@ def sha256(path: Path) -> str:
 
 
 def read_manifest(folder: Path) -> Digests:
-    """Returns the digests in a folder's manifest; they are empty if there is no manifest."""
+    """Returns the digests in a folder's manifest, or an empty dict if there is no manifest."""
     path = folder / MANIFEST
     if not path.exists():
         return {}
@@ -52,14 +51,14 @@ def _write(folder: Path, digests: Digests) -> None:
 
 
 def write_manifest(folder: Path) -> None:
-    """Writes the manifest of the files that a folder has now."""
+    """Hashes the files of a model folder and writes its manifest."""
     _write(folder, {name: [sha256(folder / name)] for name in LISTED if (folder / name).is_file()})
 
 
 def write_listed(folder: Path, name: str, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a file of a model atomically, and brings the manifest up to date.
+    """Writes a file of a model folder atomically with `write`, and updates the manifest.
 
-    The first weights of a folder begin its manifest; a model of an earlier version stays without one until then.
+    Writing weights creates the manifest if there is none; other files do not.
     """
     digests, new = read_manifest(folder), []
 
@@ -85,18 +84,18 @@ def find_changed(folder: Path, names: Iterable[str]) -> list[str]:
                 require_regular(path, folder, LIMITS.get(path.name))  # before it is hashed
                 if sha256(path) not in digests[path.name]:
                     faults.append(
-                        f"{path}: is damaged or was changed: copy the whole folder again or, if you changed it "
+                        f"{path}: is damaged or was changed: copy the whole folder again, or if you changed it "
                         f"yourself, run regard verify --renew {folder}"
                     )
-            elif path.name != MEMORY:  # which may be deleted
+            elif path.name != MEMORY:  # users may delete the translation memory
                 faults.append(f"{path}: is missing, but the manifest lists it: copy the whole folder again")
         if not faults or read_manifest(folder) == digests:
-            break  # otherwise another process has just replaced the model
+            break  # if the manifest changed meanwhile, another process has replaced the model: compare again
     return faults
 
 
 def require_unchanged(folder: Path, names: Iterable[str]) -> None:
-    """Refuses a folder with a file that differs from the manifest; confidence and shortlist may be removed."""
+    """Raises ModelError if a file differs from the manifest; the confidence and shortlist files may be missing."""
     present = [name for name in names if name not in (CONFIDENCE, SHORTLIST) or (folder / name).exists()]
     if faults := find_changed(folder, present):
         raise ModelError(faults[0])

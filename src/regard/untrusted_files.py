@@ -1,4 +1,4 @@
-"""Reads files that may come from a stranger: regular files of limited size, without links that leave their folder."""
+"""Reads files from untrusted sources: only regular files of limited size that do not link outside their folder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from regard.errors import ModelError
 
 LARGEST_TOKENIZER = 128_000_000
-"""Bytes of the file of a model's vocabularies."""
+"""Maximum size of a `tokenizer.json` in bytes."""
 
 
 def require_regular(path: Path, folder: Path | None = None, most: int | None = None) -> None:
-    """Refuses devices and pipes, files of more than `most` bytes, and links that lead out of `folder`."""
+    """Raises ModelError for devices and pipes, files of more than `most` bytes, and links that leave `folder`."""
     try:
         status = path.stat()
         leaves = folder is not None and not path.resolve().is_relative_to(folder.resolve())
@@ -26,7 +26,7 @@ def require_regular(path: Path, folder: Path | None = None, most: int | None = N
     if leaves:
         raise ModelError(f"{path}: is a link to a file outside its folder: copy that file here")
     if most is not None and status.st_size > most:
-        raise ModelError(f"{path}: has {status.st_size:,} bytes; Regard reads at most {most:,} of such a file")
+        raise ModelError(f"{path}: too large: {status.st_size:,} bytes, but such a file may have at most {most:,}")
 
 
 def read_limited(path: Path, most: int, folder: Path | None = None) -> bytes:
@@ -58,7 +58,7 @@ def read_header(path: Path, folder: Path | None = None) -> dict[str, tuple[int, 
 
 
 LONGEST_HEADER = 100_000_000
-"""Bytes; safetensors has the same limit."""
+"""Maximum size of a safetensors header in bytes, the same as in the safetensors library."""
 
 
 def read_json(path: Path, most: int, folder: Path | None = None) -> Any:
@@ -71,8 +71,8 @@ def read_json(path: Path, most: int, folder: Path | None = None) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """Parses JSON; raises ValueError also for text with lone surrogates, which is not valid Unicode."""
+    """Parses JSON; also raises ValueError for lone surrogates, which are not valid Unicode."""
     parsed = json.loads(content.decode("utf-8"))
-    if b"\\ud" in content or b"\\uD" in content:  # only escapes can give lone surrogates
+    if b"\\ud" in content or b"\\uD" in content:  # lone surrogates can only come from escapes
         json.dumps(parsed, ensure_ascii=False).encode("utf-8")
     return parsed

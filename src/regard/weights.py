@@ -1,4 +1,4 @@
-"""Reads and builds the model of a folder, and reads and writes its tensors."""
+"""Builds models, and reads and writes their weights in model folders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Model = Transformer | Recurrent
 
 @dataclass(frozen=True)
 class Contents:
-    """The settings, vocabularies and model of a folder."""
+    """The contents of a model folder: settings, vocabularies and model."""
 
     settings: Settings
     vocabularies: Vocabularies
@@ -38,23 +38,23 @@ class Contents:
 
 
 def choose_device(name: str) -> torch.device:
-    """Returns the device of this name; `auto` is the first available of CUDA, MPS and CPU."""
+    """Returns the device with this name; `auto` is the first available of CUDA, MPS and CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError):  # ImportError: the device of a library that is not installed
+    except (RuntimeError, AssertionError, ImportError):  # ImportError: the device needs a library that is missing
         raise InputError(f"device {name} is not available: use auto, cpu, cuda or mps") from None
     return device
 
 
 def read_folder(path: Path | str, device: torch.device | str = "cpu", *, compare: bool = True) -> Contents:
-    """Reads the model in a folder, ready to use; with `compare`, refuses files that differ from the manifest."""
+    """Reads a model folder; with `compare`, raises ModelError if a file differs from the manifest."""
     path = Path(path)
     check_folder(path)
     settings, vocabularies = check_shapes(path)
-    with ThreadPoolExecutor(1) as pool:  # hashing runs beside reading, and does not hold Python's lock
+    with ThreadPoolExecutor(1) as pool:  # hash the files while reading them; hashing releases the GIL
         hashed = (path / WEIGHTS).stat().st_size <= LARGEST_HASHED
         check = pool.submit(require_unchanged, path, [*SMALL, *[WEIGHTS] * hashed] if compare else [])
         with _WithoutRandomNumbers():
@@ -66,18 +66,18 @@ def read_folder(path: Path | str, device: torch.device | str = "cpu", *, compare
 
 
 def check_shapes(path: Path) -> tuple[Settings, Vocabularies]:
-    """Returns the settings and vocabularies of a folder; refuses weights of other shapes, without reading them."""
+    """Returns the settings and vocabularies of a folder, after checking the shapes of the weights against them."""
     settings, vocabularies = read_settings(path), Vocabularies.load(path / TOKENIZER)
     require_shapes(expected_shapes(settings, vocabularies), read_header(path / WEIGHTS, path), path / WEIGHTS)
     return settings, vocabularies
 
 
 LARGEST_HASHED = 2**30
-"""Bytes of weights that are compared with the manifest when they are read; `regard verify` compares larger ones."""
+"""Weights up to this many bytes are compared with the manifest on loading; `regard verify` compares larger ones."""
 
 
 class _WithoutRandomNumbers(TorchFunctionMode):
-    """Leaves out the random initialization of a model whose weights are read from a file."""
+    """Skips the random initialization of a model whose weights are read from a file."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "") in ("normal_", "uniform_"):
@@ -92,20 +92,20 @@ def expected_shapes(settings: Settings, vocabularies: Vocabularies) -> dict[str,
 
 
 def require_shapes(wanted: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
-    """Refuses a file of weights with a missing, unexpected or misshapen tensor, which the message names."""
+    """Raises ModelError, with the name of the tensor, if one is missing, unexpected or has the wrong shape."""
     scales = {name + SCALE for name in shapes}
     shapes = {name: shape for name, shape in shapes.items() if name not in scales}
     for name in (*wanted, *shapes):
         if name not in shapes:
             raise ModelError(f"{path}: the tensor {name} is missing")
         if name not in wanted:
-            raise ModelError(f"{path}: has the tensor {name}, which this model does not have")
+            raise ModelError(f"{path}: the tensor {name} does not belong to this model")
         if wanted[name] != shapes[name]:
             raise ModelError(f"{path}: the tensor {name} has the shape {shapes[name]} instead of {wanted[name]}")
 
 
 def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
-    """Builds a model of this shape for this task, with random weights."""
+    """Builds a model with random weights for the task and shape in the settings."""
     shape, size = settings.model, vocabularies.target.size
     match settings.task:
         case "translate":
@@ -122,7 +122,7 @@ def build_model(settings: Settings, vocabularies: Vocabularies) -> Model:
 
 
 def summary(model: nn.Module) -> str:
-    """Returns the device, type and size of a model in a line, for the repr of objects that use it."""
+    """Describes a model's device, number format and size in one line, for use in `__repr__`."""
     first, count = next(model.parameters()), sum(each.numel() for each in model.parameters())
     return f"PyTorch on {first.device}, {str(first.dtype).removeprefix('torch.')}, {count:,} parameters"
 
@@ -131,21 +131,21 @@ def transformer_of(contents: Contents, who: str) -> Transformer:
     """Returns the model if it is a Transformer; otherwise raises an error that names the caller `who`."""
     if isinstance(contents.model, Recurrent):
         raise InputError(
-            f"{who} needs a Transformer, and this model is not one (model.kind = {contents.settings.model.kind})"
+            f"{who} needs a Transformer, but this model is not one (model.kind = {contents.settings.model.kind})"
         )
     return contents.model
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:
-    """Returns the weights by name; a table that is used in two places appears once."""
+    """Returns the weights by name; a shared table appears once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def assign(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copies the tensors of a file into the model; refuses a missing, unexpected or misshapen one by name."""
+    """Copies tensors from the file at `path` into the model, after checking their names and shapes."""
     wanted = parameters(model)
     shapes = [{name: tuple(tensor.shape) for name, tensor in each.items()} for each in (wanted, tensors)]
-    require_shapes(shapes[0], shapes[1], path)
+    require_shapes(*shapes, path)
     with torch.no_grad():
         for name, tensor in tensors.items():
             wanted[name].copy_(tensor)
@@ -166,13 +166,13 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def require_finite(name: str, tensor: Tensor, path: Path) -> None:
-    """Refuses a tensor with values that are not finite; the sum is a quick test, which may overflow."""
+    """Raises ModelError if a tensor contains NaN or infinity."""  # the sum is a quick check that may overflow
     if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
-        raise ModelError(f"{path}: the tensor {name} holds numbers that are not finite (NaN or infinity)")
+        raise ModelError(f"{path}: the tensor {name} contains numbers that are not finite (NaN or infinity)")
 
 
 def _dequantized(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns tensors in which the int8 matrices of `regard quantize` are converted to float32."""
+    """Converts the int8 matrices that `regard quantize` writes to float32."""
     scales = {name: tensors.pop(name + SCALE) for name in list(tensors) if name + SCALE in tensors}
     return {name: t.float() * scales[name][:, None] if name in scales else t for name, t in tensors.items()}
 

@@ -136,7 +136,7 @@ def test_a_pickle_in_the_place_of_the_weights_is_not_opened(copy: Path, tmp_path
         (lambda tensors: tensors.clear(), "the tensor source_embedding.tokens.weight is missing"),
         (
             lambda tensors: tensors.update({"spare.weight": torch.ones(2)}),
-            "has the tensor spare.weight, which this model does not have",
+            "the tensor spare.weight does not belong to this model",
         ),
         (
             lambda tensors: tensors.update({NAME: torch.ones(8, 16)}),
@@ -218,7 +218,7 @@ def test_a_write_that_fails_changes_nothing(
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ModelError) as caught:
         write_atomically(tmp_path / "file", write)
-    assert str(caught.value) == f"{tmp_path / 'file'}: cannot be written ({why}); what was there before is unchanged"
+    assert str(caught.value) == f"{tmp_path / 'file'}: cannot be written ({why}); the previous content is unchanged"
     assert files(tmp_path) == before
 
 

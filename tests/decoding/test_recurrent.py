@@ -99,7 +99,7 @@ def test_who_does_not_look_has_no_alignment() -> None:
         ({"model": {"kind": "lstm"}, "training": {"recompute": True}}, "does not support training.recompute"),
         ({"model": {"kind": "lstm"}, "training": {"adapters": 4}}, "does not support training.adapters"),
         ({"model": {"kind": "gru"}, "training": {"parallel": "fsdp"}}, "does not support training.parallel = fsdp"),
-        ({"model": {"kind": "gru", "width": 15, "heads": 3, "positions": "none"}}, "model.width must be even, not 15"),
+        ({"model": {"kind": "gru", "width": 15, "heads": 3, "positions": "none"}}, "needs an even model.width, not 15"),
         ({"model": {"attends": False}}, "model.attends = false needs a recurrent network"),
         ({"model": {"kind": "rnn"}}, "model.kind must be one of transformer, lstm, gru"),
     ],

@@ -120,14 +120,14 @@ def file_of(folder: Path, kind: str) -> Path:
     return path
 
 
-WHOLE = "name the whole Hugging Face folder"
+WHOLE = "specify the whole Hugging Face folder"
 KINDS = {
     "gguf": "a GGUF file of llama.cpp, which Regard does not read",
     "safetensors": f"safetensors weights without their model: {WHOLE}",
     "torch": f"PyTorch weights without their model: {WHOLE}",
     "old torch": f"PyTorch weights without their model: {WHOLE}",
     "onnx": "an ONNX model, which Regard writes but does not read",
-    "marian": "a Marian model. Convert it for Hugging Face Transformers",
+    "marian": "a Marian model. Convert it to a Hugging Face Transformers folder",
     "npz": "an archive of NumPy arrays",
     "sentencepiece": f"a SentencePiece vocabulary, not a model: {WHOLE}",
     "pointer": "a Git LFS pointer, not the file itself: run git lfs pull",
@@ -156,7 +156,7 @@ def test_a_file_of_another_program_is_named(tmp_path: Path, kind: str) -> None:
 
 def test_a_file_in_a_folder_of_hugging_face_leads_to_it(tmp_path: Path) -> None:
     source = save_bert(tmp_path / "theirs")
-    assert identify(source / "model.safetensors").endswith(f"name its folder, {source}")
+    assert identify(source / "model.safetensors").endswith(f"specify its folder, {source}")
 
 
 def folder_of(place: Path, kind: str) -> Path:
@@ -205,9 +205,9 @@ FOLDERS = {
     "ctranslate2": "a CTranslate2 model, which Regard writes but does not read",
     "onnx": "an ONNX model, which Regard writes but does not read",
     "gguf": "it contains a.gguf, a GGUF file of llama.cpp",
-    "above": "the model is in {model}/one: name that folder",
-    "within": "part of the model {folder}: name that folder",
-    "file within": "name its folder, {folder}",
+    "above": "the model is in {model}/one: specify that folder",
+    "within": "part of the model {folder}: specify that folder",
+    "file within": "specify its folder, {folder}",
     "no weights yet": "wait until it is trained, or continue with regard train --resume {model}",
     "no weights": "has no weights.safetensors: copy the whole folder again",
     "a text": "(File name too long)",

@@ -212,11 +212,11 @@ CASES: dict[str, tuple[str, Damage, str]] = {
     ),
     "a compressed pickle": ("bert", compress, "damaged: PyTorch does not compress its files"),
     "a vocabulary of line feeds": ("bert", write("vocab.txt", lambda: b"\n" * 40_000_000), "40,000,000 lines; such"),
-    "a vocabulary of a terabyte": ("bert", sparse("vocab.txt", 1 << 40), "bytes; Regard reads at most"),
+    "a vocabulary of a terabyte": ("bert", sparse("vocab.txt", 1 << 40), "bytes, but such a file may have at most"),
     "a high id": ("gpt2", put("vocab.json", '{"a": 99999999999}'), "has the id 99,999,999,999; Regard reads ids up to"),
     "a high id of marian": ("marian", put("vocab.json", '{"<unk>": 0, "a": 2000000000}'), "has the id 2,000,000,000"),
     "a high added id": ("bert", put("added_tokens.json", '{"a": 9999999999999999999999}'), "Regard reads ids up to"),
-    "merges of a terabyte": ("gpt2", sparse("merges.txt", 1 << 40), "bytes; Regard reads at most"),
+    "merges of a terabyte": ("gpt2", sparse("merges.txt", 1 << 40), "bytes, but such a file may have at most"),
     "a long piece": ("llama", write("tokenizer.model", lambda: piece(b"a" * 50_000_000) + BPE), "damaged: not a Sent"),
     "many long pieces": (
         "llama",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.model.attention import Attention
-from regard.model.observe import Trace, observe, see, watching
+from regard.model.observe import Trace, is_observed, observe, see
 from regard.model.transformer import Decoder, Encoder, EncoderDecoder
 from regard.settings import ModelSettings
 from tests.model.toys import (
@@ -292,9 +292,9 @@ def test_nothing_is_recorded_outside_the_block() -> None:
     inputs = some_tokens(1, 5), some_tokens(1, 4), None
     model(*inputs)
     with observe(model) as trace:
-        assert watching()
+        assert is_observed()
         assert not trace
-    assert not watching()
+    assert not is_observed()
     model(*inputs)
     assert not trace
     assert hooks(model) == 0
@@ -323,7 +323,7 @@ def test_a_block_in_a_block_records_for_itself_and_gives_back() -> None:
         model(some_tokens(1, 5))
     assert set(outer) == inside
     assert (outer["logits"].tensor.shape[1], inner["logits"].tensor.shape[1]) == (5, 3)
-    assert not watching()
+    assert not is_observed()
     assert hooks(model) == 0
 
 
@@ -331,7 +331,7 @@ def test_an_error_in_the_model_leaves_nothing_behind() -> None:
     model = writer(toy_settings(positions="learned", max_length=4))
     with pytest.raises(InputError), observe(model):
         model(some_tokens(1, 5))
-    assert not watching()
+    assert not is_observed()
     assert hooks(model) == 0
 
 

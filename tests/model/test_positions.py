@@ -111,8 +111,8 @@ def test_a_learned_table_ends(start: int, length: int) -> None:
     with pytest.raises(InputError) as error:
         positions(start, length)
     assert str(error.value) == (
-        f"a sequence of {start + length} tokens is longer than the 8 positions that this model has "
-        "learned (model.max_length): shorten or split it"
+        f"a sequence of {start + length} tokens is longer than this model's limit of 8 (model.max_length): "
+        "shorten or split it"
     )
 
 

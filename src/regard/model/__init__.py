@@ -1,1 +1,1 @@
-"""Tensors in, tensors out: the Transformer, which knows nothing of text or files."""
+"""Implements the Transformer on tensors alone, without text or files."""

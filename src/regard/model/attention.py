@@ -1,4 +1,4 @@
-"""Attention: each position asks (query), each position that it sees answers (key) and gives (value)."""
+"""Multi-head attention, its masks, and the cache of keys and values."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from regard.model.dropout import current_rate, drop
 from regard.model.kernels import fused
 from regard.model.kernels.compute_mode import fused_training_kernels
 from regard.model.linear import Linear
-from regard.model.observe import edited, see, watching
+from regard.model.observe import has_edits, is_observed, see
 from regard.model.positions import RotaryPositions
 from regard.settings import ModelSettings
 
 Bias = Tensor | Literal["causal"] | None
-"""What is added to the scores (see `mask_bias`): nothing, a tensor that fits [B, H, T, S], or "causal" where no
-position looks ahead, which PyTorch's fused attention handles without a tensor."""
+"""A term added to the attention scores (see `mask_bias`): None, a tensor that broadcasts to [B, H, T, S], or "causal",
+which masks later positions and for which PyTorch's fused attention needs no tensor."""
 
 
 class Attention(nn.Module):
     """Multi-head scaled dot-product attention (Vaswani et al., 2017, section 3.2).
 
-    With fewer key and value heads than query heads, each serves a group of queries (Ainslie et al., 2023).
+    If there are fewer key and value heads than query heads, each serves a group of query heads (Ainslie et al., 2023).
     """
 
     def __init__(self, settings: ModelSettings, rotary: RotaryPositions | None = None) -> None:
@@ -40,9 +40,9 @@ class Attention(nn.Module):
         self.dropout = settings.attention_dropout
 
     def forward(self, x: Tensor, memory: Tensor, bias: Bias, cache: KeyValues | None = None) -> Tensor:
-        """Positions of x [B, T, D] look at positions of memory [B, S, D] -> [B, T, D].
+        """x [B, T, D], which attends to memory [B, S, D] -> [B, T, D].
 
-        `bias` says who may look at whom; `cache` holds keys and values computed before.
+        `bias` masks positions; `cache` holds keys and values of earlier calls.
         """
         if cache is None and (library := self.fused_library(x, memory, bias)):
             return self.fused_forward(library, x, memory, bias)
@@ -58,7 +58,7 @@ class Attention(nn.Module):
         value = see("value", cache.values, "batch group key value_width")
         context = attend(query, key, value, bias, current_rate(self.dropout) if self.training else 0.0)
         context = see("context", context, "batch head query value_width")  # [B, H, T, K]
-        if watching():
+        if is_observed():
             see("contributions", self.contributions(context), "batch head query width")
         return see("output", self.output(join_heads(context)), "batch query width")
 
@@ -67,25 +67,25 @@ class Attention(nn.Module):
         short = max(x.shape[1], memory.shape[1]) <= fused.LONGEST
         plain = self.groups == self.heads and self.key.out_features == self.value.out_features and not self.dropout
         simple = bias is None or isinstance(bias, str) or bias.shape == (len(x), 1, 1, memory.shape[1])
-        if not (self.training and short and plain and simple) or watching():
+        if not (self.training and short and plain and simple) or is_observed():
             return None
         return fused_training_kernels(x, memory)
 
     def fused_forward(self, library: fused.Library, x: Tensor, memory: Tensor, bias: Bias) -> Tensor:
-        """Computes the same as `forward`, with everything between the projections in one compiled pass."""
+        """Computes the same as `forward`, with one compiled kernel for everything between the projections."""
         query, key, value = self.query(x), self.key(memory), self.value(memory)
         angles = None if self.rotary is None else self.rotary.angles(0, max(x.shape[1], memory.shape[1]), x)
         causal, padding = isinstance(bias, str), None if bias is None or isinstance(bias, str) else bias[:, 0, 0]
         return self.output(fused.attend(library, query, key, value, self.heads, padding, causal, angles))
 
     def contributions(self, context: Tensor) -> Tensor:
-        """[B, H, T, K] -> [B, H, T, D]: what each head adds to the output; with the bias they sum to it."""
+        """[B, H, T, K] -> [B, H, T, D], the contribution of each head; with the bias, they sum to the output."""
         per_head = self.output.weight.unflatten(1, (self.heads, -1)).permute(1, 2, 0)  # [H, K, D]
         return context @ per_head
 
 
 def attend_readably(query: Tensor, key: Tensor, value: Tensor, bias: Bias) -> Tensor:
-    """softmax(query keyᵀ / sqrt(K) + bias) value: [B, H, T, K] and [B, H, S, K] -> [B, H, T, K], step by step."""
+    """softmax(query keyᵀ / sqrt(K) + bias) value, step by step: [B, H, T, K] and [B, H, S, K] -> [B, H, T, K]."""
     axes = "batch head query key"
     bias = bias_tensor(bias, query)
     scores = see("scores", query @ key.mT, axes)
@@ -96,18 +96,18 @@ def attend_readably(query: Tensor, key: Tensor, value: Tensor, bias: Bias) -> Te
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout: float = 0.0) -> Tensor:
-    """[B, H, T, K] and [B, G, S, K] -> [B, H, T, K]: the same as `attend_readably`, in fewer and faster steps.
+    """[B, H, T, K] and [B, G, S, K] -> [B, H, T, K], like `attend_readably` but in fewer and faster steps.
 
-    Hypotheses of one sentence may share its keys and values: the batch of the queries is then a multiple of theirs.
+    Hypotheses of one sentence may share its keys and values: then there are several queries for each of them.
     """
     hypotheses, heads = len(query) // len(key), query.shape[1]
-    if hypotheses > 1:  # they become positions that ask
+    if hypotheses > 1:  # turn the hypotheses into query positions
         query = query.unflatten(0, (-1, hypotheses)).transpose(1, 2).flatten(2, 3)
     if key.shape[1] < heads:
         key, value = (each.repeat_interleave(heads // each.shape[1], 1) for each in (key, value))
-    if watching():
+    if is_observed():
         context = attend_readably(query, key, value, bias)
-    if not edited():  # an edit of a step changes the result; without edits, observing a run never does
+    if not has_edits():  # only edits may change the result; observing a run must not
         context = _attend_fast(query, key, value, bias, dropout)
     return context if hypotheses == 1 else context.unflatten(2, (hypotheses, -1)).transpose(1, 2).flatten(0, 1)
 
@@ -131,7 +131,7 @@ def _attend_fast(query: Tensor, key: Tensor, value: Tensor, bias: Bias, dropout:
 
 
 SHORT = 0 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 64 * 64
-"""Up to this number of scores in a head, two batched products beat PyTorch's fused attention on this CPU."""
+"""Up to this number of scores per head, two batched matrix products beat PyTorch's fused attention on this CPU."""
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -145,28 +145,28 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def causal_mask(length: int, start: int = 0, device: torch.device | None = None) -> Tensor:
-    """[T, S] -> true where position start + i may look: at positions 0 ... start + i."""
+    """Returns a mask [T, S]; row i is true at positions 0 ... start + i, which that position may see."""
     return torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)
 
 
 def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns what is added to the scores before the softmax: 0 where `mask` is true, minus infinity elsewhere.
+    """Converts a mask to a bias: 0 where `mask` is true, minus infinity elsewhere.
 
-    A row that may look nowhere would become 0 / 0; it is left unmasked, which keeps its result finite.
+    A row without any true element stays unmasked, because its softmax would be 0 / 0.
     """
     bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -torch.inf)
     return bias.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
 
 def bias_tensor(bias: Bias, query: Tensor) -> Tensor | None:
-    """Returns a bias for queries [..., T, K] as numbers."""
+    """Converts a bias for queries [..., T, K] to a tensor; None stays None."""
     if not isinstance(bias, str):
         return bias
     return mask_bias(causal_mask(query.shape[-2], 0, query.device)[None, None], query.dtype)
 
 
 class KeyValues:
-    """Keys and values [B, G, S, K] that one attention has computed; `fixed` ones never grow."""
+    """A cache of the keys and values [B, G, S, K] of one attention layer; a `fixed` one never grows."""
 
     def __init__(self, *, fixed: bool = False) -> None:
         self.fixed = fixed
@@ -181,7 +181,7 @@ class KeyValues:
         return self.fixed and self.length > 0
 
     def extend(self, keys: Tensor, values: Tensor) -> None:
-        """Appends keys and values along S."""
+        """Appends keys and values to those of earlier positions."""
         if self.length:
             keys, values = torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2)
         self.keys, self.values = keys, values
@@ -193,7 +193,7 @@ class KeyValues:
 
 
 class Cache:
-    """The keys and values of a decoder's earlier steps, by layer: a step costs one position instead of all."""
+    """The cached keys and values of all decoder layers: each step computes one position instead of all."""
 
     def __init__(self, layers: int) -> None:
         self.self_attention = [KeyValues() for _ in range(layers)]

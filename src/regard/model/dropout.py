@@ -1,8 +1,8 @@
-"""Dropout, with masks from a counter-based generator: cheap, and the same for the same seed on every machine.
+"""Dropout with masks from a counter-based random generator: fast, and reproducible on every machine.
 
-PyTorch draws the random number of each element in sequence, which costs a small model a sixth of its training time on
-a CPU (docs/log.md). Here each element gets sixteen bits of Philox (Salmon et al., 2011). Any part of a mask can be
-computed at any time, by any number of threads, and the backward pass computes it again instead of storing it.
+PyTorch generates the random number of each element in sequence, which takes a sixth of a small model's training time on
+a CPU (docs/log.md). Here each element gets sixteen bits of Philox (Salmon et al., 2011). Any number of threads can
+compute any part of a mask, and the backward pass computes the mask again instead of storing it.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from regard.model.kernels.compute_mode import fused_kernels, mode
 
 
 class Dropout(nn.Module):
-    """Sets a share of the elements to 0 and scales up the others, which keeps the mean (Srivastava et al., 2014)."""
+    """Sets a share of the elements to 0 and scales up the others to preserve the mean (Srivastava et al., 2014)."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, y: Tensor, onto: Tensor | None = None) -> Tensor:
-        """Returns y, with dropout while training, added to `onto` if it is given."""
+        """Applies dropout to y in training mode, and adds `onto` if given."""
         if self.training:
             return drop(y, current_rate(self.rate), onto)
         return y if onto is None else onto + y
 
 
 def current_rate(rate: float) -> float:
-    """Returns the part of a dropout rate that applies now, while dropout grows."""
+    """Returns the dropout rate that applies now, which is below `rate` during dropout warm-up."""
     masks = mode().masks
     return rate if masks is None else rate * masks.strength
 
 
 def drop(y: Tensor, rate: float, onto: Tensor | None = None) -> Tensor:
-    """Drops this share of y's elements and scales up the others; adds the result to `onto` if it is given."""
+    """Drops a share `rate` of y's elements and scales up the others; then adds `onto` if given."""
     masks = mode().masks
     if masks is None or y.device.type != "cpu" or not 0 < rate < 1:
         dropped = F.dropout(y, rate)
@@ -52,47 +52,47 @@ def drop(y: Tensor, rate: float, onto: Tensor | None = None) -> Tensor:
 
 
 BLOCKS, GROUP = 16, 128
-"""`BLOCKS` blocks of 128 random bits together serve `GROUP` elements (see `fused_training_steps.cpp`)."""
+"""`BLOCKS` blocks of 128 random bits provide the mask of `GROUP` elements (see `fused_training_steps.cpp`)."""
 
 
 class Mask(NamedTuple):
-    """One dropout mask, as `fused_training_steps.cpp` takes it."""
+    """One dropout mask: the arguments that `fused_training_steps.cpp` needs to compute it."""
 
     first_key: int
     second_key: int
     start: int  # number of the first block of random bits
-    dropped: int  # elements whose 16 bits are below this are dropped
-    scale: float  # factor of the others, which keeps the mean
+    dropped: int  # elements whose 16 bits are below this value are dropped
+    scale: float  # factor of the other elements, which preserves the mean
 
 
 class Masks:
-    """A stream of masks: a key of 64 bits, and the number of blocks of random bits used so far.
+    """A stream of dropout masks: a 64-bit key, and the number of blocks of random bits used so far.
 
-    `strength` is the share of each dropout rate that applies, for dropout that grows in the course of training.
+    `strength` is a factor of all dropout rates, which rises to 1 during dropout warm-up.
     """
 
     def __init__(self, key: tuple[int, int], used: int = 0, strength: float = 1.0) -> None:
         self.key, self.used, self.strength = key, used, strength
 
     def next(self, count: int, rate: float) -> Mask:
-        """Returns the next mask, of `count` elements."""
+        """Returns the next mask for `count` elements."""
         start, self.used = self.used, self.used + -(-count // GROUP) * BLOCKS
-        dropped = min(max(round(rate * 2**16), 1), 2**16 - 1)  # of 65,536 equally likely numbers
+        dropped = min(max(round(rate * 2**16), 1), 2**16 - 1)  # out of 65,536 equally likely values
         return Mask(*self.key, start, dropped, 2**16 / (2**16 - dropped))
 
     def copy(self) -> Masks:
-        """Returns a stream that draws the same masks from here on."""
+        """Returns a stream that continues with the same masks."""
         return Masks(self.key, self.used, self.strength)
 
 
 def masks_of(*key: int, strength: float = 1.0) -> Masks:
-    """Returns the stream of masks that belongs to these numbers, such as a seed and a step."""
-    first, second = np.random.SeedSequence([len(key), *key]).generate_state(2)  # (1, 0) is not (1,)
+    """Returns the stream of masks for a key of any length, such as a seed and a step."""
+    first, second = np.random.SeedSequence([len(key), *key]).generate_state(2)  # the length tells (1, 0) from (1,)
     return Masks((int(first), int(second)), strength=strength)
 
 
 def mask_tensor(mask: Mask, x: Tensor) -> Tensor:
-    """Returns a mask as a tensor of x's shape: 0 for a dropped element, the scale for any other."""
+    """Returns a mask as a tensor of x's shape: 0 for dropped elements, the scale for all others."""
     blocks = np.arange(mask.start, mask.start + -(-x.numel() // GROUP) * BLOCKS, dtype=np.uint64)
     words = philox(blocks, mask.first_key, mask.second_key)
     halves = words.astype("<u4").view("<u2").reshape(-1, BLOCKS, 4, 2)  # [group, block, word, half]
@@ -101,7 +101,7 @@ def mask_tensor(mask: Mask, x: Tensor) -> Tensor:
 
 
 def philox(blocks: np.ndarray, first: int, second: int) -> np.ndarray:
-    """[N] numbers of blocks -> [N, 4] words of 32 random bits: Philox4x32 with ten rounds."""
+    """[N] block numbers -> [N, 4] words of 32 random bits, by Philox4x32 with ten rounds."""
     low, high = np.uint64(0xFFFFFFFF), np.uint64(32)
     a, b = blocks & low, blocks >> high
     c = d = np.zeros_like(blocks)

@@ -1,4 +1,4 @@
-"""A layer and its parts: feed-forward, and the residual sum with its norm."""
+"""Transformer layers and their parts: the feed-forward network, and the residual connection with its norm."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from regard.settings import ModelSettings
 
 
 class Layer(nn.Module):
-    """Self-attention, cross-attention to the memory of an encoder, and feed-forward, each in a residual sum.
+    """Self-attention, cross-attention to the encoder's states, and feed-forward, each with a residual connection.
 
-    Without `cross` it is a layer of the encoder, of BERT and, with a causal bias, of GPT.
+    Without `cross`, it is a layer of an encoder or, with a causal bias, of GPT.
     """
 
     def __init__(self, settings: ModelSettings, *, cross: bool, rotary: RotaryPositions | None) -> None:
@@ -54,10 +54,10 @@ class Layer(nn.Module):
 
 
 def recompute(layer: nn.Module, *inputs: Any) -> Tensor:
-    """Runs a layer and stores only its inputs: the backward pass runs it again (Chen et al., 2016)."""
+    """Runs a layer but stores only its inputs; the backward pass runs it again (Chen et al., 2016)."""
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        now = mode()  # the second run, perhaps in another thread, draws the masks of the first
+        now = mode()  # the second run, possibly in another thread, must use the same dropout masks as the first
         masks = None if now.masks is None else now.masks.copy()
         return nullcontext(), computing(bfloat16=now.bfloat16, masks=masks)
 
@@ -66,9 +66,9 @@ def recompute(layer: nn.Module, *inputs: Any) -> Tensor:
 
 
 class Residual(nn.Module):
-    """The sum of a sublayer's input and output, and its norm.
+    """A residual connection around a sublayer, with its norm.
 
-    Post-norm, the paper: norm(x + f(x)). Pre-norm, easier to train (Xiong et al., 2020): x + f(norm(x)).
+    Post-norm (the original): norm(x + f(x)). Pre-norm (easier to train; Xiong et al., 2020): x + f(norm(x)).
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -86,9 +86,9 @@ class Residual(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a nonlinearity between, the same at every position.
+    """Two linear layers with an activation function between them, applied to each position separately.
 
-    SwiGLU (Shazeer, 2020) multiplies the activation by a third map, the gate's input.
+    SwiGLU (Shazeer, 2020) adds a third linear layer, whose output passes the activation and scales the first one's.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -111,7 +111,6 @@ class FeedForward(nn.Module):
 
 
 def gated(gate: Tensor, rise: Tensor) -> Tensor:
-    """Returns silu(gate) * rise."""
     if kernels := fused_training_kernels(gate, rise):
         return fused.gate(kernels, gate, rise)
     return F.silu(gate) * rise
@@ -127,13 +126,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def build_norm(settings: ModelSettings) -> nn.Module:
-    """Returns LayerNorm (Ba et al., 2016), or RMSNorm, which leaves out the mean (Zhang & Sennrich, 2019)."""
+    """Returns LayerNorm (Ba et al., 2016), or RMSNorm, which does not subtract the mean (Zhang & Sennrich, 2019)."""
     kind = nn.LayerNorm if settings.norm_kind == "layer" else RMSNorm
     return kind(settings.width, eps=settings.norm_epsilon)
 
 
 class RMSNorm(nn.RMSNorm):
-    """Root mean square normalization: x / sqrt(mean of x²), times a factor for each number."""
+    """Root mean square normalization: x / sqrt(mean(x²)), times a learned scale per element."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]"""
@@ -143,16 +142,16 @@ class RMSNorm(nn.RMSNorm):
 
 
 TABLES = ("tokens.weight", "segments.weight", "positions.table", "logits.weight")
-"""Ends of the names of parameters that hold a vector for each token, segment or position."""
+"""Suffixes of the names of embedding tables, which hold one vector per token, segment or position."""
 
 
 def initialize(model: nn.Module, settings: ModelSettings) -> None:
-    """Fills a model with random weights to start from.
+    """Initializes the weights of a model at random.
 
-    Linear maps: Glorot & Bengio (2010), uniform; biases: 0; norms: 1 and 0. Token embeddings: normal with
-    standard deviation width^-0.5, so that scaled by sqrt(width) they have the size of the positions and,
-    as output weights, give logits of size 1; without that scaling: 0.02, as in BERT and GPT-2. Tables of learned
-    positions and segments, and an output layer of its own, start like the token embeddings.
+    Linear layers: Glorot & Bengio (2010), uniform; biases: 0; norms: 1 and 0. Token embeddings: normal with standard
+    deviation width^-0.5, so that after scaling by sqrt(width) they match the size of the positions, and as output
+    weights they produce logits of size 1; without that scaling: 0.02, as in BERT and GPT-2. Learned positions,
+    segments and an untied output layer are initialized like the token embeddings.
     """
     deviation = settings.width**-0.5 if settings.scale_embedding else 0.02
     for module in model.modules():

@@ -1,8 +1,8 @@
-"""Linear maps in float32, or with products in bfloat16 on a CPU.
+"""Linear layers in float32, or with bfloat16 products on a CPU.
 
-PyTorch's autocast turns everything between two products into bfloat16 as well, for which a CPU's attention is slow
-(docs/log.md). Here only the operands of products are rounded: results are float32, and norms, softmax and residual
-sums lose nothing.
+PyTorch's autocast also converts everything between two products to bfloat16, which makes attention slow on a CPU
+(docs/log.md). Here only the operands of products are rounded: results stay float32, and norms, softmax and residual
+sums keep full precision.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.model.kernels.compute_mode import mode
 
 
 class Linear(nn.Linear):
-    """x Wᵀ + b."""
+    """Computes x Wᵀ + b, with a bfloat16 product if the mode asks for it."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., A] -> [..., B]"""
@@ -53,13 +53,13 @@ class _Bfloat16Linear(torch.autograd.Function):
 
 
 ROWS = 64
-"""The number of rows of a product in bfloat16 is a multiple of this."""
+"""Operands of bfloat16 products are padded to a multiple of this number of rows."""
 
 
 def rounded_rows(x: Tensor) -> Tensor:
     """[N, A] -> [M, A] in bfloat16, padded with rows of zeros to a multiple of `ROWS`.
 
-    oneDNN generates machine code for each new shape of a product, and batches come in every length.
+    oneDNN generates machine code for every new shape, and batches come in all lengths.
     """
     length = -(-len(x) // ROWS) * ROWS
     rounded = x.new_empty(length, x.shape[1], dtype=torch.bfloat16)

@@ -1,7 +1,7 @@
-"""Recurrent translators to compare the Transformer with: LSTM or GRU, with or without attention.
+"""Recurrent translators for comparison with the Transformer: LSTM or GRU, with or without attention.
 
-The shapes have the letters of `transformer.py`; P is the number of vectors in the state of a layer: an LSTM has a state
-and a cell, a GRU a state alone.
+Shapes use the letters of `transformer.py`. P is the number of vectors in a layer's state: 2 for an LSTM (hidden state
+and cell), 1 for a GRU.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from regard.settings import ModelSettings
 
 
 class Recurrent(nn.Module):
-    """A network that reads a source token by token, in both directions, and writes a target (Sutskever et al., 2014).
+    """A recurrent network that reads a source in both directions and generates a target (Sutskever et al., 2014).
 
-    The last states of the encoder become the first states of the decoder. With attention, the decoder also looks at
-    all states of the encoder (Bahdanau et al., 2015), starting from its own last state (Luong et al., 2015).
+    The encoder's last states initialize the decoder's states. With attention, the decoder also attends to all states of
+    the encoder (Bahdanau et al., 2015), with its current top state as the query (Luong et al., 2015).
     """
 
     def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         self.settings = settings
-        width, ordered = settings.width, replace(settings, positions="none")  # reading in order needs no positions
+        width, ordered = settings.width, replace(settings, positions="none")  # recurrence makes positions unnecessary
         self.source_embedding = Embedding(ordered, source_vocabulary)
         self.target_embedding = Embedding(ordered, target_vocabulary)
         self.encoder = Chain(settings, settings.encoder_layers, both_ways=True)
@@ -54,14 +54,14 @@ class Recurrent(nn.Module):
         return self.decode(target, self.encode(source, keep), keep)
 
     def encode(self, source: Tensor, keep: Tensor | None) -> Tensor:
-        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be None if nothing is padding."""
+        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be None if there is no padding."""
         memory, _ = self.encoder(self.source_embedding(source), keep=keep)
         return memory
 
     def decode(
         self, target: Tensor, memory: Tensor, keep: Tensor | None, cache: RecurrentCache | None = None
     ) -> Tensor:
-        """[B, T] tokens -> [B, T, D] states; with a cache, `target` is what follows the cached tokens."""
+        """[B, T] tokens -> [B, T, D] states; with a cache, `target` contains only the tokens after the cached ones."""
         cache = cache or self.new_cache()
         before = cache.states or self.first_states(memory, keep)
         x, cache.states = self.decoder(self.target_embedding(target), before)
@@ -71,7 +71,7 @@ class Recurrent(nn.Module):
         return see("states", x, "batch position width")
 
     def first_states(self, memory: Tensor, keep: Tensor | None) -> list[Tensor]:
-        """[B, S, D] memory -> [P, B, D] for each layer of the decoder, from the last states of both directions."""
+        """[B, S, D] memory -> [P, B, D] initial state of each decoder layer, from both directions' last states."""
         rows = torch.arange(len(memory), device=memory.device)
         last = torch.full_like(rows, memory.shape[1] - 1) if keep is None else _lengths(keep) - 1
         forward, backward = memory.chunk(2, -1)
@@ -84,25 +84,25 @@ class Recurrent(nn.Module):
 
 
 SequenceToSequence = EncoderDecoder | Recurrent
-"""A model that reads one text and writes another."""
+"""A model that reads one text and generates another."""
 
 
 class RecurrentCache:
-    """The states [P, B, D] of the decoder's layers after a step, and the keys and values of the memory."""
+    """The states [P, B, D] of the decoder layers after a step, and the memory's keys and values for attention."""
 
     def __init__(self) -> None:
         self.states: list[Tensor] = []
         self.memory = KeyValues(fixed=True)
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Keeps these hypotheses in this order, and of the memory these sentences (None: all)."""
+        """Keeps these hypotheses in this order, and the memory of these sentences (None: all)."""
         self.states = [state[:, rows] for state in self.states]
         if sentences is not None:
             self.memory.select(sentences)
 
 
 class Chain(nn.Module):
-    """Recurrent layers, one above the other; from the second on, each in a residual sum (Wu et al., 2016)."""
+    """A stack of recurrent layers; all but the first have a residual connection (Wu et al., 2016)."""
 
     def __init__(self, settings: ModelSettings, layers: int, *, both_ways: bool = False) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class Chain(nn.Module):
     def forward(
         self, x: Tensor, before: Sequence[Tensor] | None = None, keep: Tensor | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """[B, T, D], and states [P, B, D] of each layer before it (None: 0) -> [B, T, D], and the states after it."""
+        """[B, T, D] and initial states [P, B, D] of each layer (None: zeros) -> [B, T, D] and final states."""
         after = []
         for i, layer in enumerate(self.layers):
             y, state = _run(layer, x, before[i] if before else None, keep)
@@ -125,7 +125,7 @@ class Chain(nn.Module):
 
 
 def _run(layer: nn.Module, x: Tensor, state: Tensor | None, keep: Tensor | None) -> tuple[Tensor, Tensor]:
-    """[B, T, D], without its padding, through one layer -> [B, T, D], and the last state [P, B, D]."""
+    """[B, T, D] -> [B, T, D] and the last state [P, B, D] of one layer, which does not see the padding."""
     packed: Tensor | PackedSequence = x
     if keep is not None:
         packed = pack_padded_sequence(x, _lengths(keep).cpu(), batch_first=True, enforce_sorted=False)
@@ -138,14 +138,14 @@ def _run(layer: nn.Module, x: Tensor, state: Tensor | None, keep: Tensor | None)
 
 
 def _lengths(keep: Tensor) -> Tensor:
-    """keep [B, S] -> [B], the tokens of each row; a row without tokens counts as one token."""
+    """keep [B, S] -> [B], the number of tokens in each row; an empty row counts as one token."""
     return keep.sum(1).clamp(min=1)
 
 
 def open_forget_gates(model: nn.Module) -> None:
-    """Opens the forget gates of new LSTMs, which at first keep what they have read (Jozefowicz et al., 2015)."""
+    """Sets the forget gates' biases to 1, so that new LSTMs remember their inputs (Jozefowicz et al., 2015)."""
     for module in model.modules():
         if isinstance(module, nn.LSTM):
             for name, parameter in module.named_parameters():
-                if name.startswith("bias_ih"):  # in the order of the gates: input, forget, cell, output
+                if name.startswith("bias_ih"):  # order of the gates: input, forget, cell, output
                     nn.init.ones_(parameter.detach().chunk(4)[1])

@@ -1,9 +1,9 @@
-"""The Transformer, and its two halves as models: `EncoderDecoder`, `Encoder` (BERT) and `Decoder` (GPT).
+"""The Transformer as three models: `EncoderDecoder`, `Encoder` (BERT) and `Decoder` (GPT).
 
-Shapes are letters in brackets, the same in all of `model/`:
-    B batch   T positions that attend   S positions attended to   D width of the residual stream
-    H heads   G heads of keys and values   K width of one head   V vocabulary
-Masks are boolean, true = may look; `keep` is true for tokens and false for padding.
+Shapes use the same letters throughout `model/`:
+    B batch   T query positions   S key positions   D width of the residual stream
+    H heads   G key and value heads   K width of one head   V vocabulary
+Masks are boolean: true where a position may be seen. `keep` is true for tokens and false for padding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regard.settings import ModelSettings
 
 
 class EncoderDecoder(nn.Module):
-    """A Transformer that reads a source text and writes a target text (Vaswani et al., 2017)."""
+    """A Transformer that reads a source text and generates a target text (Vaswani et al., 2017)."""
 
     def __init__(self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
@@ -46,12 +46,12 @@ class EncoderDecoder(nn.Module):
         return self.decode(target, self.encode(source, keep), keep)
 
     def encode(self, source: Tensor, keep: Tensor | None) -> Tensor:
-        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be None if nothing is padding."""
+        """[B, S] tokens -> [B, S, D] memory; keep [B, S] may be None if there is no padding."""
         x = self.source_embedding(source)
         return self.encoder(x, padding_bias(keep, x))
 
     def decode(self, target: Tensor, memory: Tensor, keep: Tensor | None, cache: Cache | None = None) -> Tensor:
-        """[B, T] tokens -> [B, T, D] states; with a cache, `target` is what follows the cached tokens."""
+        """[B, T] tokens -> [B, T, D] states; with a cache, `target` contains only the tokens after the cached ones."""
         start = cache.length if cache else 0
         x = self.target_embedding(target, start)
         return self.decoder(x, causal_bias(x, start), memory, padding_bias(keep, x), cache)
@@ -63,7 +63,7 @@ class EncoderDecoder(nn.Module):
 class Encoder(nn.Module):
     """A Transformer that sees the whole text at once, to fill gaps or to classify (BERT; Devlin et al., 2019).
 
-    `fills` adds a head that predicts hidden tokens, `labels` one that distinguishes this number of classes.
+    `fills` adds a head that predicts masked tokens; `labels` is the number of classes of a classification head.
     """
 
     def __init__(self, settings: ModelSettings, vocabulary: int, *, fills: bool = False, labels: int = 0) -> None:
@@ -85,7 +85,7 @@ class Encoder(nn.Module):
         return self.encoder(x, padding_bias(keep, x))
 
     def judge(self, states: Tensor, keep: Tensor | None) -> Tensor:
-        """[B, T, D] states -> [B, D], one vector for the whole text."""
+        """[B, T, D] states -> [B, D], one vector per text."""
         if self.settings.pooler == "mean":
             return mean_state(states, keep)
         return states[:, 0] if self.pooler is None else self.pooler(states[:, 0])
@@ -111,8 +111,8 @@ class Decoder(nn.Module):
     def states(self, tokens: Tensor, cache: Cache | None = None, documents: Tensor | None = None) -> Tensor:
         """[B, T] tokens -> [B, T, D], the last states, before the logits.
 
-        With a cache, `tokens` follow the cached ones. If several documents are packed into a row, `documents` [B, T]
-        numbers the document of each token, and no token sees another document.
+        With a cache, `tokens` contains only the tokens after the cached ones. If a row contains several documents,
+        `documents` [B, T] is the document number of each token, and no token sees another document.
         """
         start = cache.length if cache else 0
         x = self.embedding(tokens, start)
@@ -124,14 +124,14 @@ class Decoder(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers in sequence, and with pre-norm a last norm."""
+    """A sequence of layers, followed by a norm if the layers are pre-norm."""
 
     def __init__(self, settings: ModelSettings, layers: int, *, cross: bool = False) -> None:
         super().__init__()
         rotary = RotaryPositions(settings) if settings.positions == "rotary" else None
         self.layers = nn.ModuleList(Layer(settings, cross=cross, rotary=rotary) for _ in range(layers))
         self.norm = build_norm(settings) if settings.norm == "pre" else nn.Identity()
-        self.recomputes = False  # the backward pass runs the layers again instead of storing their activations
+        self.recomputes = False  # whether the backward pass recomputes activations instead of storing them
 
     def forward(
         self,
@@ -153,7 +153,7 @@ class Stack(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A table of token vectors: a row, times sqrt(D), plus the position, plus the segment."""
+    """Token embeddings times sqrt(D), plus position encodings, plus segment embeddings."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class Embedding(nn.Module):
         self.dropout = Dropout(settings.dropout if dropout is None else dropout)
 
     def forward(self, tokens: Tensor, start: int = 0, segments: Tensor | None = None) -> Tensor:
-        """[B, T] -> [B, T, D]; the first token stands at position `start`."""
+        """[B, T] -> [B, T, D]; the first token is at position `start`."""
         axes = "batch position width"
         x = see("tokens", self.tokens(tokens) * self.scale, axes)
         if self.positions is not None:
@@ -178,7 +178,7 @@ class Embedding(nn.Module):
 
 
 class FillHead(nn.Module):
-    """Predicts the hidden token at each position: a dense layer, its nonlinearity and norm, then the logits."""
+    """Predicts the masked token at each position: a dense layer, an activation, a norm, then the logits."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ class FillHead(nn.Module):
 
 
 class Pooler(nn.Module):
-    """A dense layer over the first position, whose result represents the whole text."""
+    """A dense layer on the first position, whose output represents the whole text."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ class Pooler(nn.Module):
 
 
 def mean_state(states: Tensor, keep: Tensor | None) -> Tensor:
-    """[B, T, D] and keep [B, T] -> [B, D], the mean over what is not padding."""
+    """[B, T, D] and keep [B, T] -> [B, D], the mean over all tokens but the padding."""
     if keep is None:
         return states.mean(1)
     weights = keep[..., None].to(states.dtype)
@@ -219,7 +219,7 @@ def mean_state(states: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def tie_tables(settings: ModelSettings, source: Embedding, target: Embedding, output: nn.Linear) -> None:
-    """Shares the tables of tokens that the settings tie together."""
+    """Makes embeddings and output layer share the weights that `settings.tie` specifies."""
     if settings.tie in ("all", "inputs"):
         assert source.tokens.weight.shape == target.tokens.weight.shape, "one table needs one vocabulary"
         target.tokens = source.tokens
@@ -228,12 +228,12 @@ def tie_tables(settings: ModelSettings, source: Embedding, target: Embedding, ou
 
 
 def padding_bias(keep: Tensor | None, x: Tensor) -> Tensor | None:
-    """keep [B, S] -> [B, 1, 1, S]: no position sees padding."""
+    """keep [B, S] -> [B, 1, 1, S], a bias that masks padding."""
     return None if keep is None else mask_bias(keep[:, None, None, :], x.dtype)
 
 
 def causal_bias(x: Tensor, start: int) -> Bias:
-    """x [B, T, D] -> [1, 1, T, S]: no position looks ahead; None if there is one position, which sees all before it."""
+    """x [B, T, D] -> [1, 1, T, S], a bias that masks later positions; None for a single position, which is the last."""
     length = x.shape[1]
     if length == 1:
         return None
@@ -241,6 +241,6 @@ def causal_bias(x: Tensor, start: int) -> Bias:
 
 
 def document_bias(documents: Tensor, x: Tensor) -> Tensor:
-    """[B, T] numbers of documents -> [B, 1, T, T]: no position looks ahead or into another document."""
+    """[B, T] document numbers -> [B, 1, T, T], a bias that masks later positions and other documents."""
     same = documents[:, :, None] == documents[:, None, :]
     return mask_bias((same & causal_mask(x.shape[1], 0, x.device))[:, None], x.dtype)

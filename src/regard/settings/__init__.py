@@ -1,7 +1,7 @@
 """Declares every setting of Regard once.
 
-`option_fields.py` derives TOML keys, flags and checks from a declaration; `recorded_settings.py` reads those of a model
-folder. `preparation/chosen_settings.py` combines defaults, presets, files and flags.
+`option_fields.py` derives TOML keys, flags and checks from these declarations, `recorded_settings.py` reads the
+settings of a model folder, and `preparation/chosen_settings.py` combines defaults, presets, files and flags.
 """
 
 from __future__ import annotations
@@ -17,31 +17,40 @@ from regard.settings.option_fields import CHANCE, SHARE, Bounds, Section, at_lea
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(Section):
-    """The corpus: its languages, and which parts of it are used."""
+    """The corpus: its languages, and which parts of it to use."""
 
     source: Annotated[str, "source language, e.g. en"] = "source"
     target: Annotated[str, "target language, e.g. de"] = "target"
     directions: Annotated[
         tuple[str, ...],
-        "directions of a multilingual model, e.g. en-de,en-fr,de-en (Johnson et al., 2017); none: source to target only",
+        "directions of a multilingual model, e.g. en-de,en-fr,de-en (Johnson et al., 2017); empty: only source to target",
     ] = ()
     dev_pairs: Annotated[
-        int | None, "pairs per direction, or texts, held out without dev files; none: by corpus size", many(1)
+        int | None,
+        "number of pairs per direction (or of texts) to hold out if there are no dev files; none: depends on corpus size",
+        many(1),
     ] = None
     documents: Annotated[
         Literal["file", "paragraph", "line"],
-        "unit of text taken as one document (write, fill); blank lines separate paragraphs, and <|endoftext|> on a line always ends a document",
+        "what counts as one document (write, fill); blank lines separate paragraphs, and the line <|endoftext|> always ends a document",
     ] = "file"
-    carrier: Annotated[Literal["text", "word"], "what a label belongs to (classify)"] = "text"
+    carrier: Annotated[Literal["text", "word"], "whether labels apply to whole texts or single words (classify)"] = (
+        "text"
+    )
     labels: Annotated[tuple[str, ...], "labels of a classifier; filled in from the training data"] = ()
     memory: Annotated[
-        Literal["auto", "on", "off"], "keep the pairs for --memory; auto: if from PO, MO, TMX or XLIFF"
+        Literal["auto", "on", "off"],
+        "keep the training pairs for --memory; auto: if they come from PO, MO, TMX or XLIFF files",
     ] = "auto"
-    max_characters: Annotated[int, "maximum characters of a side; longer pairs are dropped", many(1)] = 2000
+    max_characters: Annotated[int, "maximum length of either side in characters; longer pairs are dropped", many(1)] = (
+        2000
+    )
     protect: Annotated[
         Literal["auto", "on", "off"], "learn to copy placeholders and tags; auto: if the corpus has .po or .tmx files"
     ] = "auto"
-    undecodable: Annotated[Literal["error", "drop"], "what to do with a line that is not valid UTF-8"] = "error"
+    undecodable: Annotated[
+        Literal["error", "drop"], "how to handle lines that are not valid UTF-8: stop with an error, or drop them"
+    ] = "error"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,11 +69,15 @@ class DataSettings(Section):
 class TokenizerSettings(Section):
     """The subword vocabulary and how it is learned."""
 
-    kind: Annotated[Literal["bpe", "unigram"], "byte pairs (Sennrich et al., 2016) or unigrams (Kudo, 2018)"] = "bpe"
+    kind: Annotated[
+        Literal["bpe", "unigram"], "byte-pair encoding (Sennrich et al., 2016) or unigram language model (Kudo, 2018)"
+    ] = "bpe"
     vocabulary: Annotated[int, "vocabulary size, including special tokens and bytes", many(300)] = 10_000
-    joint: Annotated[bool, "share one vocabulary between both languages"] = True
-    sample: Annotated[int, "sentences per side that the vocabulary is learned from", many(1)] = 500_000
-    tags: Annotated[tuple[str, ...], "extra tokens put before a source to mark it; filled in when needed"] = ()
+    joint: Annotated[bool, "share one vocabulary between source and target"] = True
+    sample: Annotated[int, "number of sentences per side used to learn the vocabulary", many(1)] = 500_000
+    tags: Annotated[
+        tuple[str, ...], "special tokens that mark sources, such as target languages; filled in when needed"
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +86,19 @@ class ModelSettings(Section):
 
     width: Annotated[int, "width of the residual stream (d_model)", at_least(1)] = 512
     heads: Annotated[int, "number of attention heads", at_least(1)] = 8
-    key_value_heads: Annotated[int | None, "key and value heads (grouped-query); none: same as heads", at_least(1)] = (
-        None
-    )
-    key_width: Annotated[int | None, "width of a head's queries, keys (d_k); none: width / heads", at_least(1)] = None
-    value_width: Annotated[int | None, "width of a head's values (d_v); none: width / heads", at_least(1)] = None
+    key_value_heads: Annotated[
+        int | None, "number of key and value heads (grouped-query attention); none: same as heads", at_least(1)
+    ] = None
+    key_width: Annotated[
+        int | None, "width of the queries and keys of one head (d_k); none: width / heads", at_least(1)
+    ] = None
+    value_width: Annotated[int | None, "width of the values of one head (d_v); none: width / heads", at_least(1)] = None
     hidden: Annotated[int, "width of the feed-forward layer (d_ff)", at_least(1)] = 2048
     encoder_layers: Annotated[int, "number of encoder layers", at_least(1, 500)] = 6
     decoder_layers: Annotated[int, "number of decoder layers", at_least(1, 500)] = 6
-    norm: Annotated[Literal["post", "pre"], "normalise after each residual sum (the paper) or before sublayers"] = (
-        "post"
-    )
+    norm: Annotated[
+        Literal["post", "pre"], "normalize after each residual sum (post, the original) or before each sublayer (pre)"
+    ] = "post"
     norm_kind: Annotated[Literal["layer", "rms"], "LayerNorm, or RMSNorm (Zhang & Sennrich, 2019)"] = "layer"
     norm_epsilon: Annotated[float, "constant added to the variance for numerical stability", SHARE] = 1e-5
     activation: Annotated[
@@ -97,29 +112,29 @@ class ModelSettings(Section):
     max_length: Annotated[int, "maximum sequence length in tokens", at_least(2)] = 256
     tie: Annotated[
         Literal["all", "output", "inputs", "none"],
-        "embedding tables that share weights: source, target and output (all), target and output (output), source and target (inputs)",
+        "which embedding tables share weights: source, target and output (all), target and output (output), source and target (inputs)",
     ] = "all"
     scale_embedding: Annotated[bool, "multiply token embeddings by sqrt(width)"] = True
-    embedding_norm: Annotated[bool, "normalise the embeddings, as BERT does"] = False
+    embedding_norm: Annotated[bool, "normalize the embeddings, as BERT does"] = False
     segments: Annotated[int, "number of segment embeddings (BERT has 2)", at_least(0)] = 0
-    bias: Annotated[bool, "give the linear layers of attention and feed-forward a bias"] = True
-    output_bias: Annotated[bool, "give the output layer a bias"] = False
+    bias: Annotated[bool, "add biases to the linear layers of attention and feed-forward"] = True
+    output_bias: Annotated[bool, "add a bias to the output layer"] = False
     pooler: Annotated[
         Literal["none", "tanh", "relu", "mean"],
-        "vector that classifies a text: the first state (none), the first state after a layer with tanh or relu, or the mean state",
+        "what represents a whole text: its first state (none), that state after a tanh or relu layer, or the mean of all states",
     ] = "none"
-    next_sentence: Annotated[bool, "add BERT's next-sentence head, which predicts if one text follows another"] = False
+    next_sentence: Annotated[bool, "add BERT's head that predicts whether one text follows another"] = False
     dropout: Annotated[float, "dropout rate of sublayer outputs", CHANCE] = 0.1
     embedding_dropout: Annotated[float | None, "dropout rate of embeddings; none: same as dropout", CHANCE] = None
     attention_dropout: Annotated[float, "dropout rate of attention weights", CHANCE] = 0.0
     activation_dropout: Annotated[float, "dropout rate inside the feed-forward layer", CHANCE] = 0.0
     kind: Annotated[
         Literal["transformer", "lstm", "gru"],
-        "architecture: the Transformer, or a recurrent network for comparison (no feed-forward, norms or positions)",
+        "architecture: Transformer, or a recurrent network for comparison (no feed-forward layers, norms or positions)",
     ] = "transformer"
-    attends: Annotated[bool, "a recurrent decoder attends to the source; false: it sees the encoder's last state"] = (
-        True
-    )
+    attends: Annotated[
+        bool, "whether a recurrent decoder attends to the source; false: it only gets the encoder's last state"
+    ] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,12 +150,13 @@ class ModelSettings(Section):
             )
         if self.positions == "rotary" and self.head_width % 2:
             raise SettingsError(
-                f"rotary positions rotate pairs of numbers: the key width of a head must be even, not {self.head_width}"
+                f"model.positions = rotary needs an even key width per head, not {self.head_width}: "
+                "change model.width or model.heads, or set model.key_width"
             )
         if self.next_sentence and self.pooler == "none":
-            raise SettingsError("model.next_sentence classifies whole texts: set model.pooler to tanh")
+            raise SettingsError("model.next_sentence needs a pooler: set model.pooler to tanh")
         if self.positions.startswith("sinusoidal") and self.width % 2:
-            raise SettingsError(f"sinusoidal positions come in pairs: model.width must be even, not {self.width}")
+            raise SettingsError(f"model.positions = {self.positions} needs an even model.width, not {self.width}")
 
     @property
     def head_width(self) -> int:
@@ -154,70 +170,86 @@ class ModelSettings(Section):
 
     @property
     def query_groups(self) -> int:
-        """The number of heads of keys and values; each serves a group of query heads."""
+        """The number of key and value heads, each of which serves a group of query heads."""
         return self.key_value_heads or self.heads
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Section):
-    """The optimization of the weights: batches, learning rate, regularization, evaluation, devices."""
+    """Training settings: batches, learning rate, regularization, evaluation, devices."""
 
     steps: Annotated[int, "maximum number of weight updates", many(1)] = 20_000
-    batch_tokens: Annotated[int, "target tokens per batch of all processes, including padding", many(1)] = 4096
+    batch_tokens: Annotated[int, "target tokens per batch over all processes, including padding", many(1)] = 4096
     accumulate: Annotated[int, "number of batches whose gradients are summed for one update", at_least(1)] = 1
     parallel: Annotated[
         Literal["ddp", "fsdp"],
-        "what each of several processes holds: all weights (ddp), or a shard of weights, gradients and moments (fsdp)",
+        "what each process stores: all weights (ddp), or a shard of the weights, gradients and optimizer state (fsdp)",
     ] = "ddp"
     recompute: Annotated[
         bool,
         "recompute activations in the backward pass instead of storing them: less memory, a third more time (Chen et al., 2016)",
     ] = False
     timeout: Annotated[int, "seconds without a response after which a process counts as lost", many(1)] = 1800
-    restarts: Annotated[int, "how many times --processes restarts after a process is lost", at_least(0)] = 3
-    optimizer: Annotated[Literal["adam", "muon"], "Adam, or Muon for matrices (Jordan et al., 2024)"] = "adam"
+    restarts: Annotated[int, "how many times --processes restarts training after losing a process", at_least(0)] = 3
+    optimizer: Annotated[
+        Literal["adam", "muon"], "Adam, or Muon for matrices and Adam for other weights (Jordan et al., 2024)"
+    ] = "adam"
     learning_rate: Annotated[float, "peak learning rate", at_least(0)] = 1e-3
-    table_rate: Annotated[float, "with Muon, factor of the rate of tables, norms and biases (Adam)", at_least(0)] = 4.0
+    table_rate: Annotated[
+        float, "with Muon: learning rate of embeddings, norms and biases, relative to learning_rate", at_least(0)
+    ] = 4.0
     schedule: Annotated[
         Literal["paper", "inverse-sqrt", "cosine", "linear", "constant"],
         "learning rate schedule after warm-up; paper: width^-0.5 min(step^-0.5, step warmup^-1.5), which ignores learning_rate",
     ] = "inverse-sqrt"
     warmup: Annotated[int, "number of updates during which the learning rate rises", many(0)] = 1000
-    dropout_warmup: Annotated[float, "epochs in which dropout rises from 0 (Morerio et al., 2017)", at_least(0)] = 0.0
-    betas: Annotated[tuple[float, ...], "Adam's decay rates of the two moments", CHANCE] = (0.9, 0.98)
+    dropout_warmup: Annotated[
+        float, "epochs during which dropout rises from 0 to its full rate (Morerio et al., 2017)", at_least(0)
+    ] = 0.0
+    betas: Annotated[tuple[float, ...], "Adam's decay rates of the first and second moment", CHANCE] = (0.9, 0.98)
     epsilon: Annotated[float, "constant added to Adam's denominator for numerical stability", at_least(0)] = 1e-9
-    weight_decay: Annotated[float, "decoupled weight decay (AdamW); with Muon, of matrices only", at_least(0)] = 0.0
+    weight_decay: Annotated[float, "decoupled weight decay (AdamW); with Muon: for matrices only", at_least(0)] = 0.0
     clip: Annotated[float, "maximum norm of the gradient; 0: no clipping", at_least(0)] = 1.0
-    masked: Annotated[float, "share of the tokens to predict (fill; Devlin et al., 2019)", Bounds(0.01, 0.9)] = 0.15
+    masked: Annotated[float, "share of tokens to mask and predict (fill; Devlin et al., 2019)", Bounds(0.01, 0.9)] = (
+        0.15
+    )
     whole_words: Annotated[bool, "mask whole words instead of single tokens (fill)"] = False
     label_smoothing: Annotated[float, "probability spread over all tokens (Szegedy et al., 2016)", CHANCE] = 0.1
     subword_sampling: Annotated[
         float,
-        "probability of skipping a BPE merge when pairs are segmented anew each epoch (Provilkov et al., 2020; unigram: Kudo, 2018); 0: off",
+        "probability of skipping a BPE merge when each epoch segments the pairs anew (Provilkov et al., 2020; unigram: Kudo, 2018); 0: off",
         Bounds(0, 0.9),
     ] = 0.0
     ema: Annotated[
         float,
-        "decay of the moving average of the weights (Polyak & Juditsky, 1992), which is evaluated and saved instead of them; 0: off",
+        "decay of a moving average of the weights, which replaces them in evaluation and saved models (Polyak & Juditsky, 1992); 0: off",
         CHANCE,
     ] = 0.0
-    evaluate_every: Annotated[int, "updates between evaluations on the dev set with a checkpoint", many(1)] = 500
+    evaluate_every: Annotated[
+        int, "number of updates between evaluations, each of which saves a checkpoint", many(1)
+    ] = 500
     evaluate_pairs: Annotated[int, "number of dev pairs translated at each evaluation", many(1)] = 500
     metric: Annotated[
         Literal["chrf", "bleu", "loss", "accuracy", "f1"],
         "dev metric for early stopping: chrf or bleu of translations, accuracy or f1 of labels, or the loss",
     ] = "chrf"
-    patience: Annotated[int, "evaluations without improvement before training stops; 0: never", at_least(0)] = 8
-    average: Annotated[int, "checkpoints averaged into the final weights: the best and its neighbours", at_least(1)] = 5
-    history: Annotated[int, "snapshots of the weights to keep for regard look; 0: none", at_least(0)] = 0
-    adapters: Annotated[int, "rank of adapters to train (LoRA; Hu et al., 2021), with --from; 0: off", at_least(0)] = 0
-    seed: Annotated[int, "seed of the random numbers, for reproducible runs", many(0)] = 1
-    device: Annotated[str, "auto, cpu, cuda, cuda:1, mps ..."] = "auto"
+    patience: Annotated[int, "evaluations without improvement before training stops; 0: never stop", at_least(0)] = 8
+    average: Annotated[
+        int, "number of checkpoints averaged into the final weights: the best and its neighbours", at_least(1)
+    ] = 5
+    history: Annotated[int, "number of snapshots of the weights to keep for regard look; 0: none", at_least(0)] = 0
+    adapters: Annotated[
+        int,
+        "rank of the low-rank adapters to train with --from (LoRA; Hu et al., 2021); 0: train all weights",
+        at_least(0),
+    ] = 0
+    seed: Annotated[int, "random seed, for reproducible runs", many(0)] = 1
+    device: Annotated[str, "device to train on: auto, cpu, cuda, cuda:1, mps ..."] = "auto"
     precision: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
-        "number format of matrix products; weights stay float32; auto: bfloat16 where the CPU or GPU is faster with it",
+        "number format of matrix products (weights stay float32); auto: bfloat16 if it is faster on this CPU or GPU",
     ] = "float32"
-    threads: Annotated[int | None, "CPU threads, shared by the processes; none: all cores", at_least(1)] = None
+    threads: Annotated[int | None, "number of CPU threads of all processes; none: all cores", at_least(1)] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -227,17 +259,19 @@ class TrainingSettings(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingSettings(Section):
-    """The search for an output, or the sampling of one."""
+    """Settings of search and sampling."""
 
     beam: Annotated[int, "beam size; 1: greedy search", at_least(1, 10_000)] = 5
-    length_penalty: Annotated[float, "alpha of the length penalty; higher favours longer outputs", Bounds(0, 10)] = 0.6
+    length_penalty: Annotated[
+        float, "alpha of the length penalty; higher values favour longer outputs", Bounds(0, 10)
+    ] = 0.6
     penalty: Annotated[
         Literal["google", "power"],
         "form of the length penalty: ((5 + length) / 6) ^ alpha (Wu et al., 2016), or length ^ alpha (Marian, Hugging Face)",
     ] = "google"
     patience: Annotated[
         float,
-        "stop after `patience` times `beam` outputs (Kasai et al., 2022); 0: if no better one is possible",
+        "stop once patience * beam outputs are complete (Kasai et al., 2022); 0: stop when no better output is possible",
         at_least(0),
     ] = 1.0
     consensus: Annotated[
@@ -245,25 +279,35 @@ class DecodingSettings(Section):
         "minimum Bayes risk: generate N candidates, return the one closest to all others (Kumar & Byrne, 2004); 0: off",
         at_least(0),
     ] = 0
-    alternatives: Annotated[int, "number of translations to return besides the best", at_least(0)] = 0
-    alignment: Annotated[bool, "return what each token attends to in the source, in the last layer"] = False
-    temperature: Annotated[float, "0: search; above: sample, higher values give more random output", at_least(0)] = 0.0
-    top_k: Annotated[int, "sample among the k most probable tokens; 0: all", many(0)] = 0
-    top_p: Annotated[float, "sample among the most probable tokens that together have this probability", SHARE] = 1.0
-    min_p: Annotated[float, "sample among tokens at least this probable, relative to the most probable", SHARE] = 0.0
-    repetition_penalty: Annotated[float, "penalty of repeated tokens (Keskar et al., 2019)", Bounds(0.01, 100)] = 1.0
-    seed: Annotated[int, "seed of the random numbers, for reproducible samples", many(0)] = 0
+    alternatives: Annotated[int, "number of other translations to return besides the best", at_least(0)] = 0
+    alignment: Annotated[bool, "return each token's attention to the source tokens, from the last layer"] = False
+    temperature: Annotated[
+        float, "0: search for the best output; above 0: sample, higher values give more random output", at_least(0)
+    ] = 0.0
+    top_k: Annotated[int, "sample only among the k most probable tokens; 0: all", many(0)] = 0
+    top_p: Annotated[
+        float, "sample only among the most probable tokens whose probabilities add up to this value; 1: all", SHARE
+    ] = 1.0
+    min_p: Annotated[
+        float, "sample only among tokens with at least this share of the highest probability; 0: all", SHARE
+    ] = 0.0
+    repetition_penalty: Annotated[
+        float, "penalty for repeated tokens (Keskar et al., 2019); 1: off", Bounds(0.01, 100)
+    ] = 1.0
+    seed: Annotated[int, "random seed, for reproducible samples", many(0)] = 0
     max_tokens: Annotated[int, "maximum length of a continuation in tokens (write)", many(1)] = 256
-    max_ratio: Annotated[float, "maximum tokens of a translation per token of the source, plus 20", at_least(0)] = 2.0
-    batch_tokens: Annotated[int, "source tokens decoded together, including padding and beams", many(1)] = 8192
+    max_ratio: Annotated[float, "maximum number of output tokens per source token, plus 20", at_least(0)] = 2.0
+    batch_tokens: Annotated[int, "number of source tokens decoded together, with padding and beams", many(1)] = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingSettings(Section):
-    """The conversion of a text into one vector."""
+    """Settings of text embeddings."""
 
-    pooling: Annotated[Literal["mean", "first"], "the mean of all states, or the state of the first token"] = "mean"
-    normalize: Annotated[bool, "scale vectors to length 1, so that their dot product is the cosine"] = True
+    pooling: Annotated[
+        Literal["mean", "first"], "vector of a text: the mean of all states, or the state of the first token"
+    ] = "mean"
+    normalize: Annotated[bool, "scale vectors to length 1, so that their dot product is their cosine similarity"] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +323,8 @@ class Settings(Section):
         "what the model does: translate, continue text (GPT), fill gaps (BERT), label texts, or embed them as vectors",
     ] = "translate"
     preset: Annotated[
-        Literal["auto", "tiny", "small", "base", "big", "modern"], "size of the model; auto: by corpus size and device"
+        Literal["auto", "tiny", "small", "base", "big", "modern"],
+        "size of the model; auto: depends on corpus size and device",
     ] = "auto"
     data: DataSettings = field(default_factory=DataSettings)
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
@@ -304,13 +349,13 @@ class Settings(Section):
 
     @property
     def layers(self) -> str:
-        """The numbers of layers that a model for this task has, such as 6 + 6."""
+        """The number of layers of a model for this task, such as "6" or "6 + 6"."""
         encoder, decoder = self.model.encoder_layers, self.model.decoder_layers
         return {"translate": f"{encoder} + {decoder}", "write": str(decoder)}.get(self.task, str(encoder))
 
     @property
     def shape(self) -> str:
-        """The size of the model in a few words."""
+        """A one-line description of the model's size."""
         model = self.model
         if model.kind != "transformer":
             return recurrent_networks.describe_shape(self)

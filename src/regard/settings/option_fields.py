@@ -1,7 +1,7 @@
-"""Derives a TOML key, a flag, a line of help and a check from one line of a dataclass.
+"""Derives a TOML key, a command-line flag, its help and a check from each field of a dataclass.
 
-`width: Annotated[int, "width of the residual stream", at_least(1)] = 512` in the section `model` is read
-from `[model] width = 512`, from `--model.width 512`, and refuses 0, "wide" and the misspelt `widht`.
+`width: Annotated[int, "width of the residual stream", at_least(1)] = 512` in the section `model` reads
+`[model] width = 512` and `--model.width 512`, and rejects 0, "wide" and the misspelt `widht`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bounds:
-    """The range of values that a number may take.
+    """The range of valid values of a number.
 
-    Whole numbers without an upper end have a ceiling that no user meets: absurd ones are refused before they are used.
+    Whole numbers without an upper bound have a high ceiling, which rejects absurd values early.
     """
 
     low: float = -math.inf
@@ -37,7 +37,7 @@ class Bounds:
         return f"from {self.low:g} to {'' if self.high_allowed else 'below '}{self.high:g}"
 
     def fault(self, value: float) -> str:
-        """Returns the limit that a value exceeds, or an empty text."""
+        """Returns the limit that a value violates, or an empty string."""
         if self.high == math.inf and isinstance(value, int) and value > self.ceiling:
             return f"at most {self.ceiling:,}"
         admitted = self.low <= value and (value <= self.high if self.high_allowed else value < self.high)
@@ -45,12 +45,12 @@ class Bounds:
 
 
 def at_least(low: float, ceiling: float = Bounds.ceiling) -> Bounds:
-    """Returns the range from `low` up."""
+    """Returns bounds without an upper end."""
     return Bounds(low, ceiling=ceiling)
 
 
 def many(low: float) -> Bounds:
-    """Returns the range from `low` up, for numbers that may be large: steps, tokens, seeds."""
+    """Returns bounds without an upper end for numbers that may be large, such as steps, tokens and seeds."""
     return Bounds(low, ceiling=2**63)
 
 
@@ -59,7 +59,7 @@ SHARE = Bounds(0, 1)
 
 
 class Section:
-    """A group of settings, which refuses values of the wrong type or out of bounds when it is made."""
+    """A group of settings; creating one with an invalid value raises SettingsError."""
 
     def __post_init__(self) -> None:
         name = type(self).__name__.removesuffix("Settings").lower()
@@ -71,7 +71,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Option:
-    """One setting: its dotted name, type, default, help and bounds."""
+    """One setting: its dotted name, type, default value, help text and bounds."""
 
     path: str
     type: Any
@@ -85,7 +85,7 @@ def options(schema: type, prefix: str = "") -> tuple[Option, ...]:
     return _options(cast("Hashable", schema), prefix)
 
 
-@cache  # translating one sentence reads them too, and takes only some milliseconds
+@cache  # every translation calls this, and a short one takes only a few milliseconds
 def _options(schema: Any, prefix: str) -> tuple[Option, ...]:
     found: list[Option] = []
     hints = _hints(schema)
@@ -100,12 +100,11 @@ def _options(schema: Any, prefix: str) -> tuple[Option, ...]:
 
 @cache
 def _hints(schema: Any) -> dict[str, Any]:
-    """Returns the annotated type of each setting and section of `schema`."""
     return get_type_hints(schema, include_extras=True)
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns nested tables with the values of `base`, replaced by those of `changes` where it has any."""
+    """Returns the nested tables of `base`, updated with the values of `changes`."""
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
@@ -114,7 +113,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def build(schema: type[T], values: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> T:
-    """Returns an instance of `schema` made from nested values; refuses unknown names and wrong types."""
+    """Returns an instance of `schema` made from nested values; raises SettingsError for invalid names and values."""
     known = known or [option.path for option in options(schema)]
     hints = _hints(cast("Hashable", schema))
     leaves = {option.path: option for option in options(schema)}
@@ -141,7 +140,7 @@ def _did_you_mean(path: str, known: Sequence[str]) -> str:
 
 
 def convert(option: Option, value: Any, prefix: str = "") -> Any:
-    """Returns `value`, a TOML value or the text of a flag, as the declared type; refuses it if it is out of bounds."""
+    """Converts a TOML value or the text of a flag to the declared type, and checks its bounds."""
     path = prefix + option.path
     converted = _as_type(option.type, value, path)
     numbers = converted if isinstance(converted, tuple) else (converted,)
@@ -184,7 +183,7 @@ NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 def dump(section: Section, table: str = "") -> str:
-    """Returns `section` as TOML that reads back to an equal object; a setting that is none is left out."""
+    """Returns `section` as TOML, from which `build` restores an equal object; settings that are None are left out."""
     lines, tables = [], []
     for f in fields(section):  # type: ignore[arg-type]
         value = getattr(section, f.name)

@@ -1,4 +1,4 @@
-"""Reads the settings that a model folder records, and TOML files of settings."""
+"""Reads settings from TOML files, including the `model.toml` of a model folder."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from regard.settings.option_fields import build
 
 
 def load_recorded(path: Path) -> Settings:
-    """Returns the settings that a model folder records, which are complete and need no preset."""
+    """Returns the settings of a `model.toml`, which are complete and need no preset."""
     return build(Settings, read_record(path))
 
 
 REMOVED = ("training.r_drop", "training.risk")
-"""Settings of earlier versions, whose model folders record them; 0 means that they were not used."""
+"""Settings of earlier versions that model folders may still contain; 0 means that they were off."""
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Returns the tables that a model folder records, without the settings that this version no longer has."""
+    """Returns the tables of a `model.toml` without settings that have since been removed from Regard."""
     tables = read_toml(path)
     for name in find_removed(tables):
         table, _, leaf = name.partition(".")
@@ -32,7 +32,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def find_removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str]:
-    """Lists the removed settings in recorded tables; with `in_use`, only those that are not 0."""
+    """Lists the settings in these tables that have been removed from Regard; with `in_use`, only those not set to 0."""
     found = []
     for name in REMOVED:
         table, _, leaf = name.partition(".")
@@ -43,9 +43,9 @@ def find_removed(tables: Mapping[str, Any], *, in_use: bool = False) -> list[str
 
 
 LARGEST = 1_000_000
-"""Bytes of a settings file."""
+"""Maximum size of a settings file in bytes."""
 MOST_DOTS = 64
-"""Dots in a line outside of strings: tomllib takes quadratic time and memory for `a.a.a.a`, without an end."""
+"""Maximum number of dots per line outside of strings: tomllib takes quadratic time and memory for `a.a.a.a`."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise SettingsError(f"{path}: is too large for a settings file, which has at most {LARGEST:,} bytes")
+            raise SettingsError(f"{path}: too large: a settings file may have at most {LARGEST:,} bytes")
         text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
         without_strings = text if re.search("\"{3}|'{3}", text) else _STRING.sub("", text)
         if any(line.partition("#")[0].count(".") > MOST_DOTS for line in without_strings.split("\n")):

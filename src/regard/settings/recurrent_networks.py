@@ -1,4 +1,4 @@
-"""The rules of recurrent networks, which are compared with the Transformer: what they need and do not support."""
+"""Checks the settings of recurrent networks, which exist to be compared with the Transformer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def require_supported(settings: Settings) -> None:
-    """Refuses settings that the recurrent network which model.kind names does not support."""
+    """Raises SettingsError for settings that recurrent networks do not support."""
     model, training = settings.model, settings.training
     if model.width % 2:
-        raise SettingsError(f"a recurrent encoder reads in two directions: model.width must be even, not {model.width}")
+        raise SettingsError(f"model.kind = {model.kind} needs an even model.width, not {model.width}")
     unsupported = {
         f"task = {settings.task}": settings.task != "translate",
         "training.recompute": training.recompute,
@@ -24,13 +24,12 @@ def require_supported(settings: Settings) -> None:
     for setting, is_used in unsupported.items():
         if is_used:
             raise SettingsError(
-                f"model.kind = {model.kind} is a recurrent translator for comparison, which does not support "
-                f"{setting}: leave it out, or set model.kind to transformer"
+                f"model.kind = {model.kind} does not support {setting}: leave it out, or set model.kind to transformer"
             )
 
 
 def describe_shape(settings: Settings) -> str:
-    """Returns the size of the network in a few words."""
+    """Returns a one-line description of the network's size."""
     model = settings.model
     attention = f"attention of {model.heads} heads" if model.attends else "no attention"
     return f"{settings.layers} layers of {model.kind.upper()}, width {model.width}, {attention}"

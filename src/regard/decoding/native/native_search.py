@@ -239,7 +239,7 @@ def share(sentences: int, threads: int, size: int) -> tuple[int, int]:
 def is_observed() -> bool:
     """Reports whether `regard.observe` is active, without importing its module and PyTorch."""
     module = sys.modules.get("regard.model.observe")
-    return module is not None and module.watching()
+    return module is not None and module.is_observed()
 
 
 def count_processors() -> int:

@@ -1,1 +1,1 @@
-"""Faster ways to compute what the model says, each tested against the readable code; `mode` chooses between them."""
+"""Faster implementations of parts of the model, each tested against the readable PyTorch code."""

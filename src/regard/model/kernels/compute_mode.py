@@ -1,9 +1,9 @@
-"""Chooses how a computation runs: compiled or readable kernels, bfloat16 or float32 products, dropout masks, observer.
+"""Sets how the model computes: compiled or PyTorch kernels, bfloat16 or float32 products, dropout masks, observer.
 
     with computing(bfloat16=True, masks=masks_of(seed, step)):
         loss = model(tokens)
 
-Nothing else in the model decides this. A mode holds for the current thread until its block ends.
+A mode applies to the current thread until its block ends.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mode:
-    """The way in which the current thread computes."""
+    """The compute mode of a thread."""
 
-    fused: bool = True  # use the compiled kernels where they can be used
-    bfloat16: bool = False  # multiply the operands of linear maps in bfloat16, on a CPU
-    masks: Masks | None = None  # the source of dropout masks; None: PyTorch's generator
-    trace: Trace | None = None  # what `observe` records into
+    fused: bool = True  # use the compiled kernels where possible
+    bfloat16: bool = False  # compute the products of linear layers in bfloat16, on a CPU
+    masks: Masks | None = None  # source of dropout masks; None: PyTorch's random generator
+    trace: Trace | None = None  # where `observe` records values
 
 
 DEFAULT = Mode()
@@ -39,7 +39,7 @@ _mode = ContextVar("mode", default=DEFAULT)
 
 
 def mode() -> Mode:
-    """Returns how the current thread computes."""
+    """Returns the mode of the current thread."""
     return _mode.get()
 
 
@@ -54,12 +54,12 @@ def computing(**changes: Any) -> Iterator[None]:
 
 
 def fused_kernels(*tensors: Tensor) -> fused.Library | None:
-    """Returns the compiled kernels if the mode wants them and they can work on all of these tensors."""
+    """Returns the compiled kernels if the mode enables them and they support all of these tensors."""
     if _mode.get().fused and all(each.device.type == "cpu" and each.dtype == torch.float32 for each in tensors):
         return fused.library()
     return None
 
 
 def fused_training_kernels(*tensors: Tensor) -> fused.Library | None:
-    """Returns the compiled kernels if gradients are computed; without gradients PyTorch's operations are as fast."""
+    """Returns the compiled kernels if gradients are computed; without gradients, PyTorch is just as fast."""
     return fused_kernels(*tensors) if torch.is_grad_enabled() else None

@@ -1,8 +1,8 @@
-"""Runs the steps between the matrix products of training in one pass each, in C++ (`fused_training_steps.cpp`).
+"""Runs each training step between two matrix products in a single C++ pass (`fused_training_steps.cpp`).
 
-On a CPU a small model spends as much time in these steps as in its products (docs/log.md). Each function is tested
-against the readable code that calls it, which does the same in PyTorch if the library cannot be used: without a
-compiler at installation, on a GPU, in other types than float32.
+On a CPU, a small model spends as much time in these steps as in its matrix products (docs/log.md). The code that calls
+these functions does the same in PyTorch, and they are tested against it. PyTorch is used if there was no compiler at
+installation, on GPUs, and for types other than float32.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from regard.model.dropout import Mask
 
 LONGEST = 128
-"""The longest sequence for `attend`, in positions; PyTorch's attention is faster for longer ones."""
+"""Maximum sequence length for `attend`, in positions; for longer sequences, PyTorch's attention is faster."""
 
 
 @cache
 def library(instructions: str = "") -> Library | None:
-    """Returns the library for these instructions, or the best of this CPU; None if it cannot be loaded."""
+    """Loads the kernels for an instruction set, by default this CPU's best; returns None if that fails."""
     for path in sorted(Path(__file__).parent.glob("fused_core*.so")):
         try:
             return Library(ctypes.CDLL(str(path)), instructions or best_instructions())
@@ -34,12 +34,12 @@ def library(instructions: str = "") -> Library | None:
 
 
 def best_instructions() -> str:
-    """Returns the set of vector instructions that this CPU has."""
+    """Returns the best vector instruction set that this CPU supports."""
     return {"AVX512": "avx512", "AVX2": "avx2"}.get(torch.backends.cpu.get_cpu_capability(), "portable")
 
 
 class Library:
-    """The functions of `fused_training_steps.cpp` for one set of instructions; they run without Python's lock."""
+    """The functions of `fused_training_steps.cpp` for one instruction set; they run without the GIL."""
 
     def __init__(self, loaded: ctypes.CDLL, instructions: str) -> None:
         self.instructions = instructions
@@ -60,7 +60,7 @@ class Library:
             setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Any:
-        """Raises AttributeError; the functions above are found before this, which only type checkers need."""
+        """Raises AttributeError; only type checkers need this method, because the functions are attributes."""
         raise AttributeError(name)
 
 
@@ -74,7 +74,7 @@ def _addresses(*tensors: Tensor | None) -> list[int | None]:
 
 
 def norm(c: Library, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """Returns x / sqrt(mean of x² + epsilon) * gain, over the last axis."""
+    """Returns x / sqrt(mean(x²) + epsilon) * gain, where the mean is over the last axis."""
     return _apply(_Norm, c, x, gain, epsilon)
 
 
@@ -100,7 +100,7 @@ class _Norm(torch.autograd.Function):
 
 
 def drop(c: Library, x: Tensor | None, y: Tensor, mask: Mask) -> Tensor:
-    """Returns y after dropout by this mask, added to x if it is given."""
+    """Applies a dropout mask to y, and adds x if given."""
     return _apply(_Drop, c, x, y, mask)
 
 
@@ -155,9 +155,9 @@ def attend(
     causal: bool,
     angles: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
-    """[B, T, H * K] queries, [B, S, H * K] keys and values -> [B, T, H * K], heads side by side.
+    """[B, T, H * K] queries, [B, S, H * K] keys and values -> [B, T, H * K], with heads concatenated.
 
-    `bias` [B, S] is added to the scores; queries and keys are rotated first by `angles`, cosines and sines.
+    `bias` [B, S] is added to the scores; `angles` (cosines and sines) rotate queries and keys beforehand.
     """
     return _apply(_Attend, c, query, key, value, heads, bias, causal, angles)
 
