@@ -165,11 +165,11 @@ CASES: dict[str, tuple[Damage, str]] = {
     "tokenizer from a device": (replaced_by_link(TOKENIZER, "/dev/zero"), "not a regular file"),
     "tokenizer from a pipe": (pipe(TOKENIZER), "not a regular file"),
     "tokenizer elsewhere": (moved_out(TOKENIZER), "outside its folder"),
-    "large tokenizer": (grown(TOKENIZER, 2**32), "reads at most"),
+    "large tokenizer": (grown(TOKENIZER, 2**32), "such a file may have at most"),
     "deep JSON": (content(TOKENIZER, "[" * 200_000), "not JSON"),
     "growing rules": (
         normalizers(*(replace_rule({"String": a}, b * 1000) for a, b in ("ab", "bc", "cd", "de"))),
-        "lengthen a text by more than 1,000 times",
+        "make a text more than 1,000 times longer",
     ),
     "exponential rule": (normalizers(replace_rule({"Regex": "(a+)+$"}, "")), "can take exponential time"),
     "piece with a large id": (
@@ -214,7 +214,7 @@ CASES: dict[str, tuple[Damage, str]] = {
     "flipped bit": (flip_bit, "is damaged or was changed"),
     "changed tokenizer": (change_tokenizer, "is damaged or was changed"),
     "damaged manifest": (content(MANIFEST, "[]"), "damaged: copy the whole folder again"),
-    "large manifest": (content(MANIFEST, " " * 200_000), "reads at most"),
+    "large manifest": (content(MANIFEST, " " * 200_000), "such a file may have at most"),
 }
 
 

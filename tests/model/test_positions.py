@@ -120,7 +120,7 @@ def test_a_learned_table_ends_for_cached_steps_too() -> None:
     model = writer(toy_settings(positions="learned", max_length=3))
     cache = model.new_cache()
     model(some_tokens(1, 3), cache)
-    with pytest.raises(InputError, match="4 tokens is longer than the 3 positions"):
+    with pytest.raises(InputError, match="4 tokens is longer than this model's limit of 3"):
         model(some_tokens(1, 1), cache)
 
 

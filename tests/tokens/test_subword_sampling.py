@@ -257,9 +257,9 @@ def test_a_vocabulary_from_elsewhere_is_refused() -> None:
     own = TOKENIZERS["bpe"]
     imported = [ImportedTokenizer(model, Specials(), 3) for model in (foreign, bytelevel, own.model)]
     for tokenizer in (*imported, Tokenizer(bytelevel)):
-        with pytest.raises(SettingsError, match="needs a BPE or unigram vocabulary that Regard learnt"):
+        with pytest.raises(SettingsError, match="needs a BPE or unigram vocabulary learned by Regard"):
             Sampler(tokenizer, 0.1)
-        with pytest.raises(SettingsError, match="needs a BPE or unigram vocabulary that Regard learnt"):
+        with pytest.raises(SettingsError, match="needs a BPE or unigram vocabulary learned by Regard"):
             WordTable.build(["a"], tokenizer)
 
 

@@ -78,11 +78,8 @@ def test_a_large_corpus_is_planned_in_windows(examples: Examples, monkeypatch: p
     assert isinstance(examples.plan(1024, 1, 0), WindowedPlan)
 
 
-def test_lengths_need_not_be_held(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = np.array([0, 12_344, 12_345, 29_999, 5])
-    known = examples.of(rows).tolist()
-    monkeypatch.setattr("regard.tokens.token_shards.WHOLE", 10)
-    assert examples.of(rows).tolist() == known
-    assert known == [[len(side) for side in examples.pair(int(row))] for row in rows]
-    assert np.array_equal(examples.between(12_000, 13_000), examples.lengths[12_000:13_000])
+def test_lengths_are_those_of_the_pairs(examples: Examples) -> None:
+    rows = [0, 12_344, 12_345, 29_999, 5]
+    assert examples.lengths[rows].tolist() == [[len(side) for side in examples.pair(row)] for row in rows]
+    assert np.array_equal(examples.lengths_between(12_000, 13_000), examples.lengths[12_000:13_000])
     assert plans.BLOCK < 12_345

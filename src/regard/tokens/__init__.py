@@ -1,1 +1,1 @@
-"""Turns text into token ids and back, and keeps token ids on disk."""
+"""Converts text to token ids and back, and stores token ids on disk."""

@@ -1,4 +1,4 @@
-"""Vocabularies of imported models (BERT, GPT-2, Marian, Llama ...), which segment text in their own way."""
+"""Tokenizers of imported models (BERT, GPT-2, Marian, Llama ...), each with its own rules."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 import tokenizers
 
 from regard.errors import ModelError
-from regard.tokens.tokenizer import Encoding, Specials, Tokenizer, refuse_surrogates
-from regard.tokens.tokenizer_checks import MOST_PIECES, parse_tokenizer, refusing_panics
+from regard.tokens.tokenizer import Encoding, Specials, Tokenizer, reject_surrogates
+from regard.tokens.tokenizer_checks import MOST_PIECES, parse_tokenizer, tokenizer_errors
 
 HIDDEN = "\U000f0000"
-"""Prefix of a piece that no text contains, such as a piece of the other language of a translator."""
+"""Prefix of pieces that no text can produce, such as the pieces of a translator's other language."""
 
 
 class ImportedTokenizer(Tokenizer):
-    """Segments and joins text as the tokenizer does that the imported model was trained with.
+    """The tokenizer that an imported model was trained with.
 
-    `size` is the number of ids that the model knows; an id beyond it becomes the unknown one.
+    `size` is the number of ids that the model knows; larger ids are replaced by the unknown id.
     """
 
     def __init__(self, model: tokenizers.Tokenizer, specials: Specials, size: int) -> None:
@@ -31,7 +31,7 @@ class ImportedTokenizer(Tokenizer):
 
     @classmethod
     def restore(cls, content: dict[str, Any], path: Path) -> ImportedTokenizer:
-        """Returns the tokenizer of the content of a file that `to_json` wrote."""
+        """Restores a tokenizer from the parsed result of `to_json`."""
         model = parse_tokenizer(content["tokenizer"], path)
         try:
             specials, size = Specials(**content["specials"]), int(content["size"])
@@ -41,7 +41,7 @@ class ImportedTokenizer(Tokenizer):
                 raise ValueError(f"a vocabulary of {size} tokens")  # noqa: TRY301
             inside = all(type(number) is int and 0 <= number < size for number in ids)
             if type(specials.prompt) is not bool or type(specials.between) is not int or not 0 < specials.between < 9:
-                raise ValueError("prompt or between has an impossible value")  # noqa: TRY301
+                raise ValueError("invalid value of prompt or between")  # noqa: TRY301
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ModelError(f"{path}: damaged tokenizer: {' '.join(str(error).split())}") from None
         if not inside:
@@ -49,31 +49,26 @@ class ImportedTokenizer(Tokenizer):
         return cls(model, specials, size)
 
     def to_json(self) -> str:
-        """Returns the JSON from which `restore` makes the tokenizer."""
         specials = {name: value for name, value in asdict(self.specials).items() if name != "tags"}
         about = f'{{"specials": {json.dumps(specials)}, "size": {self.size}, '
         return f'{about}"tokenizer": {self.model.to_str()}}}'
 
     def encode(self, text: str) -> Encoding:
-        """Returns the subwords of a text, without begin and end."""
-        refuse_surrogates([text])
-        with refusing_panics():
+        reject_surrogates([text])
+        with tokenizer_errors():
             encoding = self.model.encode(text, add_special_tokens=False)
         return Encoding(self._known(encoding.ids), self.pieces(encoding.ids), encoding.offsets)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each text, without begin and end."""
-        refuse_surrogates(texts)
-        with refusing_panics():
+        reject_surrogates(texts)
+        with tokenizer_errors():
             encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
         return [self._known(encoding.ids) for encoding in encodings]
 
     def encode_continuation(self, text: str) -> list[int]:
-        """Returns the ids of a text that continues other ids."""
         return self.encode_batch([text])[0]
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each word of a text."""
         return self.encode_batch([f" {word}" for word in words] if self._spells_bytes else words)
 
     def _known(self, ids: list[int]) -> list[int]:
@@ -83,14 +78,13 @@ class ImportedTokenizer(Tokenizer):
         return [token if token < self.size else unknown for token in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids; special tokens are left out."""
         left_out = {*self.specials.never_generated, self.specials.end}
         known = [token for token in ids if token not in left_out]
-        with refusing_panics():
+        with tokenizer_errors():
             return str(self.model.decode(known, skip_special_tokens=True))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns each id in readable form: ▁ is a space, ⟨E4⟩ a byte that is only a part of a character."""
+        """Returns each id in readable form, in which ▁ stands for a space and ⟨E4⟩ for a byte of a character."""
         return [self._piece(self.model.id_to_token(token)) for token in ids]
 
     def _piece(self, piece: str | None) -> str:
@@ -105,19 +99,17 @@ class ImportedTokenizer(Tokenizer):
             return "".join(f"⟨{byte:02X}⟩" for byte in spelt)
 
     def continues(self) -> list[bool]:
-        """Reports for each id whether it continues a word that the id before it began."""
         shown = self.pieces(range(self.size))
         if any(piece.startswith("##") for piece in shown):
             return [piece.startswith("##") for piece in shown]
         return [piece[:1].isalpha() or piece.startswith("⟨") for piece in shown]
 
     def can_continue(self) -> list[bool]:
-        """Reports for each id whether the next one can continue its word."""
         return [piece[-1:].isalnum() or piece.endswith("⟩") for piece in self.pieces(range(self.size))]
 
 
 def _bytes_of_characters() -> dict[str, int]:
-    """Returns the byte of each character by which byte-level vocabularies (GPT-2) write bytes."""
+    """Maps the characters that stand for bytes in byte-level vocabularies (GPT-2) to these bytes."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}

@@ -1,6 +1,6 @@
-"""Directions of translation, such as en-de, and the codes of their languages.
+"""Translation directions, such as en-de, and their language codes.
 
-A model of several directions reads the target language as a tag before the source (Johnson et al., 2017).
+A model with several directions reads a tag for the target language before the source (Johnson et al., 2017).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from regard.settings import DataSettings
 CHINESE = {"zh", "zho", "chi", "cmn", "yue"}
 JAPANESE = {"ja", "jpn"}
 UNSPACED = CHINESE | JAPANESE | {"th", "tha", "lo", "lao", "km", "khm", "my", "mya"}
-"""Primary codes of languages that are written without spaces."""
+"""Primary codes of languages written without spaces between words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """A source language and a target language."""
+    """A translation direction: a source language and a target language."""
 
     source: str
     target: str
@@ -31,49 +31,50 @@ class Direction:
 
 
 def directions_of(data: DataSettings) -> tuple[Direction, ...]:
-    """Returns the directions that a model was trained on."""
+    """Returns the translation directions that a model was trained on."""
     several = [Direction(*name.split("-")) for name in data.directions]
     return tuple(several) or (Direction(data.source, data.target),)
 
 
 def languages_of(directions: Iterable[Direction]) -> list[str]:
-    """Returns the languages of directions, each once, in order of appearance."""
+    """Returns the languages in these directions without duplicates, in order of appearance."""
     return list(dict.fromkeys(name for each in directions for name in (each.source, each.target)))
 
 
 def targets_of(data: DataSettings) -> tuple[str, ...]:
-    """Returns the languages that a tag marks: the target languages of a model of several directions."""
+    """Returns the languages that have a tag: the target languages if the model has several directions, else none."""
     return tuple(dict.fromkeys(each.target for each in directions_of(data))) if data.directions else ()
 
 
 @lru_cache(1000)
 def normalize_code(code: str) -> str:
-    """Returns the code of a language in the spelling that directions use: EN-us becomes en_US."""
+    """Normalizes the spelling of a language code: EN-us becomes en_US."""
     first, *rest = re.split("[-_]", code.strip())
     return "_".join([first.lower(), *(part.title() if len(part) == 4 else part.upper() for part in rest)])
 
 
 def primary(code: str) -> str:
-    """Returns the code of a language without script and region."""
+    """Returns a normalized language code without its script and region."""
     return normalize_code(code).split("_")[0].split("@")[0]
 
 
 def language(name: str) -> str:
-    """Returns the name of a language in directions: pt_BR for pt-BR."""
+    """Returns a language name as it appears in directions, with underscores: pt_BR for pt-BR."""
     return name.replace("-", "_")
 
 
 def format_directions(data: DataSettings, arrow: str = "→") -> str:
-    """Returns the directions for people: en → de, de → en."""
+    """Formats the directions for display: en → de, de → en."""
     return ", ".join(f"{each.source} {arrow} {each.target}" for each in directions_of(data))
 
 
 def choose_direction(
     data: DataSettings, source: str | None = None, target: str | None = None, *, zero_shot: bool = False
 ) -> Direction:
-    """Returns the model's direction with this source and target; its source is empty if several directions fit.
+    """Returns the model's direction with this source and target; its source is empty if several directions match.
 
-    Refuses a direction that the model was not trained on unless `zero_shot`, and always if its target has no tag.
+    Raises InputError for a target language that the model does not know and, unless `zero_shot` is true, for a
+    direction that it was not trained on.
     """
     known = directions_of(data)
     source, target = (None if name is None else language(name) for name in (source, target))

@@ -1,4 +1,4 @@
-"""Slot tokens, which replace the protected pieces of a text: a model moves them without spelling the pieces."""
+"""Replaces protected pieces of a text with slot tokens, which a model can move without having to spell the pieces."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from random import Random
 from regard.tokens.protected_pieces import ProtectedPiece, find
 
 SLOTS = tuple(f"slot:{number}" for number in range(1, 17))
-"""The names of the tokens in `TokenizerSettings.tags`; a text with more pieces spells the others."""
+"""Names of the slot tokens in `TokenizerSettings.tags`. If a text has more pieces, the rest are encoded as text."""
 
 ANY = 0.25
-"""The share of training pairs with random slots, from which the model learns slots with high numbers."""
+"""Share of training pairs with random slot numbers, from which the model also learns high numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slotted:
-    """A text with slots: the first text, the first slot, the second text ..."""
+    """A text with slots: the first part of the text, the first slot, the second part, and so on."""
 
     texts: tuple[str, ...]
-    numbers: tuple[int, ...]  # of the slots, from 1; one less than texts
+    numbers: tuple[int, ...]  # slot numbers, counted from 1; one fewer than `texts`
 
     def fill(self, pieces: Mapping[int, str]) -> str:
-        """Returns the text with pieces by the numbers of their slots; a slot without a piece is dropped."""
+        """Replaces each slot with the piece for its number; slots without a piece are dropped."""
         filled = [pieces.get(number, "") + text for number, text in zip(self.numbers, self.texts[1:], strict=True)]
         return "".join([self.texts[0], *filled])
 
 
 @dataclass(frozen=True, slots=True)
 class CutText:
-    """A text cut at its protected pieces."""
+    """A text split at its protected pieces."""
 
-    texts: tuple[str, ...]  # before, between and after the pieces
+    texts: tuple[str, ...]  # text before, between and after the pieces
     pieces: tuple[str, ...]
 
     @classmethod
     def at(cls, text: str, pieces: Sequence[ProtectedPiece]) -> CutText:
-        """Cuts a text at these pieces of it, which are in order."""
+        """Splits a text at its pieces, which must be in order."""
         starts, ends = [piece.start for piece in pieces], [piece.end for piece in pieces]
         texts = [text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)]
         return cls(tuple(texts), tuple(piece.text for piece in pieces))
@@ -48,7 +48,7 @@ class CutText:
         return self.slotted(range(1, len(self.pieces) + 1)).fill(dict(enumerate(self.pieces, 1)))
 
     def slotted(self, numbers: Sequence[int | None]) -> Slotted:
-        """Returns the text with these slots instead of its pieces; a piece without a slot is spelt."""
+        """Replaces each piece with the slot of this number, or keeps its text if the number is None."""
         texts, used = [self.texts[0]], []
         for number, piece, text in zip(numbers, self.pieces, self.texts[1:], strict=True):
             if number is None:
@@ -60,16 +60,16 @@ class CutText:
 
 
 def slot_text(cut: CutText) -> tuple[Slotted, dict[int, str]]:
-    """Returns a text to translate with slots in order, and the piece of each slot."""
+    """Returns a text to translate with numbered slots, and the piece for each slot number."""
     numbers = [number if number <= len(SLOTS) else None for number in range(1, len(cut.pieces) + 1)]
     return cut.slotted(numbers), dict(enumerate(cut.pieces[: len(SLOTS)], 1))
 
 
 def slot_pair(source: str, target: str, dice: Random | None = None) -> tuple[Slotted, Slotted]:
-    """Returns both sides of a pair with a slot for each piece that they share, numbered in the order of the source.
+    """Replaces the pieces that both sides of a pair share with slots, numbered in the order of the source.
 
-    Equal pieces are matched in their order. With `dice`, the numbers are sometimes random. A mnemonic such as & in
-    E&xit is removed if both sides have one, because the model should not learn which letter it marks.
+    Equal pieces are matched in order. With `dice`, the numbers are sometimes random. A mnemonic, such as & in E&xit, is
+    removed if both sides have one, because the model should not learn which letter it marks.
     """
     sides = [_without_mnemonics(source), _without_mnemonics(target)]
     if sides[0][1] != sides[1][1]:
@@ -86,7 +86,7 @@ def slot_pair(source: str, target: str, dice: Random | None = None) -> tuple[Slo
 
 
 def _occurrences(cut: CutText) -> list[tuple[str, int]]:
-    """Returns each piece with the number of equal pieces before it."""
+    """Returns each piece together with the number of equal pieces before it."""
     seen: Counter[str] = Counter()
     occurrences = []
     for piece in cut.pieces:
@@ -96,6 +96,6 @@ def _occurrences(cut: CutText) -> list[tuple[str, int]]:
 
 
 def _without_mnemonics(text: str) -> tuple[str, int]:
-    """Returns the text without the marks of its mnemonics, and their number."""
+    """Removes the mnemonic marks from a text; also returns their number."""
     mnemonics = [piece for piece in find(text) if piece.kind == "mnemonic"] if "&" in text else []
     return "".join(CutText.at(text, mnemonics).texts), len(mnemonics)

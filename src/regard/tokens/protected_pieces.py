@@ -1,6 +1,6 @@
-"""Finds the pieces of a text that a translation must keep unchanged: placeholders, tags, addresses.
+"""Finds the pieces of a text that a translation must keep unchanged, such as placeholders, tags and URLs.
 
-Each pattern is bounded, or stops where another piece could begin: the time is linear in the length of the text.
+Every pattern has limited length or stops where another piece could begin, so matching takes linear time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class ProtectedPiece:
     start: int
     end: int
     text: str
-    kind: str  # a name in PATTERNS, "icu", or "mark" for one of the given marks
+    kind: str  # a key of PATTERNS, "icu", "number", or "mark" for a literal string that the caller passed
 
 
 def find(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> list[ProtectedPiece]:
-    """Returns the protected pieces of a text in order; of two that overlap, the one that starts first.
+    """Returns the protected pieces of a text in order; if two overlap, the one that starts first.
 
-    `marks` are literal strings to protect too; with `numbers`, numbers with a unit are protected as well.
+    `marks` are additional literal strings to protect; `numbers` also protects numbers with a unit.
     """
     if not marks and not numbers and not SIGN.search(text):
         return []
@@ -33,12 +33,12 @@ def find(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> list
 
 
 def counts(text: str, marks: Sequence[str] = (), *, numbers: bool = False) -> Counter[str]:
-    """Counts each protected piece of a text; its translation must have the same counts."""
+    """Counts each protected piece of a text; a correct translation has the same counts."""
     return Counter(piece.text for piece in find(text, marks, numbers=numbers))
 
 
 def arguments(piece: str) -> list[str]:
-    """Returns the conversions of a piece that take the next argument of a list: f for `%5.2f`, none for `%1$s`.
+    """Lists the conversions in a piece that consume the next argument: ["f"] for `%5.2f`, [] for `%1$s`.
 
     A translation must keep their order.
     """
@@ -48,16 +48,16 @@ def arguments(piece: str) -> list[str]:
 
 
 SIGN = re.compile(r"[%{&<$@]|://|www\.|\[X")
-"""Matches a sign that each piece contains, except marks and numbers."""
+"""A quick test: every piece except marks and numbers contains a match."""
 
 CONVERSION = r"""
-    %(?:\d{1,3}\$|\([^()%\s]{0,100}\))?             # an argument by its number or its name
-    [-+\#0'I]{0,5}                                  # no space among the flags: "100% sure" is not % s
+    %(?:\d{1,3}\$|\([^()%\s]{0,100}\))?             # refers to an argument by its number or name
+    [-+\#0'I]{0,5}                                  # flags, but no space: "100% sure" does not contain "% s"
     (?:\*(?:\d{1,3}\$)?|\d{1,5})?(?:\.(?:\*(?:\d{1,3}\$)?|\d{0,5}))?
     (?:(?:hh|h|ll|l|L|q|j|z|t)?[A-Za-z@]|<PRI\w{1,20}>)
 """
-PROSE = r"(?!(?<=\d)%-?ig|(?<=\d)%-[a-z]{2}|%'(?:t|s|ll)\b)"  # 100%ig, 50%-off, and GCC's "doesn%'t"
-TAIL = r"[^\s<>\"“”„«»‘’|\\^`]+"  # of an address; the end of the sentence is cut off later
+PROSE = r"(?!(?<=\d)%-?ig|(?<=\d)%-[a-z]{2}|%'(?:t|s|ll)\b)"  # excludes 100%ig, 50%-off, and GCC's "doesn%'t"
+TAIL = r"[^\s<>\"“”„«»‘’|\\^`]+"  # the rest of a URL; punctuation at its end is cut off later
 UNITS = (
     "%|‰|°[CF]?|[kMGTP]i?[Bb](?:it|yte)?s?|[kcmµnd]?m|km/h|mph|[kmµ]?g|[mc]?l|[kMG]?Hz|[mk]?W|[mk]?V|m?A|Wh|kWh|"
     "[mµn]?s|min|h|px|pt|dpi|fps|bit|[Bb]ytes?|B|€|\\$|£|¥"
@@ -65,7 +65,7 @@ UNITS = (
 PATTERNS = {
     "url": rf"\b(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.)(?=[\w/\[$%{{]){TAIL}",
     "email": r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
-    "brace": r"[$\#%]?\{",  # extends to its match if that is a placeholder
+    "brace": r"[$\#%]?\{",  # `_placeholder` finds the end
     "nesting": r"\$t\([^()]*\)",  # i18next
     "variable": r"\$[A-Za-z_]\w*|(?<!\d)%[A-Z]{3}[A-Z0-9_]{0,60}%?",  # $HOME, %PATH%, LibreOffice's %PRODUCTNAME
     "printf": rf"%L\d{{1,2}}|{PROSE}(?:{CONVERSION})|%%|%\d{{1,2}}(?!\d)|%<(?=[^<>]*%>)|%>",  # Qt's %1; GCC's %< and %>
@@ -73,11 +73,11 @@ PATTERNS = {
     "mnemonic": r"(?<!&)&(?:(?<![A-Z]&)|(?![A-Z]))(?=[^\W_])",  # &File, E&xit, but not R&D
     "tag": r"""</?[A-Za-z][\w:.-]*(?=[\s/>])[^<>"']*(?:(?:"[^"<]*"|'[^'<]*')[^<>"']*)*>"""
     r"|<!--[^<>]*-->|<[!?][A-Za-z][^<>]*>",
-    "code": r"\[X\d{1,9}X\]",  # Weblate's
+    "code": r"\[X\d{1,9}X\]",  # used by Weblate
 }
 NUMBER = rf"(?<![\w.,])\d{{1,30}}(?:[.,]\d{{1,30}}){{0,20}}[ \u00a0\u202f]?(?:{UNITS})(?!\w)"
 SIMPLE = re.compile(r"\S*|[^\s,:!]*\s?(?:![rsa])?\s?[:,].*", re.DOTALL)  # {}, {name}, {0,number,#.##}, {name!r:>10}
-BLOCK = re.compile(r"\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")  # ICU: a name and the kind of choice
+BLOCK = re.compile(r"\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,")  # start of an ICU message
 ARGUMENT = re.compile(
     r"(?<!%)%([-+#0'I]{0,5}[\d.*]{0,12})(?:hh|h|ll|l|L|q|j|z|t)?([A-Za-z@](?![A-Z]{2})|<PRI\w{1,20}>)"
 )
@@ -85,7 +85,7 @@ ARGUMENT = re.compile(
 
 @lru_cache(maxsize=256)
 def _pattern(marks: tuple[str, ...], numbers: bool) -> re.Pattern[str]:
-    """Returns one pattern for all kinds of pieces; longer marks come before shorter ones."""
+    """Combines the patterns of all pieces into one; longer marks come before shorter ones."""
     kinds = {**PATTERNS, "number": NUMBER} if numbers else PATTERNS
     named = [f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()]
     given = sorted({mark for mark in marks if mark}, key=lambda mark: (-len(mark), mark))
@@ -112,10 +112,10 @@ def _scan(text: str, pattern: re.Pattern[str]) -> Iterator[ProtectedPiece]:
 
 
 def _blocks(text: str) -> dict[int, tuple[int, bool]]:
-    """Returns for each closed brace the end of its block, and whether the block contains no other."""
+    """Maps the start of each closed block of braces to its end, and to whether it contains no other block."""
     blocks: dict[int, tuple[int, bool]] = {}
     still_open: list[int] = []
-    last = -1  # start of the block that was closed last
+    last = -1  # start of the most recently closed block
     for match in re.finditer(r"[{}]", text):
         if match[0] == "{":
             still_open.append(match.start())
@@ -127,7 +127,7 @@ def _blocks(text: str) -> dict[int, tuple[int, bool]]:
 
 
 def _placeholder(text: str, start: int, blocks: dict[int, tuple[int, bool]]) -> tuple[str, int]:
-    """Returns the kind and the end of the placeholder with the brace at `start`; the end is 0 if it is not one."""
+    """Returns the kind and end of the placeholder whose brace is at `start`; the end is 0 if there is none."""
     end, leaf = blocks.get(start, (0, False))
     if leaf:
         inside = text[start + 1 : end - 1].strip()
@@ -140,7 +140,7 @@ def _placeholder(text: str, start: int, blocks: dict[int, tuple[int, bool]]) -> 
 
 
 def _without_punctuation(url: str) -> str:
-    """Returns an address without the punctuation of the sentence; a bracket stays if it was opened inside."""
+    """Strips sentence punctuation from the end of a URL, but keeps brackets that were opened inside it."""
     surplus = {right: url.count(right) - url.count(left) for left, right in ("()", "[]", "{}")}
     end = len(url)
     while url[end - 1] in ".,;:!?'*_~…" or surplus.get(url[end - 1], 0) > 0:

@@ -1,4 +1,4 @@
-"""Cuts a text into lines, and lines that are too long for a model into pieces, without losing a word."""
+"""Splits texts into lines, and lines that are too long for a model into shorter pieces, without losing a word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BREAKS = (
 
 
 def split_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yields the line ends before each line, and the line, normalized."""
+    """Yields each nonempty line, normalized, preceded by the line breaks before it."""
     gap = ""
     for piece in re.split(r"(\r?\n)", text):
         if piece in ("\n", "\r\n"):
@@ -29,13 +29,13 @@ def split_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def split_text(text: str, fits: Callable[[str], bool], level: int = 0) -> list[str]:
-    """Cuts a text into pieces that fit: between sentences, else between clauses, else between words."""
+    """Splits a text into pieces that fit: between sentences if possible, else between clauses or words."""
     if fits(text):
         return [text]
     if level == len(BREAKS):
         raise InputError(
             f"a text is too long for this model and cannot be split: {text[:40]!r}... "
-            "(add spaces or full stops to it, or train a model with a larger model.max_length)"
+            "(add spaces or full stops, or train a model with a larger model.max_length)"
         )
     pieces: list[str] = []
     start = fitting = 0

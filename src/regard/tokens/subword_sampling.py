@@ -1,7 +1,7 @@
-"""Subword regularisation: segments the same text differently in each epoch, which teaches a model the parts of words.
+"""Subword regularization: segments the same text differently in each epoch, which teaches a model the parts of words.
 
-Pieces never cross the cuts between words, and a corpus has few different words. `WordTable` stores a corpus as numbers
-of words, and `Sampler` segments each word a few times an epoch, at random. The same seed gives the same tokens.
+Pieces never cross word boundaries, and a corpus has few different words. `WordTable` stores a corpus as word numbers,
+and `Sampler` segments each word at random a few times per epoch. The same seed produces the same tokens.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from numpy.typing import NDArray
 from regard.errors import SettingsError
 from regard.tokens.imported_vocabulary import ImportedTokenizer
 from regard.tokens.placeholder_slots import Slotted
-from regard.tokens.tokenizer import Tokenizer, refuse_surrogates
+from regard.tokens.tokenizer import Tokenizer, reject_surrogates
 from regard.tokens.vocabulary_learning import RESERVED, SPECIALS
 
-BLOCK = 10_000  # texts that are assembled together, to limit memory
-UNKNOWN_PENALTY = 10.0  # score of the rarest piece minus that of an unknown character, in tokenizers
+BLOCK = 10_000  # number of texts to assemble at a time, which limits memory
+UNKNOWN_PENALTY = 10.0  # in tokenizers, an unknown character scores this much less than the rarest piece
 
 
 class Sampler:
-    """Segments words at random; at a rate of 0, as the tokenizer does.
+    """Segments words at random; with rate 0, like the tokenizer.
 
-    BPE-dropout (Provilkov et al., 2020) for BPE: `rate` is the probability that a possible merge is skipped.
-    Sampling (Kudo, 2018) for unigram: a segmentation has a probability proportional to P(segmentation)^alpha, where
-    alpha = 0.2 * sqrt(0.1 / rate). With it, the same rate lengthens texts by about the same factor in both: 1.1 to 1.2
-    at 0.05, 1.3 to 1.4 at 0.1, 1.6 to 1.8 at 0.2 (Multi30k in 6,000 pieces).
+    BPE uses BPE-dropout (Provilkov et al., 2020): each possible merge is skipped with probability `rate`. Unigram
+    vocabularies sample segmentations (Kudo, 2018) with a probability proportional to P(segmentation)^alpha, where
+    alpha = 0.2 * sqrt(0.1 / rate). With this alpha, a rate lengthens texts by about the same factor for both kinds:
+    1.1 to 1.2 at 0.05, 1.3 to 1.4 at 0.1, 1.6 to 1.8 at 0.2 (Multi30k, vocabulary of 6,000 pieces).
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: float) -> None:
@@ -48,10 +48,10 @@ class Sampler:
     def epoch(
         self, table: WordTable, random: np.random.Generator, variants: int = 64
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Segments all texts; returns their tokens end to end, and the start of each text and the end of the last.
+        """Segments all texts; returns their concatenated tokens, and the start of each text and the end of the last.
 
-        A word is segmented once for each occurrence, but at most `variants` times, and each occurrence takes one of
-        these segmentations at random: the cost grows with the number of different words.
+        Each word is segmented at most `variants` times, and each of its occurrences uses one of these segmentations
+        at random. The cost therefore grows with the number of different words, not with the corpus.
         """
         times = np.minimum(table.counts, variants if self.rate else 1)
         times[[number for number, word in enumerate(table.words) if word in self._slots]] = 1
@@ -62,7 +62,7 @@ class Sampler:
                 pieces.extend(ids)
                 ends.append(len(pieces))
         drawn, bounds = np.array(pieces, np.int32), np.array(ends, np.int64)
-        first = np.cumsum(times) - times  # of the segmentations of each word
+        first = np.cumsum(times) - times  # index of the first segmentation of each word
         tokens, starts = [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
         for start in range(0, len(table), BLOCK):
             edges = table.starts[start : start + BLOCK + 1]
@@ -77,19 +77,19 @@ class Sampler:
 
 @dataclass(frozen=True, eq=False)
 class WordTable:
-    """Texts as sequences of numbers of words; a word includes the space before it."""
+    """Texts as sequences of word numbers; a word includes the space before it."""
 
     words: list[str]
-    counts: NDArray[np.int64]  # occurrences of each word
-    rows: NDArray[np.int32]  # the words of all texts end to end
-    starts: NDArray[np.int64]  # the start of each text in `rows`, and the end of the last
+    counts: NDArray[np.int64]  # number of occurrences of each word
+    rows: NDArray[np.int32]  # concatenated word numbers of all texts
+    starts: NDArray[np.int64]  # start of each text in `rows`, and end of the last one
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     @classmethod
     def build(cls, texts: Iterable[str | Slotted], tokenizer: Tokenizer) -> WordTable:
-        """Cuts texts into words as the tokenizer does; a slot is a word that no text can spell."""
+        """Splits texts into words as the tokenizer does; a slot becomes a word that no text can contain."""
         _model(tokenizer)
         normalize = tokenizer.model.normalizer.normalize_str
         cut = tokenizer.model.pre_tokenizer.pre_tokenize_str
@@ -98,7 +98,7 @@ class WordTable:
         slots = {number: _slot_word(tokenizer, token) for token, number in tokenizer.slots.items()}
         for text in texts:
             whole = Slotted((text,), ()) if isinstance(text, str) else text
-            refuse_surrogates(whole.texts)
+            reject_surrogates(whole.texts)
             words = [word for word, _ in cut(normalize(whole.texts[0]))]
             for slot, rest in zip(whole.numbers, whole.texts[1:], strict=True):
                 words += [slots[slot], *(word for word, _ in cut(rest))]
@@ -110,10 +110,11 @@ class WordTable:
 
 
 class _Merges:
-    """Byte-pair merges, some of which are skipped.
+    """Applies byte-pair merges, some of which are skipped at random.
 
-    In the paper each possible merge is skipped with probability p, and the first of the others is done, until all are
-    skipped. The number of skipped merges before it has a geometric distribution: one random number a step is enough.
+    In the paper, each step skips each possible merge with probability p and applies the first of the others, until all
+    merges are skipped. The number of skipped merges has a geometric distribution, so one random number per step is
+    enough.
     """
 
     def __init__(self, model: Any, rate: float) -> None:
@@ -122,10 +123,9 @@ class _Merges:
         self.ids = {piece: [ids[piece]] for piece in ids if len(piece) == 1}
         self.ranks = {(ids[left], ids[right]): rank for rank, (left, right) in enumerate(model["merges"])}
         self.merged = [ids[left + right] for left, right in model["merges"]]
-        self.never = len(self.merged)  # the rank of a pair that is not merged
+        self.never = len(self.merged)  # rank of pairs that are never merged
 
     def draw(self, word: str, times: int, random: np.random.Generator) -> list[list[int]]:
-        """Draws segmentations of a word."""
         symbols = _spell(word, self.ids)
         if len(symbols) == 1:
             return [symbols] * times
@@ -136,7 +136,7 @@ class _Merges:
         return [self._merge(symbols, ranks, skip) if any(skip[:steps]) else usual for skip in skips.tolist()]
 
     def _merge(self, symbols: list[int], ranks: list[int], skips: list[int]) -> list[int]:
-        """Merges symbols, where each step skips the given number of possible merges."""
+        """Merges symbols; step i skips the first `skips[i]` possible merges."""
         symbols, ranks = symbols.copy(), ranks.copy()
         rank_of, never = self.ranks.get, self.never
         for skip in skips:
@@ -160,7 +160,7 @@ class _Merges:
 
 
 class _Lattice:
-    """All segmentations of a word, of which one is drawn from the end to the start."""
+    """Samples from all segmentations of a word, from the end of the word to its start."""
 
     def __init__(self, model: Any, rate: float) -> None:
         self.alpha = 0.2 * math.sqrt(0.1 / rate) if rate else math.inf
@@ -171,14 +171,13 @@ class _Lattice:
         self.unknown = min(score for _, score in model["vocab"]) - UNKNOWN_PENALTY
 
     def draw(self, word: str, times: int, random: np.random.Generator) -> list[list[int]]:
-        """Draws segmentations of a word."""
         nodes = self._nodes(word)
         return [self._walk(nodes, chances) for chances in random.random((times, len(word))).tolist()]
 
     def _nodes(self, word: str) -> list[_Node]:
-        """Returns for each place in a word the pieces that end there, with their probabilities given what precedes."""
+        """Returns the pieces that end at each position of a word, with their conditional probabilities."""
         nodes: list[_Node] = [([], [])]
-        before = [0.0]  # log-probability of all segmentations up to each place, raised to alpha, then to 1 / alpha
+        before = [0.0]  # log of (sum of P(segmentation)^alpha)^(1 / alpha) over the segmentations up to each position
         for end in range(1, len(word) + 1):
             ways: list[tuple[int, list[int]]] = []
             scores: list[float] = []
@@ -190,7 +189,7 @@ class _Lattice:
                     ways.append((start, _spell(word[start], self.ids)))
                     scores.append(before[start] + self.unknown)
             best = max(scores)
-            if self.alpha == math.inf:  # among equal scores, tokenizers takes the longest piece
+            if self.alpha == math.inf:  # if scores are equal, tokenizers chooses the longest piece
                 nodes.append(([ways[scores.index(best)]], [1.0]))
                 before.append(best)
                 continue
@@ -212,16 +211,15 @@ class _Lattice:
 
 
 _Node = tuple[list[tuple[int, list[int]]], list[float]]
-"""The pieces that end at a place, as their start and ids, and the running sum of their weights."""
+"""The start and ids of each piece that ends at a position, and the cumulative sums of their weights."""
 
 
 def _slot_word(tokenizer: Tokenizer, token: int) -> str:
-    """Returns a slot as a word of a table."""
     return str(tokenizer.model.id_to_token(token))
 
 
 def _spell(word: str, ids: dict[str, list[int]]) -> list[int]:
-    """Returns the ids of a word's characters; a character without an id is spelt as bytes."""
+    """Returns the ids of a word's characters, or of their bytes for characters without an id."""
     spelt: list[int] = []
     for character in word:
         spelt += ids.get(character) or [len(SPECIALS) + byte for byte in character.encode()]
@@ -229,10 +227,12 @@ def _spell(word: str, ids: dict[str, list[int]]) -> list[int]:
 
 
 def _model(tokenizer: Tokenizer) -> Any:
-    """Returns the JSON of a BPE or unigram model that Regard has learned; refuses any other."""
+    """Returns the JSON of a BPE or unigram model learned by Regard; raises SettingsError for any other tokenizer."""
     if not isinstance(tokenizer, ImportedTokenizer):
         model = json.loads(tokenizer.to_json())["model"]
         reserved = tuple(tokenizer.model.id_to_token(token) for token in range(len(RESERVED)))
         if model["type"] in ("BPE", "Unigram") and reserved == RESERVED:
             return model
-    raise SettingsError("subword sampling needs a BPE or unigram vocabulary that Regard learnt, and this is not one")
+    raise SettingsError(
+        "training.subword_sampling needs a BPE or unigram vocabulary learned by Regard: set it to 0 for this model"
+    )

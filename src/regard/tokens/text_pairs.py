@@ -1,4 +1,4 @@
-"""Pairs of a text and its translation, with their place in a file."""
+"""Defines sentence pairs and their locations in files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A line of a file, counted from 1."""
+    """A file and a line number, counted from 1."""
 
     path: str
     line: int
@@ -18,11 +18,11 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A sentence, its translation, and their place in a file."""
+    """A sentence, its translation, and where they come from."""
 
     source: str
     target: str
     where: Location
-    tags: tuple[str, ...] = ()  # put before the source (`TokenizerSettings.tags`)
-    direction: str = ""  # such as en-de, if the model has several
-    family: str = ""  # the same for all pairs of one line in several languages; they are held out together
+    tags: tuple[str, ...] = ()  # tags to put before the source (see `TokenizerSettings.tags`)
+    direction: str = ""  # for example en-de, if the model has several directions
+    family: str = ""  # shared by all pairs of one multilingual line, which are held out together

@@ -1,10 +1,10 @@
-"""Stores tokenised pairs in shards that are memory-mapped: memory does not grow with the corpus.
+"""Stores tokenized pairs in memory-mapped shards, so that large corpora need little memory.
 
-about.json   type of the tokens; file, pairs, tokens and checksum of each shard
-00000.bin    ends of each source and each target ([N, 2], uint32), then all tokens end to end; little-endian
-00000.json   present while other shards are written: the shard's entry in about.json, and the key of its input
+about.json   index: type of the tokens; file, pairs, tokens and checksum of each shard
+00000.bin    end of each source and target ([N, 2], uint32), then all tokens back to back; little-endian
+00000.json   only until all shards are written: the shard's entry in about.json, and the key of its input
 
-Folders of an earlier version, with all pairs in tokens.bin and lengths.npy, can be read too.
+Folders of an earlier version, with all pairs in tokens.bin and lengths.npy, can still be read.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shard:
-    """The entry of a file in the index."""
+    """The entry of a shard in the index."""
 
     file: str
     pairs: int
     tokens: int
-    checksum: int  # CRC-32 of the whole file
-    left_out: int = 0  # pairs with too many tokens
+    checksum: int  # CRC-32 of the file
+    left_out: int = 0  # number of pairs left out because they have too many tokens
 
 
 class Shards:
-    """The pairs of a folder, by number."""
+    """The tokenized pairs in a folder, which are accessed by number."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -68,18 +68,14 @@ class Shards:
 
     def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Returns the source and target tokens of one pair."""
-        tokens, start, middle, end = self._span(row)
-        return tokens[start:middle], tokens[middle:end]
-
-    def _span(self, row: int) -> tuple[NDArray[np.integer], int, int, int]:
-        """Returns the tokens of a pair's shard, and in them its start, the end of its source, and its end."""
         number = bisect_right(self._firsts, row) - 1
-        places, tokens = self._parts[number]
+        ends, tokens = self._parts[number]
         last = 2 * (row - self._firsts[number]) + 1
-        return tokens, int(places[last - 2]) if last > 1 else 0, int(places[last - 1]), int(places[last])
+        start, middle = int(ends[last - 2]) if last > 1 else 0, int(ends[last - 1])
+        return tokens[start:middle], tokens[middle : int(ends[last])]
 
-    def between(self, start: int, stop: int) -> Lengths:
-        """Pairs start ... stop - 1 -> [N, 2] lengths of their sources and targets."""
+    def lengths_between(self, start: int, stop: int) -> Lengths:
+        """Pairs start ... stop - 1 -> [N, 2] lengths of their sources and targets in tokens."""
         lengths = [np.empty((0, 2), np.int32)]
         first = bisect_right(self._firsts, start) - 1
         for number in range(first, len(self._parts)):
@@ -95,23 +91,16 @@ class Shards:
 
     @cached_property
     def lengths(self) -> Lengths:
-        """Lengths [N, 2] of all pairs, for corpora whose lengths fit into memory."""
-        return self.between(0, len(self))
-
-    def of(self, rows: Rows | Sequence[int]) -> Lengths:
-        """[N] numbers of pairs -> [N, 2] lengths of their sources and targets."""
-        if len(self) <= WHOLE:
-            return self.lengths[rows]
-        spans = (self._span(int(row))[1:] for row in rows)
-        return np.array([(middle - start, end - middle) for start, middle, end in spans], np.int32)
+        """The lengths [N, 2] of all pairs, for corpora whose lengths fit into memory."""
+        return self.lengths_between(0, len(self))
 
 
 WHOLE = 1 << 20
-"""Number of pairs whose lengths are held in memory and batched together."""
+"""Maximum number of pairs whose lengths are held in memory and batched together."""
 
 
 def _mapped(folder: Path, shard: Shard, dtype: np.dtype[Any]) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Maps a shard into memory after checking it; returns the ends of its texts and its tokens."""
+    """Maps a shard into memory and checks it; returns the ends of its texts, and its tokens."""
     path = folder / shard.file
     data = open_whole(path, shard, dtype)
     if data is None:
@@ -123,16 +112,15 @@ def _mapped(folder: Path, shard: Shard, dtype: np.dtype[Any]) -> tuple[NDArray[n
 
 
 def open_whole(path: Path, shard: Shard, dtype: np.dtype[Any]) -> bytes | mmap.mmap | None:
-    """Maps the file of a shard into memory; returns None if it is missing or damaged."""
+    """Maps a shard's file into memory; returns None if it is missing or damaged."""
     if not path.is_file() or path.stat().st_size != 2 * shard.pairs * PLACES.itemsize + shard.tokens * dtype.itemsize:
         return None
     with path.open("rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-    return data if checksum(path) == shard.checksum else None  # reading the map would count as memory of this process
+    return data if checksum(path) == shard.checksum else None  # hashing `data` would count as this process's memory
 
 
 def checksum(path: Path) -> int:
-    """Returns the CRC-32 of a file."""
     result = 0
     with path.open("rb") as file:
         while part := file.read(1 << 22):
@@ -149,24 +137,23 @@ def _earlier(folder: Path, dtype: np.dtype[Any]) -> tuple[NDArray[np.integer], N
 
 
 def damaged(path: Path, why: str) -> ModelError:
-    """Returns the error for damaged training data."""
     return ModelError(f"{path}: damaged training data ({why}): train again with --overwrite")
 
 
 def token_type(vocabulary: int) -> np.dtype[Any]:
-    """Returns the smallest type that can hold each token of a vocabulary."""
+    """Returns the smallest integer type that can hold all token ids of a vocabulary."""
     return np.dtype("<u2" if vocabulary <= 2**16 else "<u4")
 
 
 def write_shard(path: Path, pairs: Iterable[tuple[Ids, Ids]], dtype: np.dtype[Any]) -> Shard:
-    """Writes one shard atomically."""
+    """Writes a shard atomically and returns its index entry."""
     data, count, tokens = pack_shard(pairs, dtype)
     write_atomically(path, lambda temporary: temporary.write_bytes(data))
     return Shard(path.name, count, tokens, zlib.crc32(data))
 
 
 def pack_shard(pairs: Iterable[tuple[Ids, Ids]], dtype: np.dtype[Any]) -> tuple[bytes, int, int]:
-    """Returns the bytes of a shard, and its numbers of pairs and tokens."""
+    """Returns the bytes of a shard, its number of pairs and its number of tokens."""
     ends, tokens = array("I"), array("H" if dtype.itemsize == 2 else "I")
     for pair in pairs:
         for side in pair:
@@ -177,7 +164,7 @@ def pack_shard(pairs: Iterable[tuple[Ids, Ids]], dtype: np.dtype[Any]) -> tuple[
 
 
 def write_index(folder: Path, shards: Sequence[Shard], dtype: np.dtype[Any]) -> None:
-    """Writes the index of a corpus, and removes other files."""
+    """Writes the index of the shards, and removes all other files in the folder."""
     about = {"dtype": dtype.name, "pairs": sum(each.pairs for each in shards), "shards": [asdict(s) for s in shards]}
     write_text(folder / ABOUT, json.dumps(about))
     wanted = {ABOUT, *(shard.file for shard in shards)}
@@ -186,6 +173,5 @@ def write_index(folder: Path, shards: Sequence[Shard], dtype: np.dtype[Any]) -> 
             path.unlink()
 
 
-def name_of(number: int) -> str:
-    """Returns the file name of a shard."""
+def shard_name(number: int) -> str:
     return f"{number:05d}.bin"

@@ -1,4 +1,4 @@
-"""Stores the tokens of documents end to end in a memory-mapped file: memory does not grow with the corpus."""
+"""Stores the tokens of documents back to back in a memory-mapped file, so that large corpora need little memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.tokens.token_shards import Rows, checksum, damaged, token_type
 
 
 class Stream:
-    """Tokenised documents in a folder: end to end in `tokens.bin`, with the start of each in `documents.npy`."""
+    """Tokenized documents in a folder: all tokens in `tokens.bin`, the start of each document in `documents.npy`."""
 
     def __init__(self, folder: Path, check: bool = True) -> None:
         try:
@@ -33,25 +33,25 @@ class Stream:
         return len(self.tokens)
 
     def take(self, starts: Rows, length: int) -> Rows:
-        """[N] starts -> [N, length] tokens from each start on."""
+        """[N] start positions -> [N, length] tokens from there on."""
         taken: Rows = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)
         return taken
 
     def document_numbers(self, starts: Rows, length: int) -> Rows:
-        """[N] starts -> [N, length] number of the document of each token."""
+        """[N] start positions -> [N, length] document numbers of the tokens from there on."""
         places = (starts[:, None] + np.arange(length)).ravel()
         return np.searchsorted(self.documents, places, side="right").reshape(-1, length)
 
     def windows(self, length: int, random: np.random.Generator | None) -> Rows:
-        """Returns starts of windows end to end, overlapping by one token; with `random`, the first start is random."""
+        """Returns the start positions of adjacent windows that overlap by one token; `random` shifts all of them."""
         last = len(self) - 1 - length
         offset = 0 if random is None else int(random.integers(0, min(length, last + 1)))
         return np.arange(offset, last + 1, length)
 
     def pieces(self, length: int, random: np.random.Generator | None) -> Rows:
-        """Returns starts and lengths [N, 2] of pieces of documents, at most `length` long, that cover all documents.
+        """Splits all documents into pieces of at most `length` tokens; returns their starts and lengths [N, 2].
 
-        With `random`, long documents are cut at different places each time.
+        With `random`, long documents are split at different places each time.
         """
         ends = np.append(self.documents[1:], len(self))
         sizes = ends - self.documents
@@ -65,9 +65,9 @@ class Stream:
 
 
 def write_stream(folder: Path, documents: Iterable[tuple[list[int], bool, int]], vocabulary: int) -> int:
-    """Writes a folder that `Stream` reads; returns the number of tokens.
+    """Writes a folder for `Stream` and returns the number of tokens.
 
-    Each item of `documents` has ids, whether a document begins with them, and the number of characters.
+    Each item of `documents` consists of ids, whether they begin a new document, and their number of characters.
     """
     folder.mkdir(parents=True, exist_ok=True)
     dtype = token_type(vocabulary)

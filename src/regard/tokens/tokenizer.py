@@ -1,8 +1,8 @@
-"""Turns text into subword ids and back without loss.
+"""Converts text to subword ids and back without loss.
 
-A piece is plain text with its real spaces (" the"), and joining pieces gives the text back. Text is first cut into
-words, runs of scripts written without spaces, digits and punctuation; pieces never cross a cut, and therefore no text
-can spell a special token. Characters without a piece are spelt as bytes.
+A piece is plain text that includes its spaces (" the"), so joining pieces restores the text. Text is first split into
+words, runs of scripts written without spaces, digits and punctuation. Pieces never cross these boundaries, so no text
+can produce a special token. Characters without a piece are encoded as bytes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from regard.settings import TokenizerSettings
 from regard.tokens.clean_text import SURROGATE
 from regard.tokens.placeholder_slots import SLOTS, Slotted
 from regard.tokens.text_pairs import Pair
-from regard.tokens.tokenizer_checks import parse_tokenizer, refusing_panics
+from regard.tokens.tokenizer_checks import parse_tokenizer, tokenizer_errors
 from regard.tokens.vocabulary_learning import BOS, EOS, LETTER, MASK, PAD, RESERVED, SPECIALS, TAG, UNK, learn
 from regard.untrusted_files import LARGEST_TOKENIZER, read_json
 
 MOST_CHARACTERS = 60_000_000
-"""Characters of the corpus that are held in memory while a vocabulary is learned."""
+"""Maximum number of characters of the corpus to hold in memory while learning a vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """A text as subwords; the offsets are characters of that text."""
+    """A text as subwords; `offsets` are the start and end of each subword in the text, in characters."""
 
     ids: list[int]
     pieces: list[str]
@@ -41,25 +41,25 @@ class Encoding:
 
 @dataclass(frozen=True, kw_only=True)
 class Specials:
-    """The special ids; an imported vocabulary may have other ones, or may lack some."""
+    """The ids of special tokens; an imported vocabulary may use other ids, or lack some of these tokens."""
 
     pad: int = PAD
-    begin: int = BOS  # before a text to write or to classify (BERT: [CLS])
-    end: int = EOS  # after a text, and between two (BERT: [SEP])
+    begin: int = BOS  # before an output, and before a text to classify (BERT: [CLS])
+    end: int = EOS  # after a text, and between two texts (BERT: [SEP])
     unknown: int | None = UNK
     mask: int | None = MASK
-    prompt: bool = True  # a text to continue starts with `begin`
-    between: int = 1  # number of ends between two texts (RoBERTa: 2)
-    tags: tuple[int, ...] = ()  # ids that mark a source, such as the language to translate it into
+    prompt: bool = True  # whether a text to continue starts with `begin`
+    between: int = 1  # number of `end` tokens between two texts (RoBERTa: 2)
+    tags: tuple[int, ...] = ()  # ids that mark a source, for example with its target language
 
     @property
     def never_generated(self) -> list[int]:
-        """The ids that no output contains, because they are not part of a text."""
+        """The ids that must not occur in outputs, because they do not represent text."""
         others = (self.pad, self.begin, self.unknown, self.mask, *self.tags)
         return sorted({i for i in others if i is not None} - {self.end})
 
     def join(self, first: Sequence[int], second: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-        """Returns one text or two as an encoder reads them, and the segment of each token, 0 or 1."""
+        """Returns the encoder input for one or two texts, and the segment (0 or 1) of each token."""
         ids, segments = [self.begin, *first, self.end], [0] * (len(first) + 2)
         if second:
             gap = self.between - 1
@@ -69,13 +69,13 @@ class Specials:
 
 
 class Tokenizer:
-    """Cuts text into subword ids and joins ids into text: `decode(encode(text).ids) == text`, always."""
+    """Encodes text as subword ids and decodes ids to text; `decode(encode(text).ids)` is always equal to `text`."""
 
     specials = Specials()
 
     def __init__(self, model: tokenizers.Tokenizer) -> None:
         self.model = model
-        self._inner: tokenizers.Tokenizer | None = None  # the same, without the space before a text
+        self._inner: tokenizers.Tokenizer | None = None  # the same model, but it adds no space before a text
         self.size = model.get_vocab_size()
         learnt = [model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
         tags = {found[1]: i for i, piece in enumerate(learnt, len(RESERVED)) if (found := TAG.fullmatch(piece))}
@@ -91,31 +91,31 @@ class Tokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], settings: TokenizerSettings) -> Tokenizer:
-        """Learns a vocabulary from texts; the same texts always give the same vocabulary."""
+        """Learns a vocabulary from texts; the result is deterministic."""
         return cls(learn(list(texts), settings))
 
     def encode(self, text: str) -> Encoding:
-        """Returns the subwords of a text, without begin and end."""
+        """Returns the subwords of a text, without begin and end tokens."""
         ids = self.encode_batch([text])[0]
         return Encoding(ids, self.pieces(ids), self._offsets(ids, text))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each text, without begin and end."""
-        with refusing_panics():
+        """Returns the ids of each text, without begin and end tokens."""
+        with tokenizer_errors():
             try:
                 encodings = self.model.encode_batch_fast(list(texts), add_special_tokens=False)
-            except TypeError:  # how tokenizers refuses a surrogate
-                refuse_surrogates(texts)
+            except TypeError:  # tokenizers raises it for surrogates
+                reject_surrogates(texts)
                 raise
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids; special tokens are left out, and bytes that are not UTF-8 become U+FFFD."""
+        """Converts ids to text, without special tokens; bytes that are not valid UTF-8 become U+FFFD."""
         spelt = b"".join([self._bytes[token] for token in ids])
         return spelt.decode("utf-8", "replace").removeprefix(" ")
 
     def encode_slotted(self, text: Slotted) -> list[int]:
-        """Returns the ids of a text with slots, for a vocabulary that has slots."""
+        """Returns the ids of a text with slots; the vocabulary must have slot tokens."""
         tokens = {number: token for token, number in self.slots.items()}
         ids = self.encode_batch([text.texts[0]])[0] if text.texts[0] else []
         for number, rest in zip(text.numbers, text.texts[1:], strict=True):
@@ -123,7 +123,7 @@ class Tokenizer:
         return ids
 
     def decode_slotted(self, ids: Iterable[int]) -> Slotted:
-        """Returns the text of ids with its slots."""
+        """Converts ids to a text with slots."""
         texts, numbers = [b""], []
         for token in ids:
             if token in self.slots:
@@ -135,16 +135,16 @@ class Tokenizer:
         return Slotted((first.removeprefix(" "), *others), tuple(numbers))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns each id in readable form: ▁ is a space, ⟨E4⟩ a byte."""
+        """Returns each id in readable form, in which ▁ stands for a space and ⟨E4⟩ for a byte."""
         return [self._shown[token] for token in ids]
 
     def encode_continuation(self, text: str) -> list[int]:
-        """Returns the ids of a text that continues other ids, without a space before it."""
-        refuse_surrogates([text])
+        """Returns the ids of a text that follows other ids, without a space before it."""
+        reject_surrogates([text])
         if self._inner is None:
             self._inner = tokenizers.Tokenizer.from_str(self.model.to_str())
             self._inner.normalizer = None
-        with refusing_panics():
+        with tokenizer_errors():
             return list(self._inner.encode(text, add_special_tokens=False).ids)
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
@@ -152,30 +152,30 @@ class Tokenizer:
         return self.encode_batch(words)
 
     def continues(self) -> list[bool]:
-        """Reports for each id whether it continues a word that the id before it began."""
+        """Reports for each id whether it continues the word of the id before it."""
         first_letter = normalizers.Replace(Regex(rf"\A{LETTER}"), "")
         learnt = [self.model.id_to_token(token) or "" for token in range(len(RESERVED), self.size)]
         inside = [first_letter.normalize_str(piece) != piece for piece in learnt]
         return [False] * len(SPECIALS) + [0x80 <= byte < 0xC0 for byte in range(256)] + inside
 
     def can_continue(self) -> list[bool]:
-        """Reports for each id whether the next one can continue its word: it ends in a letter, or in a byte of one."""
+        """Reports for each id whether the next id may continue its word, because it ends in a letter or part of one."""
         ends = [piece.decode("utf-8", "replace")[-1:] for piece in self._bytes]
         return [end.isalpha() or end == "\N{REPLACEMENT CHARACTER}" for end in ends]
 
     def to_json(self) -> str:
-        """Returns the JSON from which `Vocabularies.load` restores the tokenizer."""
+        """Returns JSON from which `Vocabularies.load` restores the tokenizer."""
         return self.model.to_str()
 
     def _offsets(self, ids: list[int], text: str) -> list[tuple[int, int]]:
-        """Returns the characters of `text` for each id; each byte of a character points to the whole character."""
+        """Returns the span of each id in `text`, in characters; a byte token spans the whole character."""
         ends = list(accumulate(len(self._bytes[token]) for token in ids))
         owner = [number for number, character in enumerate(text) for _ in character.encode()]
         if ends and ends[-1] > len(owner):
-            owner.insert(0, -1)  # the space that encoding adds before the text
+            owner.insert(0, -1)  # for the space that encoding adds before the text
         try:
             return [(max(0, owner[start]), owner[end - 1] + 1) for start, end in zip([0, *ends], ends, strict=False)]
-        except IndexError:  # rules that are not those of Regard
+        except IndexError:  # the tokenizer has rules that Regard does not write
             raise InputError(
                 "the tokenizer of this model changes this text: copy tokenizer.json from the original model folder"
             ) from None
@@ -183,7 +183,7 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The tokenizers of the source and the target, which are one object if they share a vocabulary."""
+    """The source and target tokenizers, which are the same object if they share a vocabulary."""
 
     source: Tokenizer
     target: Tokenizer
@@ -195,7 +195,7 @@ class Vocabularies:
         settings: TokenizerSettings,
         progress: Callable[[int], None] | None = None,
     ) -> Vocabularies:
-        """Learns vocabularies from an even sample of pairs; `progress` is called with the number of pairs read."""
+        """Learns vocabularies from an even sample of the pairs; calls `progress` with the number of pairs read."""
         sources, targets = _sample(pairs(), settings.sample, progress)
         if settings.joint:
             shared = Tokenizer.train(sources + targets, settings)
@@ -203,14 +203,14 @@ class Vocabularies:
         return cls(Tokenizer.train(sources, settings), Tokenizer.train(targets, settings))
 
     def to_json(self) -> str:
-        """Returns the JSON of the shared tokenizer, or an object with both."""
+        """Returns the JSON of the shared tokenizer, or a JSON object with both tokenizers."""
         if self.source is self.target:
             return self.source.to_json()
         return f'{{"source": {self.source.to_json()}, "target": {self.target.to_json()}}}'
 
     @classmethod
     def load(cls, path: Path) -> Vocabularies:
-        """Reads a file that holds the result of `to_json`."""
+        """Reads a file that contains the result of `to_json`."""
         content = read_json(path, LARGEST_TOKENIZER, path.parent)
         if isinstance(content, dict) and content.keys() == {"source", "target"}:
             return cls(_restore(content["source"], path), _restore(content["target"], path))
@@ -219,7 +219,7 @@ class Vocabularies:
 
 
 def _sample(pairs: Iterable[Pair], limit: int, progress: Callable[[int], None] | None) -> tuple[list[str], list[str]]:
-    """Returns both sides of every n-th pair of each direction; n doubles until the pairs fit the limits."""
+    """Returns the sides of every n-th pair of each direction; n doubles whenever a limit is exceeded."""
     sources: defaultdict[str, list[str]] = defaultdict(list)
     targets: defaultdict[str, list[str]] = defaultdict(list)
     seen: Counter[str] = Counter()
@@ -241,7 +241,7 @@ def _sample(pairs: Iterable[Pair], limit: int, progress: Callable[[int], None] |
 
 
 def _restore(content: Any, path: Path) -> Tokenizer:
-    """Returns the tokenizer of a JSON object; refuses a damaged one, or one of another program."""
+    """Restores a tokenizer from its JSON; raises ModelError if it is damaged or from another program."""
     if isinstance(content, dict) and content.keys() == {"specials", "size", "tokenizer"}:
         from regard.tokens.imported_vocabulary import ImportedTokenizer
 
@@ -255,8 +255,8 @@ def _restore(content: Any, path: Path) -> Tokenizer:
     return Tokenizer(model)
 
 
-def refuse_surrogates(texts: Iterable[str]) -> None:
-    """Refuses a text with half a surrogate pair, which is not valid Unicode."""
+def reject_surrogates(texts: Iterable[str]) -> None:
+    """Raises InputError for a text that contains a lone surrogate and so is not valid Unicode."""
     for text in texts:
         if found := SURROGATE.search(text):
             code, position = ord(found[0]), found.start() + 1

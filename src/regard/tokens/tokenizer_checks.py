@@ -1,4 +1,4 @@
-"""Refuses tokenizers whose rules would exhaust memory or time: a model folder may come from a stranger."""
+"""Rejects tokenizers that would exhaust memory or time, because model folders may come from untrusted sources."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from regard.errors import InputError, ModelError
 T = TypeVar("T")
 
 MOST_GROWTH = 1_000
-"""The factor by which all rules of a tokenizer together may lengthen a text, and the longest padding by 100."""
+"""Maximum factor by which the rules of a tokenizer together may lengthen a text."""
 MOST_PIECES = 10_000_000
-"""The largest id of a piece: `tokenizers` allocates memory for all ids below it. Large vocabularies have a million."""
+"""Maximum id of a piece, because `tokenizers` allocates memory for all lower ids; large vocabularies have a million."""
 LONGEST_WORD = 10_000
-"""The most characters of a word that is cut into pieces: WordPiece takes quadratic time."""
+"""Maximum length in characters of a word that is split into pieces, because WordPiece takes quadratic time."""
 STEPS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 NESTED = re.compile(r"[+*}][?+]?\)+(?:[+*]|\{\d*,\d*\})")
-"""Matches a repeated group in a regular expression that ends in a repetition: (a+)+ takes exponential time."""
+"""Matches nested repetitions in a regular expression, such as (a+)+, which can take exponential time."""
 
 
 def parse_tokenizer(content: Any, path: Path) -> tokenizers.Tokenizer:
-    """Returns the tokenizer of a JSON object; refuses a damaged one, and rules without limits."""
-    fault = _fault(content)
-    if fault:
+    """Restores a tokenizer from its JSON; raises ModelError if it is damaged or its rules exceed a limit."""
+    if fault := _fault(content):
         raise ModelError(f"{path}: unsafe tokenizer: {fault}")
     try:
         return call_silently(lambda: tokenizers.Tokenizer.from_str(json.dumps(content)))
@@ -81,7 +80,7 @@ CLOSE_RANGE, CLOSE_RANGE_UNSHARE = 436, 2
 
 
 def is_failure(error: BaseException) -> bool:
-    """Reports whether an error comes from tokenizers: an Exception, or a panic, which is another type."""
+    """Reports whether an error can come from tokenizers: an Exception, or a Rust panic, which is not an Exception."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
@@ -97,29 +96,27 @@ def _fault(content: Any) -> str:
                 growth *= max(1, len(text)) if isinstance(text, str) else 1
             expression = part.get("Regex")
             if isinstance(expression, str) and NESTED.search(expression):
-                return (
-                    f"the regular expression {expression[:40]!r} repeats a repetition, which can take exponential time"
-                )
+                return f"the regular expression {expression[:40]!r} nests repetitions, which can take exponential time"
     if isinstance(content, dict) and isinstance(model := content.get("model"), dict):
         numbers = model["vocab"].values() if isinstance(model.get("vocab"), dict) else []
         if any(isinstance(number, int) and number > MOST_PIECES for number in numbers):
             return f"a piece has an id above {MOST_PIECES:,}"
         longest = model.get("max_input_chars_per_word")
         if isinstance(longest, int) and longest > LONGEST_WORD:
-            return f"it cuts words of {longest:,} characters, which takes quadratic time"
+            return f"it splits words of up to {longest:,} characters, which takes quadratic time"
     if growth > MOST_GROWTH:
-        return f"its rules can lengthen a text by more than {MOST_GROWTH:,} times"
+        return f"its rules can make a text more than {MOST_GROWTH:,} times longer"
     padding = content.get("padding") if isinstance(content, dict) else None
     lengths = re.findall(r"\d{6,}", json.dumps(padding)) if padding else []
     return f"it pads texts to {lengths[0]} tokens" if lengths else ""
 
 
 @contextmanager
-def refusing_panics() -> Iterator[None]:
-    """Turns a failure of tokenizers into an error: imported rules cannot cut this text, or not in time."""
+def tokenizer_errors() -> Iterator[None]:
+    """Converts a failure of tokenizers in the block, such as a rule that does not fit the text, to an InputError."""
     try:
         yield
-    except BaseException as error:  # tokenizers raises plain Exception, and a panic
+    except BaseException as error:  # tokenizers raises plain Exception, or a Rust panic
         if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
         raise InputError(

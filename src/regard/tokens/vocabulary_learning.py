@@ -15,7 +15,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from regard.settings import TokenizerSettings
 
-PAD, BOS, EOS, UNK, MASK = range(5)  # of vocabularies that Regard has learned
+PAD, BOS, EOS, UNK, MASK = range(5)  # ids of special tokens in vocabularies learned by Regard
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>", "<mask>")
 RESERVED = (*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256)))
 
@@ -24,22 +24,22 @@ SYLLABLE = rf"[\p{{L}}\p{{M}}་&&[{UNSPACED}]]"
 LETTER = rf"[\p{{L}}\p{{M}}&&[^{UNSPACED}]]"
 CUTS = "|".join(
     (
-        r" ?&#?[A-Za-z0-9]{1,10};",  # an entity such as &apos; or &#39;, which means one character
-        rf" ?{LETTER}[{LETTER}\x{{200C}}\x{{200D}}]*",  # a word with the space before it; joiners stay inside
-        rf"{SYLLABLE}[{SYLLABLE}\p{{M}}]*",  # a run of a script that is written without spaces
-        r" ?\p{N}",  # each digit alone, so that numbers are copied instead of memorized
-        r" ?[^\s\p{L}\p{M}\p{N}][^\s\p{L}\p{N}]*",  # punctuation and symbols, with the marks upon them
-        r"\s+(?!\S)",  # white space but for the last space, which belongs to the next word
+        r" ?&#?[A-Za-z0-9]{1,10};",  # an entity such as &apos; or &#39;, which stands for one character
+        rf" ?{LETTER}[{LETTER}\x{{200C}}\x{{200D}}]*",  # a word with the space before it, including joiners
+        rf"{SYLLABLE}[{SYLLABLE}\p{{M}}]*",  # a run of a script written without spaces
+        r" ?\p{N}",  # each digit separately, so that numbers are copied instead of memorized
+        r" ?[^\s\p{L}\p{M}\p{N}][^\s\p{L}\p{N}]*",  # punctuation and symbols, with combining marks
+        r"\s+(?!\S)",  # white space except the last space, which belongs to the next word
         r"\s+",
     )
 )
 TAG = re.compile("<tag:(.+)>")
-LONGEST_PIECE = 20  # characters
-COVERAGE = 0.9995  # share of the characters of the corpus that are pieces themselves
+LONGEST_PIECE = 20  # maximum length of a piece in characters
+COVERAGE = 0.9995  # share of the corpus that the characters with a piece of their own must cover
 
 
 def learn(texts: list[str], settings: TokenizerSettings) -> tokenizers.Tokenizer:
-    """Learns a vocabulary from texts; the same texts always give the same vocabulary."""
+    """Learns a vocabulary from texts; the result is deterministic."""
     room = settings.vocabulary - len(RESERVED) - len(settings.tags)
     alphabet = _alphabet(texts, room)
     rare = re.compile(f"[^{re.escape(''.join(alphabet))}]+")
@@ -49,7 +49,7 @@ def learn(texts: list[str], settings: TokenizerSettings) -> tokenizers.Tokenizer
 
 
 def _alphabet(texts: Iterable[str], room: int) -> list[str]:
-    """Returns the characters that become pieces: those that cover the corpus, at most half of `room`."""
+    """Returns the most frequent characters, which become pieces; they fill at most half of `room`."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
@@ -57,12 +57,11 @@ def _alphabet(texts: Iterable[str], room: int) -> list[str]:
     covered = accumulate(counts[character] for character in ranked)
     enough = COVERAGE * (counts.total() - counts[" "])
     needed = sum(1 for before in covered if before < enough) + 1
-    # A small alphabet is kept completely: its rare capitals begin words that are not rare.
+    # Keep small alphabets completely: their rare capitals begin words that are not rare.
     return sorted([" ", *ranked[: min(max(needed, room // 32), room // 2)]])
 
 
 def _learn_bpe(texts: list[str], alphabet: list[str], room: int) -> models.BPE:
-    """Learns byte-pair merges (Sennrich et al., 2016)."""
     learnt = _byte_pairs(texts, alphabet, room)
     pieces = [*RESERVED, *sorted(learnt["vocab"], key=learnt["vocab"].__getitem__)]
     return models.BPE(
@@ -74,11 +73,11 @@ def _learn_bpe(texts: list[str], alphabet: list[str], room: int) -> models.BPE:
 
 
 def _learn_unigram(texts: list[str], alphabet: list[str], room: int) -> models.Unigram:
-    """Learns pieces and their log-probabilities (Kudo, 2018): the candidates whose loss would cost most.
+    """Learns pieces and their log-probabilities (Kudo, 2018): keeps the candidates that are most useful.
 
-    The candidates are byte-pair merges, and counts are those of the best segmentation, whereas Kudo takes all
-    substrings and expected counts. The trainer of tokenizers follows Kudo, but its results vary from run to run, and
-    it does not consider whole words after our cuts.
+    Candidates are byte-pair merges, counted in the best segmentation, whereas Kudo uses all substrings and expected
+    counts. The trainer in tokenizers follows Kudo, but its results vary from run to run, and it never proposes whole
+    words of our pre-tokenization.
     """
     words = _words(texts)
     scores = dict.fromkeys(_byte_pairs(texts, alphabet, 4 * room)["vocab"], -1.0)
@@ -93,7 +92,7 @@ def _learn_unigram(texts: list[str], alphabet: list[str], room: int) -> models.U
 
 
 def _estimate(scores: dict[str, float], words: dict[str, int]) -> tuple[dict[str, float], Counter[str]]:
-    """Returns log-probabilities that fit the best segmentation of words, and the counts of pieces in it."""
+    """Estimates log-probabilities from the best segmentation of the words; also returns its counts of pieces."""
     for _ in range(2):
         counts = _count(_unigram(scores), words)
         total = counts.total() + len(scores)
@@ -102,7 +101,6 @@ def _estimate(scores: dict[str, float], words: dict[str, int]) -> tuple[dict[str
 
 
 def _count(model: models.Unigram, words: dict[str, int]) -> Counter[str]:
-    """Counts each piece in the segmentation of words."""
     tokenizer = tokenizers.Tokenizer(model)
     counts: Counter[int] = Counter()
     texts = list(words)
@@ -115,7 +113,7 @@ def _count(model: models.Unigram, words: dict[str, int]) -> Counter[str]:
 
 
 def _respell(piece: str, scores: dict[str, float]) -> float:
-    """Returns the best log-probability of a piece that is spelt with shorter ones."""
+    """Returns the best log-probability of a piece that is composed of shorter pieces."""
     best = [0.0]
     for end in range(1, len(piece) + 1):
         starts = range(end == len(piece), end)
@@ -130,7 +128,7 @@ def _unigram(scores: dict[str, float]) -> models.Unigram:
 
 
 def _byte_pairs(texts: list[str], alphabet: list[str], size: int) -> Any:
-    """Learns byte-pair merges and returns their JSON: at most `size` pieces, with the alphabet."""
+    """Learns byte-pair merges for at most `size` pieces, including the alphabet; returns the model's JSON."""
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
@@ -145,7 +143,7 @@ def _byte_pairs(texts: list[str], alphabet: list[str], size: int) -> Any:
 
 
 def _words(texts: list[str]) -> dict[str, int]:
-    """Counts the words into which texts are cut before they are segmented into pieces."""
+    """Counts the words that pre-tokenization splits the texts into."""
     tokenizer = _with_steps(models.BPE())
     words: Counter[str] = Counter()
     for text in texts:
@@ -155,9 +153,9 @@ def _words(texts: list[str]) -> dict[str, int]:
 
 
 def _with_steps(model: models.Model) -> tokenizers.Tokenizer:
-    """Returns a tokenizer of this model with the steps before and after it, the same for every vocabulary."""
+    """Adds the normalizer, pre-tokenizer and decoder that all vocabularies share."""
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizers.Sequence(  # which makes "the" and " the" the same word
+    tokenizer.normalizer = normalizers.Sequence(  # makes "the" at the start of a text the same word as " the"
         [normalizers.Prepend(" "), normalizers.Replace(Regex(rf"\A (?={SYLLABLE})"), "")]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(CUTS), "isolated")
@@ -166,7 +164,7 @@ def _with_steps(model: models.Model) -> tokenizers.Tokenizer:
 
 
 def _with_tags(tokenizer: tokenizers.Tokenizer, tags: Sequence[str]) -> tokenizers.Tokenizer:
-    """Returns the tokenizer with a token for each tag at the end; no text contains such a piece."""
+    """Appends a token for each tag, which no text can produce."""
     content = json.loads(tokenizer.to_str())
     vocabulary = content["model"]["vocab"]
     for tag in tags:

@@ -1,4 +1,4 @@
-"""The order of training: which examples share a batch, and which batch follows which, in constant memory."""
+"""Decides which examples share a batch and in which order batches are trained, in constant memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from regard.tokens.token_shards import WHOLE, Lengths, Rows, Shards
 
 BLOCK = 1 << 12
-"""Pairs that stay together when a large corpus is shuffled."""
+"""Number of neighbouring pairs that stay together when a large corpus is shuffled."""
 
 LONGEST = 1 << 24
-"""More tokens than any source has."""
+"""A number of tokens that no source reaches."""
 
 
 class WindowedPlan(Sequence[Rows]):
-    """The batches of an epoch of a large corpus: every pair once, planned a window at a time.
+    """The batches of one epoch of a large corpus: every pair once, planned one window at a time.
 
-    The corpus is cut into blocks of neighbouring pairs, and the blocks are shuffled. A window is as many blocks as are
-    planned together, as if they were the whole corpus. Everything depends only on the seed and the epoch.
+    The corpus is split into blocks of neighbouring pairs, and the blocks are shuffled. A window consists of the blocks
+    that are planned together, as if they were the whole corpus. The plan depends only on the seed and the epoch.
     """
 
     def __init__(self, shards: Shards, batch_tokens: int, seed: int, epoch: int, *, whole: int = WHOLE) -> None:
@@ -48,7 +48,7 @@ class WindowedPlan(Sequence[Rows]):
 
     @cached_property
     def ends(self) -> list[int]:
-        """The number of batches up to the end of each window."""
+        """The cumulative number of batches at the end of each window."""
         return list(accumulate(self._count(number) for number in range(len(self.windows))))
 
     def _plan_window(self, number: int) -> list[Rows]:
@@ -57,28 +57,30 @@ class WindowedPlan(Sequence[Rows]):
         return [rows[batch] for batch in plan_pairs(self._lengths(number), self.batch_tokens, random)]
 
     def _lengths(self, number: int) -> Lengths:
-        return np.concatenate([self.shards.between(b * BLOCK, (b + 1) * BLOCK) for b in map(int, self.windows[number])])
+        blocks = map(int, self.windows[number])
+        return np.concatenate([self.shards.lengths_between(b * BLOCK, (b + 1) * BLOCK) for b in blocks])
 
     def _count(self, number: int) -> int:
-        """Returns the number of batches of a window, which does not depend on the order of equal lengths."""
+        """Returns the number of batches in a window, which does not depend on the order of equal lengths."""
         lengths = self._lengths(number)
         order = np.argsort(similarity_key(lengths))
         return len(cut_into_batches(lengths.max(1)[order] + 1, self.batch_tokens))
 
 
 def plan_pairs(lengths: Lengths, batch_tokens: int, random: np.random.Generator) -> list[Rows]:
-    """Returns batches of pairs of these lengths: every pair once, similar lengths together, in random order.
+    """Batches pairs of these lengths: every pair once, similar lengths together, batches in random order.
 
-    Equal lengths are shuffled in every epoch.
+    Pairs of equal length are shuffled.
     """
     order = np.lexsort((random.random(len(lengths), dtype=np.float32), similarity_key(lengths)))
     return _fill_and_shuffle(order, lengths.max(1)[order] + 1, batch_tokens, random)
 
 
 def similarity_key(lengths: Lengths) -> NDArray[np.int64]:
-    """[N, 2] lengths of pairs -> [N] keys: in their order, neighbours are similar on both sides.
+    """[N, 2] lengths of pairs -> [N] sort keys that make neighbours similar in both lengths.
 
-    Pairs are sorted by target length in steps of two and, within a step, by source length, alternately up and down.
+    Pairs are sorted by target length in steps of two and, within a step, by source length, alternately ascending and
+    descending.
     """
     sources, targets = lengths.T.astype(np.int64)
     step = targets // 2
@@ -87,7 +89,7 @@ def similarity_key(lengths: Lengths) -> NDArray[np.int64]:
 
 
 def plan_texts(lengths: NDArray[np.integer], batch_tokens: int, random: np.random.Generator) -> list[Rows]:
-    """Returns batches of texts of these lengths: every text once, similar lengths together, in random order."""
+    """Batches texts of these lengths: every text once, similar lengths together, batches in random order."""
     order = np.lexsort((random.random(len(lengths), dtype=np.float32), lengths))
     return _fill_and_shuffle(order, lengths[order] + 2, batch_tokens, random)
 
@@ -100,7 +102,7 @@ def _fill_and_shuffle(
 
 
 def cut_into_batches(lengths: NDArray[np.integer], batch_tokens: int) -> list[tuple[int, int]]:
-    """Returns the start and end of each batch: as many rows as fit when all are padded to the longest; at least one."""
+    """Returns the start and end of each batch: as many rows as fit once padded to the longest, but at least one."""
     batches, start = [], 0
     while start < len(lengths):
         window = np.maximum.accumulate(lengths[start : start + batch_tokens // lengths[start] + 1])

@@ -1,4 +1,4 @@
-"""Batches of examples with little padding, and the tokenised pairs that they are made of.
+"""Batches of examples with little padding, made from tokenized pairs.
 
 The tokens stay in memory-mapped files, so memory use does not grow with the corpus. The batches of an epoch depend
 only on the seed and the epoch, so a resumed run continues exactly where it stopped.
@@ -20,11 +20,10 @@ from torch import Tensor
 
 from regard.tokens.token_shards import (
     WHOLE,
-    Lengths,
     Rows as Rows,
     Shard,
     Shards,
-    name_of,
+    shard_name,
     token_type,
     write_index,
     write_shard,
@@ -33,21 +32,21 @@ from regard.tokens.tokenizer import Specials
 from regard.training.batch_order import WindowedPlan, plan_pairs
 
 SHARD_PAIRS = 1 << 17
-"""Pairs in a file."""
+"""Number of pairs per file."""
 
 IGNORE = -1
-"""The label of a position at which nothing is predicted."""
+"""Label of positions at which the model predicts nothing."""
 
 TokensAndStarts = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""The tokens of all texts end to end, and the position where each text starts."""
+"""The concatenated tokens of all texts, and the start position of each text."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples side by side, padded to one length; each row of a tensor belongs to one example."""
+    """Examples padded to the same length; each row of a tensor is one example."""
 
-    inputs: Tensor  # [B, S] tokens, of a pair those of the source
-    labels: Tensor  # [B] or [B, T] what is to be predicted; `IGNORE` where nothing is
+    inputs: Tensor  # [B, S] tokens; for a pair, those of the source
+    labels: Tensor  # [B] or [B, T] what to predict; `IGNORE` where there is nothing to predict
     keep: Tensor | None  # [B, S] True for tokens, False for padding; None if there is no padding
 
     def __len__(self) -> int:
@@ -55,7 +54,7 @@ class Batch:
 
     @cached_property
     def tokens(self) -> int:
-        """The number of predictions; the loss of an update is the mean over them."""
+        """The number of predictions, over which the loss of an update is averaged."""
         return int((self.labels != IGNORE).sum())
 
     @property
@@ -64,11 +63,10 @@ class Batch:
         return self.inputs.numel() if self.keep is None else int(self.keep.sum())
 
     def share(self, part: int, parts: int) -> Self:
-        """Returns every `parts`-th row, beginning with row `part`."""
+        """Returns every `parts`-th row, starting with row `part`."""
         return self._map(lambda tensor: tensor[part::parts])
 
     def to(self, device: torch.device) -> Self:
-        """Returns the batch with its tensors on this device."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> Self:
@@ -78,9 +76,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
-    """Pairs: an end follows each source, and an end follows each row of labels."""
+    """Sentence pairs; sources and labels end with an end token."""
 
-    target: Tensor  # [B, T] what the decoder reads: a begin, and then the labels without their end
+    target: Tensor  # [B, T] decoder input: a begin token, followed by the labels without their end token
 
     @property
     def seen(self) -> int:
@@ -88,10 +86,10 @@ class PairBatch(Batch):
 
 
 class Examples(Shards):
-    """Tokenised pairs in a folder."""
+    """The tokenized pairs in a folder, which can be batched."""
 
     def batch(self, rows: Rows | Sequence[int], specials: Specials) -> PairBatch:
-        """Returns these pairs, padded to one length on each side."""
+        """Returns a batch of these pairs, padded to the same length on each side."""
         pairs = [[side.tolist() for side in self.pair(int(row))] for row in rows]
         source = padded([[*left, specials.end] for left, _ in pairs], specials.pad)
         labels = padded([[*right, specials.end] for _, right in pairs], IGNORE)
@@ -99,21 +97,21 @@ class Examples(Shards):
         return PairBatch(source, labels, padding_mask([len(left) + 1 for left, _ in pairs]), target)
 
     def plan(self, batch_tokens: int, seed: int, epoch: int) -> Sequence[Rows]:
-        """Returns the batches of an epoch: every pair once, similar lengths together, in random order."""
+        """Returns the batches of an epoch: every pair once, similar lengths together, batches in random order."""
         if len(self) > WHOLE and not self.earlier:
             return WindowedPlan(self, batch_tokens, seed, epoch)
         return plan_pairs(self.lengths, batch_tokens, np.random.default_rng([seed, epoch]))
 
 
 class ResampledExamples(Examples):
-    """The same pairs in other subwords; a pair that becomes too long for the model keeps its usual ones."""
+    """The same pairs with another segmentation; pairs that would become too long for the model keep the usual one."""
 
     def __init__(
         self, usual: Examples, source: TokensAndStarts, target: TokensAndStarts, specials: Specials, longest: int
     ) -> None:
         self.usual, self.source, self.target, self.earlier = usual, source, target, True
         lengths = np.stack([np.diff(source[1]), np.diff(target[1])], 1)
-        self.tags: list[list[int]] = []  # that precede each source
+        self.tags: list[list[int]] = []  # tags before each source
         if specials.tags:
             sources = (usual.pair(row)[0].tolist() for row in range(len(usual)))
             self.tags = [list(takewhile(specials.tags.__contains__, tokens)) for tokens in sources]
@@ -124,9 +122,6 @@ class ResampledExamples(Examples):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def of(self, rows: Rows | Sequence[int]) -> Lengths:
-        return self.lengths[rows]
-
     def pair(self, row: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         if not self.resampled[row]:
             return self.usual.pair(row)
@@ -135,7 +130,7 @@ class ResampledExamples(Examples):
 
 
 def padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
-    """B rows of tokens -> [B, longest], filled up with `value`."""
+    """B rows of tokens -> [B, longest], padded with `value`."""
     tokens = np.full((len(rows), max(map(len, rows))), value, np.int64)
     for i, row in enumerate(rows):
         tokens[i, : len(row)] = row
@@ -149,9 +144,9 @@ def padding_mask(lengths: Sequence[int]) -> Tensor | None:
 
 
 def write_examples(folder: Path, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], vocabulary: int) -> int:
-    """Writes tokenised pairs in the format of `Examples`, in constant memory; returns their number."""
+    """Writes tokenized pairs for `Examples`, in constant memory; returns their number."""
     dtype, stream, shards = token_type(vocabulary), iter(pairs), list[Shard]()
     while chunk := list(islice(stream, SHARD_PAIRS)):
-        shards.append(write_shard(folder / name_of(len(shards)), chunk, dtype))
+        shards.append(write_shard(folder / shard_name(len(shards)), chunk, dtype))
     write_index(folder, shards, dtype)
     return sum(shard.pairs for shard in shards)

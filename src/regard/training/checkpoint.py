@@ -1,12 +1,12 @@
-"""The saved states of a run, from which training continues bit for bit the same.
+"""Saves and restores the state of a run, from which training continues bit for bit the same.
 
 A state is one file or, if each process holds a part of the weights, one file per process:
 `state-00000024.safetensors`, `state-00000024-1-of-2.safetensors`. Each file is written atomically and contains its own
-checksum. The last two states are kept: if the newest is damaged, the run continues from the one before. Any number of
-processes can read what any number has written.
+checksum. The last two states are kept: if the newest one is damaged, the run continues from the one before. A run can
+resume with a different number of processes.
 
-A state has no random numbers: the order of the data and the dropout of an update depend only on the seed, the number
-of the epoch or the update, and the process.
+A state contains no random numbers, because the order of the data and the dropout masks depend only on the seed, the
+epoch or update number, and the process.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from regard.weights import parameters, read_tensors, require_shapes, write_tenso
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's names for its running means; Muon has only the first
 STATES_KEPT = 2
-OLD_STATE = "state.safetensors"  # the only state of a run, before states had checksums
+OLD_STATE = "state.safetensors"  # name of the single state in older versions, which had no checksums
 CHECKSUM = "checksum"
 ONE_PROCESS = ProcessGroup()
 
 
 @dataclass
 class State:
-    """The position of a run."""
+    """The progress of a run."""
 
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # batches of this epoch already used
-    tokens: int = 0  # target tokens learned from
+    batch: int = 0  # number of batches of this epoch already used
+    tokens: int = 0  # number of target tokens trained on
     seconds: float = 0.0
     evaluations: list[dict[str, float]] = field(default_factory=list)
-    scaler: dict[str, Any] = field(default_factory=dict)  # of float16 gradients
+    scaler: dict[str, Any] = field(default_factory=dict)  # state of the gradient scaler for float16
 
     def ranked(self, metric: str, first: int | None = None) -> list[int]:
-        """Returns the steps of the `first` evaluations, or of all, best first; of equals, the earlier."""
+        """Returns the steps of all evaluations, or of the `first` ones, best first; ties go to the earlier step."""
         sign = -1 if metric == "loss" else 1
         order = sorted(self.evaluations[:first], key=lambda e: (-sign * e[metric], e["step"]))
         return [int(e["step"]) for e in order]
@@ -62,7 +62,7 @@ def save_state(
     state: State,
     group: ProcessGroup = ONE_PROCESS,
 ) -> None:
-    """Writes weights, their running mean, moments and position; then deletes all but the last two states."""
+    """Writes weights, running mean, optimizer moments and progress; then deletes all but the last two states."""
     if group.first or group.sharded:
         rows = {name: first_row(parameter) for name, parameter in model.named_parameters()}
         metadata = {"state": json.dumps(asdict(state)), "rows": json.dumps(rows)}
@@ -82,9 +82,9 @@ def load_state(
     mean: RunningMean,
     group: ProcessGroup = ONE_PROCESS,
 ) -> tuple[State, list[str]]:
-    """Restores the newest undamaged state, and returns it with a message for each damaged file.
+    """Restores the newest undamaged state, or returns a new one if nothing was saved.
 
-    Returns a new state if nothing was saved.
+    Also returns a message for each damaged file.
     """
     messages: list[str] = []
     for step, files in _states(folder).items():
@@ -94,7 +94,7 @@ def load_state(
         messages += damage or [f"{folder}: another process reports that the state of step {step:,} is damaged"]
     if messages:
         raise ModelError(
-            f"{messages[0]}, and no earlier state is left: to begin again from the first step, remove "
+            f"{messages[0]}, and there is no earlier state: to start again from the first step, remove "
             f"{folder / 'state-*'}"
         )
     return State(), messages
@@ -107,14 +107,14 @@ def _restore(files: Sequence[Path], model: nn.Module, optimizer: torch.optim.Opt
     with torch.no_grad():
         for name, parameter in own.items():
             saved.fill(local_part(parameter), f"model.{name}", first_row(parameter))
-        for name, value in mean.values.items():  # if training.ema was off so far, the mean starts from the weights
+        for name, value in mean.values.items():  # start from the weights if training.ema was off before
             origin = f"mean.{name}" if f"mean.{name}" in saved.pieces else f"model.{name}"
             saved.fill(value, origin, first_row(mean.learning[name]))
     learning = {id(p) for group in optimizer.param_groups for p in group["params"]}
     for name, parameter in own.items():
         moments = [moment for moment in MOMENTS if f"{moment}.{name}" in saved.pieces]
         if id(parameter) not in learning or not moments or not saved.state.step:
-            continue  # frozen, or never had a gradient
+            continue  # the parameter is frozen or never had a gradient
         optimizer.state[parameter] = {"step": torch.tensor(float(saved.state.step), device=parameter.device)}
         for moment in moments:
             value = torch.zeros_like(parameter, requires_grad=False)
@@ -124,11 +124,11 @@ def _restore(files: Sequence[Path], model: nn.Module, optimizer: torch.optim.Opt
 
 
 class StateFiles:
-    """The files of one state, from which any rows of any tensor can be read."""
+    """The files of one saved state, from which any rows of any tensor can be read."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.path = files[0]
-        self.pieces: dict[str, list[tuple[int, Any]]] = {}  # for each tensor, the first row and the file of each piece
+        self.pieces: dict[str, list[tuple[int, Any]]] = {}  # first row and file of each piece of each tensor
         for path in files:
             file = safe_open(path, "pt")
             metadata = file.metadata() or {}
@@ -139,10 +139,10 @@ class StateFiles:
                 try:
                     self.state = State(**json.loads(metadata["state"]))
                 except (KeyError, TypeError, ValueError):
-                    raise ModelError(f"{path}: damaged (the position of the run cannot be read)") from None
+                    raise ModelError(f"{path}: damaged (cannot read the progress of the run)") from None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shape of each weight, with the rows of all its pieces."""
+        """Returns the full shape of each weight."""
         shapes = {}
         for name in self.pieces:
             if name.startswith("model."):
@@ -151,7 +151,7 @@ class StateFiles:
         return shapes
 
     def fill(self, tensor: Tensor, name: str, first: int) -> None:
-        """Fills a tensor with the rows of the saved one from row `first` on."""
+        """Fills `tensor` with rows of the saved tensor `name`, starting from row `first`."""
         for start, file in self.pieces[name]:
             piece = file.get_slice(name)
             low, high = max(first, start), min(first + len(tensor), start + piece.get_shape()[0])
@@ -160,7 +160,7 @@ class StateFiles:
 
 
 def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer, mean: RunningMean) -> Iterator[tuple[str, Tensor]]:
-    """Yields this process's part of all tensors that are saved, by name."""
+    """Yields this process's part of all tensors to save, with their names."""
     for name, tensor in parameters(model).items():
         yield f"model.{name}", local_part(tensor)
     for name, tensor in mean.values.items():
@@ -172,7 +172,7 @@ def _tensors(model: nn.Module, optimizer: torch.optim.Optimizer, mean: RunningMe
 
 
 def newest_state(folder: Path) -> State | None:
-    """Returns the position that was saved last, without reading the weights; None if that state is damaged."""
+    """Returns the newest state without reading the weights; None if there is none or it is damaged."""
     files = next(iter(_states(folder).values()), None)
     try:
         return None if files is None else StateFiles(files[:1]).state
@@ -185,7 +185,7 @@ def state_path(folder: Path, step: int, part: int = 1, parts: int = 1) -> Path:
 
 
 def _states(folder: Path) -> dict[int, list[Path]]:
-    """Returns the files of each complete state by its step, newest first."""
+    """Maps the step of each complete state to its files, newest first."""
     files: dict[tuple[int, int], dict[int, Path]] = {}
     for path in folder.glob("state-*.safetensors"):
         if name := re.fullmatch(r"state-(\d+)(?:-(\d+)-of-(\d+))?\.safetensors", path.name):
@@ -197,9 +197,6 @@ def _states(folder: Path) -> dict[int, list[Path]]:
     return states | ({-1: [folder / OLD_STATE]} if (folder / OLD_STATE).exists() else {})
 
 
-# Files with a checksum
-
-
 def write_sealed(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Writes a safetensors file atomically, with a checksum of its content."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -207,7 +204,7 @@ def write_sealed(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """Returns the CRC-32 of names, types, shapes, numbers and metadata."""
+    """Returns the CRC-32 of the tensors (names, types, shapes and values) and the metadata."""
     others = {name: value for name, value in sorted(metadata.items()) if name != CHECKSUM}
     value = zlib.crc32(json.dumps(others).encode())
     for name, tensor in sorted(tensors.items()):
@@ -218,7 +215,7 @@ def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
 
 
 def find_damage(path: Path) -> str:
-    """Returns what is wrong with a sealed file, or an empty string; older files without a checksum are accepted."""
+    """Describes the damage to a file of `write_sealed`; returns an empty string if it is intact."""
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
@@ -231,9 +228,9 @@ def find_damage(path: Path) -> str:
 
 
 def load_matching_weights(path: Path, model: nn.Module, skip: str | None = None) -> list[str]:
-    """Copies the weights of another model with the same names and shapes; returns the names of all others.
+    """Copies the weights in a file that match the model's in name and shape; returns the names of all others.
 
-    Names that begin with `skip` are not copied.
+    Weights whose names begin with `skip` are not copied.
     """
     tensors, _ = read_tensors(path)
     others = []

@@ -1,7 +1,7 @@
-"""Trains one model in several processes: everything that Regard needs of torch.distributed.
+"""Trains one model in several processes with torch.distributed.
 
-Each process plans the same batches and computes its share of the rows of each, so that all processes together make
-the updates that one process makes alone, up to rounding. Small values are summed, or sent by the first process.
+All processes plan the same batches, and each computes its share of the rows of each batch. Together, they make the same
+updates as a single process, up to rounding.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ from regard.settings import TrainingSettings
 from regard.training.events import Event
 
 FIRST_PROCESS_TIMEOUT = timedelta(days=1)
-"""How long the others wait for the first process while it prepares a corpus or evaluates."""
+"""How long other processes wait while the first process prepares a corpus or evaluates."""
 
 SHUTDOWN_SECONDS = 25
-"""The time that processes have to save after SIGTERM; schedulers give 30 s."""
+"""Time for processes to save their state after SIGTERM; schedulers allow 30 s."""
 
 
 class LostProcessError(ModelError):
-    """Another process of the run is dead or silent."""
+    """Another process of the run has died or does not respond."""
 
 
 class ReportedElsewhereError(ModelError):
-    """The run failed, and the first process reports the reason."""
+    """The run failed, and the first process reports the cause."""
 
 
 class ProcessGroup:
-    """The processes of a run, as one of them sees them. A process on its own is a group of one."""
+    """The processes of a run, from the point of view of one of them; a single process is a group of one."""
 
     def __init__(self, rank: int = 0, size: int = 1, local_size: int = 1, restart: int = 0) -> None:
         self.rank, self.size = rank, size
-        self.local_size = local_size  # processes on this machine
-        self.restart = restart  # how often the processes were started again
+        self.local_size = local_size  # number of processes on this machine
+        self.restart = restart  # how many times the processes were restarted
         self.patient = dist.new_group(backend="gloo", timeout=FIRST_PROCESS_TIMEOUT) if size > 1 else None
-        self.module: Any = None  # the module that sums gradients
-        self.sharded = False  # each process holds a part of the weights
+        self.module: Any = None  # the module that synchronizes gradients
+        self.sharded = False  # whether each process holds a part of the weights
 
     @property
     def first(self) -> bool:
-        """True in the process that prints and writes."""
+        """Whether this is the process that prints messages and writes files."""
         return self.rank == 0
 
     def device(self, device: torch.device) -> torch.device:
-        """Returns the device of this process: each has its own GPU."""
+        """Returns the device of this process, since each process has its own GPU."""
         several_gpus = self.size > 1 and device == torch.device("cuda")
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if several_gpus else device
 
     def wrap(
         self, module: nn.Module, layers: Sequence[nn.Module], device: torch.device, kind: str, unused_weights: bool
     ) -> nn.Module:
-        """Returns the module with backward passes that sum gradients; `unused_weights`: a pass may leave some out."""
+        """Wraps a module to synchronize gradients; `unused_weights`: some passes may not use all weights."""
         if self.size == 1:
             self.module = module
         elif kind == "ddp":
-            constant = [name for name, _ in module.named_buffers()]  # the same in all processes: tables of positions
+            constant = [name for name, _ in module.named_buffers()]  # position tables are the same in all processes
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, constant)
             self.module = DistributedDataParallel(
                 module, gradient_as_bucket_view=True, find_unused_parameters=unused_weights
@@ -80,7 +80,7 @@ class ProcessGroup:
 
     @contextmanager
     def synchronize_gradients(self, last: bool) -> Iterator[None]:
-        """Surrounds a forward and backward pass: only the last one of an update waits for the other processes."""
+        """Surrounds a forward and backward pass; only the last pass of an update waits for the other processes."""
         if isinstance(self.module, DistributedDataParallel) and not last:
             with self.module.no_sync():
                 yield
@@ -90,7 +90,7 @@ class ProcessGroup:
         yield
 
     def sum(self, *values: float) -> list[float]:
-        """Returns the sums of these numbers over all processes."""
+        """Sums each of these numbers over all processes."""
         if self.size == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
@@ -99,13 +99,13 @@ class ProcessGroup:
         return numbers.tolist()
 
     def any(self, *flags: bool) -> list[bool]:
-        """Returns, for each flag, True if it is set in any process."""
+        """Reports for each flag whether it is set in any process."""
         return [count > 0 for count in self.sum(*flags)]
 
     def map_rows(self, function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-        """[N, ...] -> [N, ...], `function` of each row; each process computes some rows and sends them to the others.
+        """[N, ...] -> [N, ...], `function` applied to the rows; each process computes some rows for all processes.
 
-        `rows` must be the same in all processes, and `function` must keep their shape.
+        `rows` must be the same in all processes, and `function` must preserve their shape.
         """
         if self.size == 1:
             return function(rows)
@@ -120,7 +120,7 @@ class ProcessGroup:
         return torch.cat(parts)[: len(rows)]
 
     def broadcast(self, value: Any) -> Any:
-        """Returns the JSON value of the first process in all processes."""
+        """Returns the first process's value, which must be JSON, in all processes."""
         if self.size == 1:
             return value
         text = torch.tensor(list(json.dumps(value).encode() if self.first else b""), dtype=torch.uint8)
@@ -132,7 +132,7 @@ class ProcessGroup:
         return json.loads(bytes(text.tolist()))
 
     def run_in_first(self, work: Callable[[], Generator[Event, None, Any]]) -> Generator[Event, None, Any]:
-        """Runs `work` in the first process while the others wait; returns its JSON value in all of them."""
+        """Runs `work` in the first process while the others wait; returns its result, which must be JSON, in all."""
         if not self.first:
             result = self.broadcast(None)
             if result is None:
@@ -147,17 +147,16 @@ class ProcessGroup:
         return self.broadcast(result)
 
     def error(self, text: str, kind: type[ModelError | SettingsError] = ModelError) -> Exception:
-        """Returns the error that ends the run in all processes; only the first process reports its text."""
+        """Returns an error that ends the run in all processes; only the first process reports its text."""
         return kind(text) if self.first else ReportedElsewhereError(text)
 
     def leave(self) -> None:
-        """Disconnects this process from the others."""
         if self.size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
 
 def join_group(timeout: int) -> ProcessGroup:
-    """Joins the group of torchrun or `launch`; a process that is silent for `timeout` seconds counts as lost."""
+    """Joins the process group of torchrun or `launch`; after `timeout` seconds without response, a process is lost."""
     size = int(os.environ.get("WORLD_SIZE", 1)) if dist.is_torchelastic_launched() else 1
     if size == 1:
         return ProcessGroup()
@@ -166,26 +165,27 @@ def join_group(timeout: int) -> ProcessGroup:
         backend, limit = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timedelta(seconds=timeout)
         with report_lost_process():
             store, rank, size = next(rendezvous("env://", timeout=limit))
-            new_store = PrefixStore(f"regard/{restart}", store)  # the store still has the addresses of dead processes
+            new_store = PrefixStore(f"regard/{restart}", store)  # `store` still has the addresses of dead processes
             dist.init_process_group(backend, store=new_store, rank=rank, world_size=size, timeout=limit)
     return ProcessGroup(dist.get_rank(), size, int(os.environ.get("LOCAL_WORLD_SIZE", 1)), restart)
 
 
 def require_shardable(settings: TrainingSettings, group: ProcessGroup) -> None:
-    """Refuses settings that need whole matrices, or a whole model, where each process holds a part."""
-    reasons = {
-        "training.optimizer = muon works on whole matrices": settings.optimizer == "muon",
-        "training.adapters leave little to share out": settings.adapters > 0,
-        "training.precision = float16 scales gradients that must be whole": settings.precision == "float16",
+    """Raises SettingsError for settings that training.parallel = fsdp does not support."""
+    unsupported = {
+        "training.optimizer = muon": settings.optimizer == "muon",
+        "training.adapters": settings.adapters > 0,
+        "training.precision = float16": settings.precision == "float16",
     }
-    for reason, applies in reasons.items():
-        if settings.parallel == "fsdp" and applies:
-            raise group.error(f"{reason}: with several processes use training.parallel = ddp", SettingsError)
+    for setting, is_used in unsupported.items():
+        if settings.parallel == "fsdp" and is_used:
+            message = f"training.parallel = fsdp does not support {setting}: use training.parallel = ddp"
+            raise group.error(message, SettingsError)
 
 
 @contextmanager
 def report_lost_process() -> Iterator[None]:
-    """Turns a failure to communicate into an error of one line."""
+    """Converts a communication failure in the block to a LostProcessError."""
     try:
         yield
     except RuntimeError as error:
@@ -197,11 +197,11 @@ def report_lost_process() -> Iterator[None]:
         ) from None
 
 
-# Tensors of which each process holds some rows (DTensor, whose library is imported only where it is needed)
+# Sharded tensors, of which each process holds some rows (DTensor, whose library is imported only when needed)
 
 
 def _shard(module: nn.Module, layers: Sequence[nn.Module], device: torch.device, size: int) -> nn.Module:
-    """Splits weights, gradients and moments over the processes, layer by layer (FSDP2)."""
+    """Shards weights, gradients and optimizer state over the processes, layer by layer (FSDP2)."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -222,7 +222,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def first_row(tensor: Tensor) -> int:
-    """Returns the number of the first row that this process holds."""
+    """Returns the index of the first row of a tensor that this process holds."""
     if not hasattr(tensor, "device_mesh"):
         return 0
     mesh: Any = tensor.device_mesh
@@ -230,19 +230,16 @@ def first_row(tensor: Tensor) -> int:
     return int(min(tensor.shape[0], mesh.get_local_rank() * share))
 
 
-# Processes on this machine
-
-
 def launch(work: Callable[..., Any], arguments: Sequence[Any], processes: int, restarts: int) -> dict[int, Any] | None:
-    """Runs `work`, a function of a module, in several processes; returns their results, or None after a signal.
+    """Runs `work`, a module-level function, in several processes; returns their results, or None after a signal.
 
-    If a process dies, all are started again, up to `restarts` times. A signal is passed on to them.
+    If a process dies, all of them are restarted, up to `restarts` times. Signals are forwarded to them.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.disable(logging.CRITICAL)  # PyTorch logs every restart at length; the first process reports it in a line
+    logging.disable(logging.CRITICAL)  # PyTorch logs restarts at length; the first process reports them in one line
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -1,4 +1,4 @@
-"""The events of a training run, and the log of them in its folder: one JSON object per line."""
+"""The events of a training run, and their log in the model folder, which has one JSON object per line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.atomic_files import write_text
 
 @dataclass(frozen=True)
 class Stage:
-    """Progress of the named stage of preparation; the total may be unknown."""
+    """Progress of a stage of preparation; `total` is None if it is unknown."""
 
     name: str
     done: int
@@ -21,20 +21,20 @@ class Stage:
 
 @dataclass(frozen=True)
 class Note:
-    """A message for the user, in one line."""
+    """A one-line message for the user."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Training can begin: the size of the data and of the model."""
+    """Preparation is complete; describes the data and the model."""
 
     examples: int
     held_out: int  # size of the dev set
-    unit: str  # of examples: pairs, tokens or texts
+    unit: str  # what an example is: pairs, tokens or texts
     preset: str
-    reason: str  # why this preset
+    reason: str  # why this preset was chosen
     vocabulary: int
     parameters: int
     device: str
@@ -44,16 +44,16 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Progress:
-    """One update of the weights."""
+    """Progress of training after one update of the weights."""
 
     step: int
     epoch: int
     loss: float  # label-smoothed, in nats per token
     perplexity: float
     learning_rate: float
-    gradient: float  # norm before clipping
-    tokens_per_second: float  # source and target, without padding
-    seconds_left: float  # until the last step, without evaluations
+    gradient: float  # norm of the gradient before clipping
+    tokens_per_second: float  # source and target tokens, without padding
+    seconds_left: float  # estimated time until the last step, without evaluations
 
 
 @dataclass(frozen=True)
@@ -63,28 +63,28 @@ class Evaluation:
     step: int
     loss: float
     perplexity: float
-    scores: dict[str, float]  # the scores of the task
+    scores: dict[str, float]  # task-specific scores
     best: bool
-    sample: list[tuple[str, str]]  # an output to look at: lines of a label and a text
-    seconds: float = 0.0  # spent on updates so far
+    sample: list[tuple[str, str]]  # a sample output as (label, text) lines
+    seconds: float = 0.0  # time spent on updates so far
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Training is over or was stopped; the model folder is complete."""
+    """Training has finished or was stopped; the model folder is complete."""
 
     reason: str
     complete: bool  # False if --resume can continue the run
     step: int
     seconds: float
-    scores: dict[str, list[str]]  # of "dev" and, if given, "test", each with its signature
+    scores: dict[str, list[str]]  # scores on "dev" and, if there is one, "test", with their signatures
 
 
 Event = Stage | Note | Prepared | Progress | Evaluation | Finished
 
 
 class Training(Iterator[Event]):
-    """A training run that makes progress only while its events are read, as in a `for` loop."""
+    """An iterator over the events of a training run, which makes progress only while it is being iterated."""
 
     def __init__(self, folder: Path, events: Generator[Event, None, None]) -> None:
         self.folder, self.events = folder, events
@@ -95,22 +95,21 @@ class Training(Iterator[Event]):
         return self.last
 
     def close(self) -> None:
-        """Ends the training without another checkpoint; `resume` continues from the last one."""
+        """Stops training without writing another checkpoint; `resume` continues from the last one."""
         self.events.close()
 
     def __repr__(self) -> str:
-        state = "not begun; loop over it to train" if self.last is None else repr(self.last)
+        state = "not started; loop over it to train" if self.last is None else repr(self.last)
         return f"<Training of {self.folder}: {state}>"
 
 
 def append_event(path: Path, event: Event) -> None:
-    """Adds an event to the log."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"event": type(event).__name__, **asdict(event)}, ensure_ascii=False) + "\n")
 
 
 def trim_log(path: Path, step: int) -> None:
-    """Removes the events after the step at which a resumed run continues."""
+    """Removes the events after the step from which a run resumes."""
     if not path.exists():
         return
     lines = []
@@ -118,7 +117,7 @@ def trim_log(path: Path, step: int) -> None:
         try:
             event = json.loads(line)
         except ValueError:
-            continue  # a line that a kill cut off
+            continue  # a crash cut this line off
         if event["step"] <= step and event["event"] != "Finished":
             lines.append(line + "\n")
     write_text(path, "".join(lines))

@@ -23,7 +23,7 @@ from regard.weights import Model, assign
 
 
 def finish(run: TrainingRun, reason: str) -> Iterator[Event]:
-    """Chooses the final weights, scores them and writes the model card, in the first process."""
+    """Chooses the final weights, scores them and writes the model card; only the first process does this."""
     state, training = run.state, run.settings.training
     finished = Finished(reason, True, state.step, state.seconds, {})
     keep_in_history(run, last=True)
@@ -35,7 +35,7 @@ def finish(run: TrainingRun, reason: str) -> Iterator[Event]:
         steps = []
         for step in state.ranked(training.metric)[: training.average]:
             if damage := find_damage(snapshot_path(run.work, step)):
-                yield Note(f"{snapshot_path(run.work, step)}: {damage}: the final weights are made without it")
+                yield Note(f"{snapshot_path(run.work, step)}: {damage}: the final weights do not include it")
             else:
                 steps.append(step)
         assign(model, best_weights(run, model, steps), run.folder / WEIGHTS)
@@ -52,7 +52,7 @@ def finish(run: TrainingRun, reason: str) -> Iterator[Event]:
 
 
 def write_canary(run: TrainingRun, model: Model) -> None:
-    """Writes a few texts with the model's greedy outputs, by which a server checks the model before it serves it."""
+    """Writes a few texts with the model's greedy outputs, with which a server checks the model before serving it."""
     outputs = dict(run.task.examples(run.contents(model)))
     examples = [{"source": source, "output": output} for source, output in outputs.items() if output]
     if examples:
@@ -61,7 +61,7 @@ def write_canary(run: TrainingRun, model: Model) -> None:
 
 
 def best_weights(run: TrainingRun, model: Model, steps: Sequence[int]) -> dict[str, Tensor]:
-    """Returns the mean of the best checkpoints or, if its score on the dev set is lower, the best one."""
+    """Returns the mean of the best checkpoints, or the single best one if the mean scores worse on the dev set."""
     if not steps:
         raise ModelError(f"{run.work}: all checkpoints of evaluated steps are damaged: train again with --overwrite")
     metric = run.settings.training.metric
@@ -75,7 +75,7 @@ def best_weights(run: TrainingRun, model: Model, steps: Sequence[int]) -> dict[s
 
 
 def model_card(run: TrainingRun, model: Model, finished: Finished) -> str:
-    """Returns facts about a model for people, as Markdown."""
+    """Returns the model card, which describes a model for human readers, as Markdown."""
     name, settings, about, unit = run.folder.name, run.settings, run.about, run.task.unit
     today = datetime.datetime.now(datetime.UTC).date()
     parameters = sum(p.numel() for p in model.parameters())
@@ -109,14 +109,13 @@ def model_card(run: TrainingRun, model: Model, finished: Finished) -> str:
 
 
 def example_input(settings: Settings) -> str:
-    """Returns example arguments for the command that uses a model."""
+    """Returns example arguments for the command that runs a model."""
     texts = {"write": '"Once upon a time"', "fill": '"Paris is the [MASK] of France."'}
     text = texts.get(settings.task, "input.txt")
     return f"{text} --to {settings.data.target}" if len(targets_of(settings.data)) > 1 else text
 
 
 def describe_purpose(settings: Settings) -> str:
-    """Returns the purpose of a model in a few words."""
     purposes = {
         "translate": format_directions(settings.data),
         "write": "continues text",

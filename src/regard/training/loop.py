@@ -1,6 +1,6 @@
-"""The training loop: `update` makes one update of the weights, `train_model` makes updates until the run ends.
+"""The training loop: `update` updates the weights once, and `train_model` repeats this until the run ends.
 
-Other parts of a run have their own modules: `validation.py` evaluates, `stopping.py` ends, `final_weights.py` finishes.
+`validation.py` evaluates the model, `stopping.py` decides when to stop, and `final_weights.py` finishes the run.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from regard.training.stopping import reason_to_end
 from regard.training.validation import delete_snapshots_after, evaluate, is_due, keep_in_history
 
 SAVE_SECONDS, MAX_SAVE_SHARE = 120.0, 0.01
-"""The work that a kill can cost, and the share of the time that saving takes; slow disks save less often."""
+"""Maximum work in seconds that a crash may lose, unless saving would take more than this share of the time."""
 
 
 def train_model(run: TrainingRun) -> Iterator[Event]:
-    """Makes updates until the last step, until dev scores stop improving, or until `run.stop` is set."""
+    """Updates the weights until the last step, until dev scores stop improving, or until `run.stop` is set."""
     if run.group.first:
         trim_log(run.folder / LOG, run.state.step)
         delete_snapshots_after(run.folder / HISTORY, run.state.step)
@@ -65,13 +65,13 @@ def train_model(run: TrainingRun) -> Iterator[Event]:
 
 
 def must_save(run: TrainingRun, upcoming: float) -> bool:
-    """Returns True if a kill within the next `upcoming` seconds could cost more than `SAVE_SECONDS` of work."""
+    """Reports whether a crash within the next `upcoming` seconds could lose more than `SAVE_SECONDS` of work."""
     interval = max(SAVE_SECONDS, run.save_seconds / MAX_SAVE_SHARE)
     return time.perf_counter() - run.saved_at + upcoming > interval
 
 
 def update(run: TrainingRun) -> Progress:
-    """Makes one update: the next batches, their loss and gradients, clipping, and a step of the optimizer."""
+    """Updates the weights once: next batches, loss and gradients, clipping, optimizer step."""
     training, state, group = run.settings.training, run.state, run.group
     started, step = time.perf_counter(), state.step + 1
     batches = next_batches(run)
@@ -114,7 +114,7 @@ def update(run: TrainingRun) -> Progress:
 
 
 def forward_and_backward(run: TrainingRun, batches: list[LocalBatch], tokens: float) -> tuple[float, float]:
-    """Adds the gradients of the loss per token of an update; returns the sums of the loss and of the surprise."""
+    """Accumulates the gradients of an update's loss per token; returns the sums of the loss and of the surprise."""
     training, group, state = run.settings.training, run.group, run.state
     torch.manual_seed(training.seed * 1_000_003 + state.step + (group.rank << 40))  # for dropout on a GPU
     loss_sum, surprise_sum, dropout = 0.0, 0.0, dropout_strength(run)
@@ -132,7 +132,7 @@ def forward_and_backward(run: TrainingRun, batches: list[LocalBatch], tokens: fl
     return loss_sum, surprise_sum
 
 
-# The data of an update
+# Batches of an update
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ class LocalBatch:
     """The rows of a batch that this process computes."""
 
     batch: Batch
-    counts: bool = True  # False if there are fewer rows than processes: all must make the same calls
+    counts: bool = True  # False for a dummy: with fewer rows than processes, all must still make the same calls
 
 
 def next_batches(run: TrainingRun) -> list[LocalBatch]:
-    """Returns this process's rows of the next batches of the epoch, or of the first ones of the next epoch."""
+    """Returns this process's rows of the next batches, starting a new epoch if the current one is over."""
     accumulate, state, group = run.settings.training.accumulate, run.state, run.group
     plan = run.plan(state.epoch)
     if state.batch >= len(plan):
@@ -159,7 +159,7 @@ def next_batches(run: TrainingRun) -> list[LocalBatch]:
 
 
 def split(run: TrainingRun, batches: list[LocalBatch]) -> Iterator[tuple[LocalBatch, tuple[int, ...]]]:
-    """Yields the parts of batches that are computed at a time, and the numbers that seed their dropout masks."""
+    """Yields the parts of batches to compute at a time, and the numbers that seed their dropout masks."""
     rank = run.group.rank
     for number, local in enumerate(batches):
         if run.parts == 1:
@@ -170,7 +170,7 @@ def split(run: TrainingRun, batches: list[LocalBatch]) -> Iterator[tuple[LocalBa
 
 
 def dropout_strength(run: TrainingRun) -> float:
-    """Returns the factor of the dropout rates, which grows to 1 over the epochs of training.dropout_warmup."""
+    """Returns the factor of all dropout rates, which grows to 1 during the epochs of training.dropout_warmup."""
     epochs, state = run.settings.training.dropout_warmup, run.state
     if not epochs:
         return 1.0
@@ -181,52 +181,50 @@ def dropout_strength(run: TrainingRun) -> float:
 
 
 def require_finite(run: TrainingRun, value: float) -> None:
-    """Ends the run before a loss or gradient that is not finite reaches the weights."""
+    """Ends the run if the loss or gradient is not finite, before it can corrupt the weights."""
     if math.isfinite(value):
         return
     run.write_first_weights()
     raise run.group.error(
-        f"{run.folder}: the loss became {value} at step {run.state.step + 1}; training has stopped and the last "
-        "good checkpoint is kept: resume with a lower --training.learning_rate or a longer --training.warmup"
+        f"{run.folder}: the loss became {value} at step {run.state.step + 1}; training has stopped and kept the last "
+        "good checkpoint: resume with a lower --training.learning_rate or a longer --training.warmup"
     )
 
 
 def use_less_memory(run: TrainingRun, batches: list[LocalBatch], error: Exception) -> None:
-    """Halves what is computed at a time after an error of memory; raises every other error."""
+    """Halves the number of rows computed at a time after an out-of-memory error; raises every other error."""
     if not is_out_of_memory(error):
         raise error
     rows = max(len(local.batch) for local in batches)
     if run.parts >= rows or run.gradients_sent or run.group.sharded:
         raise ModelError(
             f"not enough memory for {-(-rows // run.parts)} rows of a batch; the last checkpoint is kept: resume "
-            "with a smaller --training.batch_tokens (and --training.accumulate), or with --training.recompute true"
+            "with a smaller --training.batch_tokens (and a larger --training.accumulate), or with "
+            "--training.recompute true"
         ) from None
     run.objective.zero_grad()
     run.parts *= 2
     run.notes.append(
         Note(
-            f"not enough memory for a batch: batches are now computed in {run.parts} parts, which changes "
-            "nothing but the speed and the dropout masks"
+            f"not enough memory for a batch: from now on, each batch is computed in {run.parts} parts, which only "
+            "affects speed and dropout masks"
         )
     )
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Returns True if an allocation failed, on any device."""
+    """Reports whether an error is a failed memory allocation, on any device."""
     messages = ("out of memory", "can't allocate memory", "not enough memory")
     kinds = MemoryError | torch.OutOfMemoryError
     return isinstance(error, kinds) or any(message in str(error).lower() for message in messages)
 
 
-# The first events
-
-
 def introduction(run: TrainingRun) -> Iterator[Event]:
-    """Yields what will be trained, and what happened to the run before."""
+    """Yields the first events of a run: notes about its past, and a description of the model and data."""
     yield from run.notes
     run.notes.clear()
     if run.group.restart:
-        yield Note(f"A process was lost: start {run.group.restart + 1} continues from step {run.state.step:,}.")
+        yield Note(f"A process was lost: restart {run.group.restart} continues from step {run.state.step:,}.")
     yield Prepared(
         examples=run.about["examples"],
         held_out=run.about["held_out"]["dev"],

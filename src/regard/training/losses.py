@@ -1,4 +1,4 @@
-"""The loss that training minimizes: label-smoothed cross-entropy of the right tokens, without padding."""
+"""The training loss: label-smoothed cross-entropy, without padding."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from regard.model.recurrent import SequenceToSequence
 from regard.training.batches import IGNORE, PairBatch
 
 CHUNK = 512
-"""Rows of logits that are held at a time."""
+"""Number of rows of logits to hold in memory at a time."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums over the predictions of a batch; sums of several batches are added before they are averaged."""
+    """Sums over the predictions of a batch, which the caller adds up over batches and then averages."""
 
-    total: Tensor  # to differentiate, with label smoothing
-    surprise: float  # minus the log-probability of the right answers, in nats
+    total: Tensor  # differentiable, with label smoothing
+    surprise: float  # negative log-probability of the labels, in nats
     tokens: int
 
 
@@ -34,7 +34,7 @@ def translation_loss(model: SequenceToSequence, batch: PairBatch, smoothing: flo
 
 
 def token_loss(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float) -> Loss:
-    """Returns the loss of the labels [B, T], given states [B, T, D]; positions labelled `IGNORE` do not count."""
+    """Returns the loss of labels [B, T] given states [B, T, D]; positions labelled `IGNORE` do not count."""
     states, labels = states.flatten(0, -2), labels.flatten()
     real = (labels != IGNORE).nonzero().squeeze(1)
     if len(real) < len(labels):
@@ -45,14 +45,14 @@ def token_loss(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: flo
 
 
 def cross_entropy(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """[N, D] states, [N] labels -> sums of the loss and of the surprise; the readable path."""
+    """[N, D] states, [N] labels -> sums of the loss and of the surprise, computed in the readable way."""
     logits = output(states).float()
     total = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
     return total, F.cross_entropy(logits.detach(), labels, reduction="sum")
 
 
 def chunked_cross_entropy(states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Computes the same, and the gradients of the output layer with it, a few rows of logits at a time."""
+    """Computes the same as `cross_entropy`, together with the output layer's gradients, a few rows at a time."""
     total, surprise = _ChunkedCrossEntropy.apply(states, output.weight, output.bias, labels, smoothing)
     return total, surprise
 
@@ -60,9 +60,9 @@ def chunked_cross_entropy(states: Tensor, output: nn.Linear, labels: Tensor, smo
 class _ChunkedCrossEntropy(torch.autograd.Function):
     """The loss, computed together with its gradients in one buffer that is reused for every chunk.
 
-    On a CPU the logits are by far the largest tensor of a small model; writing them to new memory costs
-    more than the products (docs/log.md). With p the probabilities, u = smoothing / V and one-hot labels y,
-    the gradient of the logits is p - (1 - smoothing) y - u; the constant u is subtracted from the results instead.
+    On a CPU, the logits are by far the largest tensor of a small model, and writing them to new memory costs more than
+    the matrix products (docs/log.md). With probabilities p, u = smoothing / V and one-hot labels y, the gradient of the
+    logits is p - (1 - smoothing) y - u; the constant u is subtracted from the results instead.
     """
 
     @staticmethod
@@ -84,7 +84,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             surprise = surprise + surprises.sum()
             total = total + (1 - smoothing) * surprises.sum() - smoothing / vocabulary * log_sums.sum()
             gradient = logits
-            if rounded_weight is not None:  # only the products: rounded logits would lose too much
+            if rounded_weight is not None:  # round only these products: rounded logits would lose too much precision
                 rounded = rounded_rows(gradient)
                 state_gradients[start : start + CHUNK] = (rounded @ rounded_weight)[: len(rows)].float()
                 weight_gradients += rounded.T @ rounded_rows(rows)
@@ -113,9 +113,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _logits_to_gradients(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Overwrites logits [N, V] with the gradient of the loss by them, except for the constant of smoothing.
+    """Overwrites logits [N, V] with their gradients, except for the constant of label smoothing.
 
-    Returns, for each row [N], the surprise and the sum of all log-probabilities.
+    Returns the surprise and the sum of all log-probabilities of each row [N].
     """
     kernels = fused_kernels(logits)
     if kernels is None or not logits.is_contiguous():
@@ -127,7 +127,6 @@ def _logits_to_gradients(logits: Tensor, labels: Tensor, smoothing: float) -> tu
 
 
 def _logits_to_gradients_in_pytorch(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Computes the same with PyTorch's operations."""
     torch.log_softmax(logits, -1, out=logits)
     surprises = -logits.gather(1, labels[:, None]).squeeze(1).double()
     log_sums = logits.sum(1, dtype=torch.float64)

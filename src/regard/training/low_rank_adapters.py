@@ -1,4 +1,4 @@
-"""Low-rank adapters: the weights are frozen, and a small change to each is learned (LoRA; Hu et al., 2021)."""
+"""Low-rank adapters, which learn a small change to each frozen weight (LoRA; Hu et al., 2021)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.model.layers import Layer
 
 
 class Adapter(nn.Module):
-    """Adds up · down to a weight [out, in]; the product is zero at first."""
+    """Adds the product up · down, which is initially zero, to a weight [out, in]."""
 
     def __init__(self, weight: Tensor, rank: int) -> None:
         super().__init__()
@@ -25,22 +25,22 @@ class Adapter(nn.Module):
 
 
 def add_adapters(model: nn.Module, rank: int, new: Collection[str]) -> None:
-    """Freezes all parameters except `new` ones, and adds adapters to the linear maps of the layers."""
+    """Freezes all parameters except those in `new`, and adds adapters to the linear layers."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in new)
-    for linear in _linear_maps(model):
+    for linear in _linear_layers(model):
         parametrize.register_parametrization(linear, "weight", Adapter(linear.weight, rank))
 
 
 def merge_adapters(model: nn.Module) -> None:
     """Adds the learned changes to the weights, and removes the adapters."""
-    for linear in _linear_maps(model):
+    for linear in _linear_layers(model):
         if parametrize.is_parametrized(linear, "weight"):
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
 
 
 def merged_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Returns the weights by name, as they are after merging the adapters."""
+    """Returns the weights by name, with adapters merged; the model does not change."""
     weights = {}
     for name, parameter in model.named_parameters():
         if ".parametrizations." not in name:
@@ -52,6 +52,6 @@ def merged_weights(model: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
-def _linear_maps(model: nn.Module) -> list[nn.Linear]:
+def _linear_layers(model: nn.Module) -> list[nn.Linear]:
     layers = [module for module in model.modules() if isinstance(module, Layer)]
     return [module for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)]

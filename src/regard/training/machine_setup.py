@@ -15,7 +15,7 @@ from regard.settings import Settings, TrainingSettings
 
 
 def choose_precision(settings: Settings, device: torch.device) -> Settings:
-    """Returns the settings with the precision that suits the device in place of `auto`."""
+    """Replaces the precision `auto` in the settings by the one that suits the device."""
     if settings.training.precision != "auto":
         return settings
     precision: Literal["bfloat16", "float32"] = "bfloat16" if has_fast_bfloat16(device) else "float32"
@@ -23,9 +23,9 @@ def choose_precision(settings: Settings, device: torch.device) -> Settings:
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Returns True if products of bfloat16 are faster on this device than those of float32.
+    """Reports whether matrix products in bfloat16 are faster than in float32 on this device.
 
-    A CPU with AMX uses float32: under some virtual machines the first product with AMX ends the process.
+    Returns False for CPUs with AMX, because the first AMX product kills the process on some virtual machines.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -36,13 +36,13 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
 
 def require_precision(training: TrainingSettings, device: torch.device) -> None:
-    """Refuses a precision that the device does not have."""
+    """Raises SettingsError if the device does not support the precision."""
     if training.precision == "float16" and device.type == "cpu":
         raise SettingsError("training.precision = float16 needs a GPU: use bfloat16 or float32")
 
 
 def set_up_machine(training: TrainingSettings, device: torch.device, processes: int = 1) -> None:
-    """Divides the threads among the processes of this machine, and tunes its memory."""
+    """Checks the precision, divides the threads among the processes of this machine, and tunes memory use."""
     require_precision(training, device)
     if training.threads is not None or processes > 1:
         torch.set_num_threads(max(1, (training.threads or os.cpu_count() or 1) // processes))

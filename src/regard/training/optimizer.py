@@ -1,4 +1,4 @@
-"""The optimizers, Adam and Muon, and the schedule of the learning rate."""
+"""The optimizers (Adam and Muon) and the learning rate schedule."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from regard.training.distributed import ProcessGroup
 
 MOMENTUM = 0.95
 UPDATE_SIZE = 0.2
-"""Root mean square of Muon's update at rate 1; about that of Adam, so that one rate suits both (Liu et al., 2025)."""
+"""Root mean square of Muon's update at rate 1, about that of Adam so that one rate suits both (Liu et al., 2025)."""
 
 
 def build_optimizer(
     model: nn.Module, settings: TrainingSettings, group: ProcessGroup | None = None
 ) -> torch.optim.Optimizer:
-    """Returns Adam (Kingma & Ba, 2015), or Muon for the matrices of the layers and Adam for all other weights.
+    """Returns Adam (Kingma & Ba, 2015), or Muon for the layers' matrices with Adam for all other weights.
 
-    Weight decay is decoupled (Loshchilov & Hutter, 2019) and applies to matrices and tables only: a bias or the scale
-    of a norm should not shrink. With Muon it does not apply to tables either: their learning rate is high, so rows that
-    are seldom updated would fade away.
+    Weight decay is decoupled (Loshchilov & Hutter, 2019) and applies only to matrices and embedding tables, because
+    biases and norm scales should not shrink. With Muon, it does not apply to tables either: their learning rate is so
+    high that rarely updated rows would vanish.
     """
     learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
     matrices = [p for name, p in learning.items() if p.dim() == 2 and not name.endswith(TABLES)]
@@ -56,11 +56,11 @@ def build_optimizer(
 
 
 class Muon(torch.optim.AdamW):
-    """Muon for `matrices`, AdamW for the other parameters at `rate_factor` times the rate (Jordan et al., 2024).
+    """Muon for `matrices`, and AdamW at `rate_factor` times the learning rate for `others` (Jordan et al., 2024).
 
-    A gradient is dominated by a few strong directions. Muon replaces the momentum by the nearest orthogonal matrix:
-    weak directions, which rare examples need, count as much as strong ones. With several processes, which have the
-    same gradients, each computes this for some of the matrices.
+    A few strong directions dominate a gradient. Muon replaces the momentum by the nearest orthogonal matrix, so that
+    weak directions, which rare examples need, count as much as strong ones. With several processes, each computes this
+    for some of the matrices.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Muon(torch.optim.AdamW):
         for parameter in group["params"]:
             if parameter.grad is not None:
                 by_shape[parameter.shape].append(parameter)
-        for shape, parameters in by_shape.items():  # one batch of products for all matrices of a shape
+        for shape, parameters in by_shape.items():  # batch the products of all matrices with the same shape
             momenta = torch.stack(self._momenta(parameters))
             directions = self.group.map_rows(partial(orthogonalize, dtype=self.product_type), momenta)
             length = group["lr"] * UPDATE_SIZE * max(shape) ** 0.5
@@ -98,7 +98,7 @@ class Muon(torch.optim.AdamW):
         super().step()
 
     def _momenta(self, parameters: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Updates the running means of the gradients; returns them one step ahead (Nesterov)."""
+        """Updates the running means of the gradients; returns the Nesterov momenta."""
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         for parameter in parameters:
             if "exp_avg" not in self.state[parameter]:
@@ -109,9 +109,9 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """[N, A, B] -> [N, A, B], the same directions with singular values between about 0.7 and 1.2.
+    """[N, A, B] -> [N, A, B], with the same singular vectors, and singular values between about 0.7 and 1.2.
 
-    Makes five steps of an odd polynomial that quickly raises small singular values; its products are of type `dtype`.
+    Applies an odd polynomial that quickly raises small singular values five times, with products of type `dtype`.
     """
     x = matrices / matrices.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-12)
     wide = x.shape[-2] <= x.shape[-1]
@@ -125,13 +125,13 @@ def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tenso
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Sets the rate of the next update; some parameters learn at a multiple of it."""
+    """Sets the learning rate of each parameter group, times the group's factor."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("rate_factor", 1.0)
 
 
 def learning_rate(step: int, settings: TrainingSettings, width: int) -> float:
-    """Returns the rate of update number `step`, counted from 1."""
+    """Returns the learning rate of update number `step`, counted from 1."""
     warmup, peak = settings.warmup, settings.learning_rate
     if settings.schedule == "paper":  # Vaswani et al. (2017), section 5.3
         return float(width**-0.5 * min(step**-0.5, step * max(warmup, 1) ** -1.5))

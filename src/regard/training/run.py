@@ -1,4 +1,4 @@
-"""A training run: the model, its optimizer, its data and its position, opened from one folder."""
+"""A training run: the model, its optimizer, its data and its progress, opened from a folder."""
 
 from __future__ import annotations
 
@@ -45,62 +45,61 @@ TASKS: dict[str, type[Task]] = {
 
 
 class Objective(nn.Module):
-    """The model and its loss as one module, which torch.distributed needs to sum gradients."""
+    """The model and its loss as one module, which torch.distributed needs to synchronize gradients."""
 
     def __init__(self, model: Model, task: Task) -> None:
         super().__init__()
         self.model, self.task = model, task
 
     def forward(self, batch: Batch, smoothing: float) -> tuple[Tensor, float]:
-        """Returns the sums over a batch of the loss and of the surprise (without label smoothing)."""
+        """Returns the sums of the loss and of the surprise (the loss without label smoothing) over a batch."""
         loss = self.task.loss(self.model, batch, smoothing)
         return loss.total, loss.surprise
 
 
 @dataclass
 class TrainingRun:
-    """Everything that an update needs, and the position of the run."""
+    """Everything that an update needs, and the progress of the run."""
 
     folder: Path
     settings: Settings
-    about: dict[str, Any]  # facts about the corpus, from preparation
+    about: dict[str, Any]  # facts about the corpus, recorded during preparation
     vocabularies: Vocabularies
     device: torch.device
     group: ProcessGroup  # the processes that train together
-    stop: threading.Event  # set to save and end the run
+    stop: threading.Event  # set it to save and end the run
     task: Task
     model: Model
     objective: nn.Module
     optimizer: torch.optim.Optimizer
     mean: RunningMean
-    scaler: torch.amp.GradScaler  # of float16 gradients
+    scaler: torch.amp.GradScaler  # scales the gradients of float16
     state: State
-    notes: list[Note]  # not yet shown
-    parts: int = 1  # number of parts in which a batch is computed, to save memory
-    gradients_sent: bool = False  # other processes may have received gradients of the current update
+    notes: list[Note]  # notes not yet yielded as events
+    parts: int = 1  # number of parts in which each batch is computed, to save memory
+    gradients_sent: bool = False  # whether other processes may have received gradients of the current update
     planned: tuple[int, Sequence[Rows]] | None = None  # an epoch and its batches
     saved_at: float = field(default_factory=time.perf_counter)
-    save_seconds: float = 0.0  # of the last save
-    evaluation_seconds: float = 0.0  # of the last evaluation
+    save_seconds: float = 0.0  # duration of the last save
+    evaluation_seconds: float = 0.0  # duration of the last evaluation
 
     @property
     def work(self) -> Path:
-        """The folder of everything that only training needs."""
+        """The folder of files that only training needs."""
         return self.folder / TRAINING
 
     def plan(self, epoch: int) -> Sequence[Rows]:
-        """Returns the batches of an epoch, planned once."""
+        """Returns the batches of an epoch, which are planned only once."""
         if self.planned is None or self.planned[0] != epoch:
             self.planned = (epoch, self.task.plan(epoch))
         return self.planned[1]
 
     def contents(self, model: Model) -> Contents:
-        """Returns the model with its settings and vocabularies."""
         return Contents(self.settings, self.vocabularies, model)
 
     @contextmanager
     def forward_mode(self, masks: Masks | None = None) -> Iterator[None]:
-        """Sets the precision of a forward pass and, while training, its dropout masks."""
+        """Sets the precision and the dropout masks of the forward passes in the block."""
         precision, on_cpu = self.settings.training.precision, self.device.type == "cpu"
         plain = on_cpu or precision == "float32"
         autocast = nullcontext() if plain else torch.autocast(self.device.type, getattr(torch, precision))
@@ -109,16 +108,16 @@ class TrainingRun:
 
     @contextmanager
     def whole_model(self, *, mean: bool = True) -> Iterator[Model]:
-        """Yields the model with all its weights, or with the running mean of them, in the first process.
+        """Yields the model with complete weights (or their running mean) in the first process.
 
-        If each process holds a part of the weights, all processes must call this. The model must not be changed.
+        If each process holds a part of the weights, all processes must call this. Do not modify the model.
         """
         with self.mean.applied() if mean else nullcontext():
             model, weights = self.model, dict[str, Tensor]()
             if self.group.sharded:
                 for name, parameter in parameters(self.model).items():
                     weight = full_tensor(parameter)
-                    if self.group.first:  # the others need no memory for it
+                    if self.group.first:  # the other processes do not need to keep it
                         weights[name] = weight
             if weights:
                 model = build_model(self.settings, self.vocabularies).to(self.device)
@@ -134,7 +133,7 @@ class TrainingRun:
         self.save_seconds = self.saved_at - started
 
     def write_weights(self, model: Model) -> None:
-        """Writes the weights of the model folder, and deletes the examples of those before."""
+        """Writes the weights of the model folder, and deletes the example outputs of the previous weights."""
         (self.folder / CANARY).unlink(missing_ok=True)
         write_weights(self.folder, merged_weights(model))
 
@@ -151,7 +150,7 @@ def open_run(
     group: ProcessGroup | None = None,
     vocabularies: Vocabularies | None = None,
 ) -> TrainingRun:
-    """Opens the run in a prepared folder, in the state that was saved last."""
+    """Opens the run in a prepared folder, in its last saved state."""
     group, work = group or ProcessGroup(), folder / TRAINING
     recorded = read_settings(folder)
     device = group.device(choose_device(recorded.training.device))
@@ -183,17 +182,17 @@ def open_run(
 
 
 def require_metric(settings: Settings) -> None:
-    """Refuses a training.metric that the task does not measure."""
+    """Raises SettingsError if training.metric is not available for the task."""
     task, metric = settings.task, settings.training.metric
     if task in TASKS and metric not in TASKS[task].metrics:
         known = " or ".join(TASKS[task].metrics)
-        raise SettingsError(f"training.metric = {metric} is not measured for the task {task}: use {known}")
+        raise SettingsError(f"training.metric = {metric} is not available for the task {task}: use {known}")
 
 
 def read_about(work: Path) -> dict[str, Any]:
-    """Returns what preparation recorded about the corpus; earlier versions recorded the report as an object."""
+    """Returns the facts about the corpus that preparation recorded."""
     about: dict[str, Any] = json.loads((work / ABOUT).read_text(encoding="utf-8"))
-    if report := about.pop("report", None):
+    if report := about.pop("report", None):  # written by earlier versions
         dropped = ((count, kind, ", ".join(report["examples"][kind])) for kind, count in report["counts"].items())
         about["corpus"] = [f"{report['read']:,} {report['unit']} read, {report['kept']:,} kept"]
         about["corpus"] += [f"{count:,} left out: {kind} ({places})" for count, kind, places in dropped]
@@ -201,7 +200,7 @@ def read_about(work: Path) -> dict[str, Any]:
 
 
 def distribute(model: Model, task: Task, settings: Settings, group: ProcessGroup, device: torch.device) -> nn.Module:
-    """Returns the model and its loss, distributed over the processes that train together."""
+    """Combines the model and its loss, distributed over the processes that train together."""
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     for stack in stacks:
         stack.recomputes = settings.training.recompute

@@ -1,4 +1,4 @@
-"""The end of training: when a run is over, and how to train a finished one further."""
+"""Decides when a training run is over, and explains how to train a finished model further."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.training.events import Finished, Note
 
 
 def reason_to_end(training: TrainingSettings, state: State) -> str:
-    """Returns why training is over, or an empty string."""
+    """Returns the reason why training is over, or an empty string if it is not."""
     if state.step >= training.steps:
         return f"all {training.steps:,} steps are done"
     if count := exhausted_patience(training, state):
@@ -20,7 +20,7 @@ def reason_to_end(training: TrainingSettings, state: State) -> str:
 
 
 def exhausted_patience(training: TrainingSettings, state: State) -> int:
-    """Returns the number of evaluations since the best one if training.patience does not allow more, else 0."""
+    """Returns the number of evaluations since the best one if training.patience is exhausted, else 0."""
     if not state.evaluations or not training.patience or state.step <= training.warmup:
         return 0
     best = state.ranked(training.metric)[0]
@@ -29,7 +29,7 @@ def exhausted_patience(training: TrainingSettings, state: State) -> int:
 
 
 def finished_run(folder: Path, changed: Settings | None = None) -> Finished | None:
-    """Returns how the run in a folder ended, if its settings, or the `changed` ones, leave nothing to do."""
+    """Returns the final event of the run in a folder if its settings, or the `changed` ones, leave nothing to do."""
     event, state = last_event(folder), newest_state(folder / TRAINING)
     if event.pop("event", "") != "Finished" or state is None or state.step != event["step"]:
         return None
@@ -38,7 +38,7 @@ def finished_run(folder: Path, changed: Settings | None = None) -> Finished | No
 
 
 def explain_finished(folder: Path, finished: Finished) -> Note:
-    """Returns a note that the run is finished and unchanged, and how to train its model further."""
+    """Returns a note that the run is finished and unchanged, and that explains how to train its model further."""
     training, state = read_settings(folder).training, newest_state(folder / TRAINING) or State(finished.step)
     changes = [f"--training.steps above {state.step}"] if state.step >= training.steps else []
     if count := exhausted_patience(training, state):
@@ -46,5 +46,5 @@ def explain_finished(folder: Path, finished: Finished) -> Note:
     resumed = f"resume with {' and '.join(changes)}, or " if changes else ""
     return Note(
         f"{folder}: training is finished: {finished.reason}. Nothing was changed. "
-        f"To train on, {resumed}start a new run from this model: regard train FILES --from {folder}."
+        f"To continue training, {resumed}start a new run from this model: regard train FILES --from {folder}."
     )

@@ -1,4 +1,4 @@
-"""Evaluation on the dev set during training."""
+"""Evaluates the model on the dev set during training, and keeps snapshots of the weights."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from regard.training.tasks.task import Assessment
 from regard.weights import Model, read_tensors, write_tensors
 
 FIRST_MOMENT = 0.01
-"""The first moment of the history after step 0, as a share of the run; later ones follow in equal ratios."""
+"""Position of the first history snapshot after step 0, as a share of the run; later ones are spaced geometrically."""
 
 
 def is_due(run: TrainingRun) -> bool:
-    """Returns True if the weights of this step must be evaluated and have not been, as after an interruption."""
+    """Reports whether the weights of this step must still be evaluated."""
     training, step = run.settings.training, run.state.step
     due = step > 0 and (step % training.evaluate_every == 0 or step == training.steps)
     return due and not any(evaluation["step"] == step for evaluation in run.state.evaluations)
 
 
 def evaluate(run: TrainingRun) -> Evaluation:
-    """Measures the loss and scores on the dev set; saves the run, and the weights if they are the best so far."""
+    """Scores the model on the dev set; saves the run, and the weights if they are the best so far."""
     training, state, first = run.settings.training, run.state, run.group.first
     started = time.perf_counter()
     with run.whole_model() as model:
@@ -44,7 +44,7 @@ def evaluate(run: TrainingRun) -> Evaluation:
             run.write_weights(model)
     run.save()
     run.evaluation_seconds = time.perf_counter() - started
-    if first:  # the state before this one needs its snapshots too
+    if first:  # keep the snapshots that the previous state needs, too
         before = state.ranked(training.metric, len(state.evaluations) - 1)
         prune_snapshots(run.work, best_steps[: training.average] + before[: training.average])
     shown = {name: scores[name] for name in run.task.shown_scores}
@@ -52,7 +52,7 @@ def evaluate(run: TrainingRun) -> Evaluation:
 
 
 def dev_scores(run: TrainingRun, model: Model, number: int) -> Assessment:
-    """Returns the loss on the dev set in nats per token, the task's scores, and sample number `number`."""
+    """Returns the dev loss in nats per token with the task's scores, and sample number `number`."""
     model.eval()
     surprise = tokens = 0.0
     with torch.no_grad():
@@ -65,7 +65,7 @@ def dev_scores(run: TrainingRun, model: Model, number: int) -> Assessment:
     return {"loss": surprise / tokens, **scores}, sample
 
 
-# Weights of single steps: the best for the final average, and a history to look at in the explorer
+# Snapshots of single steps: the best ones for the final average, and a history for the explorer
 
 
 def snapshot_path(folder: Path, step: int) -> Path:
@@ -73,7 +73,7 @@ def snapshot_path(folder: Path, step: int) -> Path:
 
 
 def prune_snapshots(folder: Path, keep: Sequence[int]) -> None:
-    """Deletes the weights of evaluated steps that are not among the best."""
+    """Deletes the snapshots of all other steps."""
     wanted = {snapshot_path(folder, step) for step in keep}
     for path in folder.glob("step-*.safetensors"):
         if path not in wanted:
@@ -81,14 +81,14 @@ def prune_snapshots(folder: Path, keep: Sequence[int]) -> None:
 
 
 def delete_snapshots_after(folder: Path, step: int) -> None:
-    """Deletes the weights of all steps after this one."""
+    """Deletes the snapshots of all later steps."""
     for path in folder.glob("step-*.safetensors"):
         if path > snapshot_path(folder, step):
             path.unlink()
 
 
 def average_snapshots(folder: Path, steps: Sequence[int]) -> dict[str, Tensor]:
-    """Returns the mean of the weights of these steps (Vaswani et al., 2017, section 6.1)."""
+    """Averages the weights of these steps (Vaswani et al., 2017, section 6.1)."""
     total: dict[str, Tensor] = {}
     for step in sorted(steps):
         tensors, _ = read_tensors(snapshot_path(folder, step))
@@ -98,7 +98,7 @@ def average_snapshots(folder: Path, steps: Sequence[int]) -> dict[str, Tensor]:
 
 
 def history_steps(count: int, steps: int) -> list[int]:
-    """Returns at most `count` steps of a run: 0, and then geometrically spaced ones, closest at the beginning."""
+    """Returns at most `count` steps of a run: step 0, then geometrically spaced ones."""
     if count <= 2:
         return [0, steps][2 - count :]
     spaced = (round(steps * FIRST_MOMENT ** (1 - i / (count - 2))) for i in range(count - 1))
@@ -106,7 +106,7 @@ def history_steps(count: int, steps: int) -> list[int]:
 
 
 def keep_in_history(run: TrainingRun, *, last: bool = False) -> None:
-    """Writes the weights of this step at half precision, if it is the last one or training.history includes it."""
+    """Writes the weights in half precision if this step is the last one or belongs to the history."""
     count, step = run.settings.training.history, run.state.step
     if count and (last or step in history_steps(count, run.settings.training.steps)):
         with run.whole_model(mean=False) as model:

@@ -1,4 +1,4 @@
-"""A running mean of the weights, which scores better than the weights while the learning rate is high."""
+"""A running mean of the weights, which scores better than the current weights while the learning rate is high."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.training.distributed import local_part
 
 
 class RunningMean:
-    """The exponential moving average of the weights (Polyak & Juditsky, 1992); empty if the decay is 0."""
+    """The exponential moving average of a model's weights (Polyak & Juditsky, 1992); empty if the decay is 0."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
@@ -20,7 +20,7 @@ class RunningMean:
         self.values: dict[str, Tensor] = {name: local_part(p.detach()).clone() for name, p in self.learning.items()}
 
     def update(self, step: int) -> None:
-        """Adds the weights after update number `step`; the decay is lower at first, since early weights are bad."""
+        """Adds the weights of update number `step`; the decay is lower at first, so that early weights count less."""
         if self.values:
             weight = 1 - min(self.decay, (1 + step) / (10 + step))
             weights = [local_part(p.detach()) for p in self.learning.values()]
@@ -37,7 +37,7 @@ class RunningMean:
 
     def _swap(self) -> None:
         for name, parameter in self.learning.items():
-            if hasattr(parameter, "to_local"):  # FSDP keeps references to these rows: their memory must not change
+            if hasattr(parameter, "to_local"):  # FSDP keeps references to these rows, so copy in place
                 rows = local_part(parameter.detach())
                 self.values[name], _ = rows.clone(), rows.copy_(self.values[name])
             else:

@@ -1,1 +1,1 @@
-"""The four tasks that a model can learn, each a module with the same interface."""
+"""The training tasks, which share one interface: translation, writing, filling and classification."""

@@ -1,4 +1,4 @@
-"""Trains labels for texts, for pairs of texts, or for the words of texts."""
+"""Trains classifiers of texts, of pairs of texts, or of the words of a text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LabelBatch(Batch):
 
 
 class ClassificationTraining(Task):
-    """Trains an encoder to label."""
+    """Trains an encoder to classify texts or words."""
 
     unit = "texts"
     metrics = ("accuracy", "f1", "loss")
@@ -53,11 +53,11 @@ class ClassificationTraining(Task):
             yield self.make_batch(self.dev, rows)
 
     def make_batch(self, examples: Examples, rows: Rows) -> LabelBatch:
-        """Returns these examples, padded to one length."""
+        """Returns a batch of these examples, padded to the same length."""
         texts, segments, labels = [], [], list[Any]()
         for row in rows:
             ids, marks = (side.tolist() for side in examples.pair(int(row)))
-            if self.words:  # begin and end are not stored; the mark 0, within a word, becomes `IGNORE`
+            if self.words:  # `begin` and `end` are not stored; the mark 0, inside a word, becomes `IGNORE`
                 ids = [self.specials.begin, *ids, self.specials.end]
                 labels.append([IGNORE, *(mark - 1 for mark in marks), IGNORE])
                 segments.append([0] * len(ids))
@@ -80,7 +80,7 @@ class ClassificationTraining(Task):
         return Loss(total, float(surprise), batch.tokens)
 
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
-        """Returns accuracy and F1 on the dev set, and a text with its labels."""
+        """Returns accuracy and F1 on the dev set, and one text with its labels."""
         records, outputs = self.label(contents, "dev")
         record, output = records[number % len(records)], outputs[number % len(records)]
         text = (" " if self.words else " | ").join(record["texts"])
@@ -89,28 +89,27 @@ class ClassificationTraining(Task):
         return {"accuracy": quality.accuracy, "f1": quality.f1}, sample
 
     def report(self, contents: Contents, name: str) -> list[str]:
-        """Returns accuracy, F1, and the table of labels and confusions."""
+        """Reports accuracy, F1, and the confusion matrix of the labels."""
         quality = self.compare(*self.label(contents, name))
         return [*quality.lines(), *quality.table()]
 
     def examples(self, contents: Contents) -> list[tuple[str, str]]:
-        """Returns texts and their most probable labels; none for pairs of texts and for words."""
+        """Returns texts with their most probable labels; returns none for pairs of texts and for words."""
         texts = [record["texts"][0] for record in self.held_out("dev") if len(record["texts"]) == 1 and not self.words]
         labels = Classifier(contents).classify(texts[:EXAMPLES]) if texts else []
         return [(text, label.label) for text, label in zip(texts, labels, strict=False)]
 
     def label(self, contents: Contents, name: str) -> tuple[list[dict[str, list[str]]], list[list[str]]]:
-        """Labels a held-out set; returns its records and the model's labels for each."""
+        """Labels a held-out set; returns its records, and the model's labels for each record."""
         records = self.held_out(name)
         return records, predict_labels(Classifier(contents), [tuple(record["texts"]) for record in records])
 
     def compare(self, records: list[dict[str, list[str]]], outputs: list[list[str]]) -> Quality:
-        """Compares the right labels of records with those of the model."""
         return compare_labels([record["labels"] for record in records], outputs, self.settings.data.labels)
 
 
 def predict_labels(classifier: Classifier, texts: Sequence[tuple[str, ...]]) -> list[list[str]]:
-    """Returns the labels of each text: a single one, or one for each word."""
+    """Returns the labels of each text: a single label, or one for each word."""
     if classifier.settings.data.carrier == "word":
         pieces = [list(split_words(classifier, words)) for words in texts]
         labels = iter(classifier.label_words([piece for row in pieces for piece in row]))
@@ -120,7 +119,7 @@ def predict_labels(classifier: Classifier, texts: Sequence[tuple[str, ...]]) -> 
 
 
 def split_words(classifier: Classifier, words: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yields the words of a text in pieces that the model can read."""
+    """Splits the words of a text into chunks that fit the model."""
     room = classifier.longest - 2
     start = size = 0
     for place, tokens in enumerate(classifier.vocabulary.encode_words(words)):

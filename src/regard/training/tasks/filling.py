@@ -1,4 +1,4 @@
-"""Trains filling gaps: the prediction of hidden tokens of running text (BERT; Devlin et al., 2019)."""
+"""Trains models that fill gaps in text, by predicting masked tokens (BERT; Devlin et al., 2019)."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
 
 HIDDEN, RANDOM = 0.8, 0.1
-"""The shares of the tokens to predict that are hidden, and replaced by a random token; the rest stay visible."""
+"""Shares of the tokens to predict that are masked, and that are replaced by a random token; the rest stay visible."""
 
 
 @dataclass(frozen=True)
 class GapBatch(Batch):
-    """Texts with gaps; the labels are the hidden tokens."""
+    """Texts with gaps; the labels are the original tokens at the gaps."""
 
     segments: Tensor  # [B, T]
-    follows: Tensor | None  # [B] 0 if the second text follows the first, 1 if it is another
-    gaps: float  # mean number of gaps of a text, in the whole batch
+    follows: Tensor | None  # [B] 0 if the second text follows the first, 1 if it is a random text
+    gaps: float  # mean number of gaps per text in the whole batch
 
 
 class FillingTraining(Task):
-    """Trains an encoder on pieces of documents; other tokens are hidden each time."""
+    """Trains an encoder on pieces of documents, with newly chosen gaps in each update."""
 
     unit = "tokens"
     metrics = ("loss", "accuracy")
@@ -48,7 +48,7 @@ class FillingTraining(Task):
         super().__init__(work, settings, vocabularies, device)
         self.train, self.dev = Stream(work / "train"), Stream(work / "dev")
         if self.specials.mask is None:
-            raise SettingsError("the vocabulary of this model has no mask token: it cannot learn to fill gaps")
+            raise SettingsError("this model's vocabulary has no mask token, so the model cannot learn to fill gaps")
         self.mask, tokenizer = self.specials.mask, vocabularies.target
         self.room = settings.model.max_length - 2 - (self.specials.between if settings.model.next_sentence else 0)
         whole_words = settings.training.whole_words
@@ -57,7 +57,7 @@ class FillingTraining(Task):
         self.ordinary = np.array([i for i in range(tokenizer.size) if i not in special])
 
     def plan(self, epoch: int) -> Sequence[Rows]:
-        """Returns every token once, in pieces of similar length; a row is the start and the length of a piece."""
+        """Returns batches of pieces of similar length that contain every token once; a row is (start, length)."""
         training = self.settings.training
         random = np.random.default_rng([training.seed, epoch])
         pieces = self.train.pieces(self.room, random)
@@ -67,21 +67,21 @@ class FillingTraining(Task):
         return self.hide(self.train, rows, np.random.default_rng([self.settings.training.seed, 1, update]))
 
     def share(self, rows: Rows, update: int, part: int, parts: int) -> Batch:
-        """Returns some rows of the whole batch: the hidden tokens do not depend on the number of processes."""
+        """Takes rows from the whole batch, so that the gaps do not depend on the number of processes."""
         return self.batch(rows, update).share(part, parts)
 
     def dev_batches(self) -> Iterator[GapBatch]:
         return self.batches_of(self.dev)
 
     def batches_of(self, stream: Stream) -> Iterator[GapBatch]:
-        """Yields a held-out stream with gaps, always the same ones."""
+        """Yields a held-out stream with gaps that are always the same."""
         random = np.random.default_rng(0)
         pieces = stream.pieces(self.room, None)
         for rows in plan_texts(pieces[:, 1], self.settings.training.batch_tokens, np.random.default_rng(0)):
             yield self.hide(stream, pieces[rows], random)
 
     def hide(self, stream: Stream, pieces: Rows, random: np.random.Generator) -> GapBatch:
-        """[N, 2] start and length of pieces of a stream -> the pieces with gaps."""
+        """[N, 2] starts and lengths of pieces of a stream -> a batch of these pieces with gaps."""
         texts, segments, follows = [], [], []
         for start, size in pieces:
             first = stream.tokens[start : start + size]
@@ -103,19 +103,19 @@ class FillingTraining(Task):
         return GapBatch(inputs, labels, keep, padded(segments, 0), verdicts, gaps).to(self.device)
 
     def choose_gaps(self, inputs: Rows, keep: Tensor | None, random: np.random.Generator) -> Rows:
-        """Hides tokens in `inputs`; returns the labels: the tokens that were hidden."""
+        """Replaces tokens in `inputs` by gaps; returns the original tokens as labels."""
         able = (inputs != self.specials.begin) & (inputs != self.specials.end)
         if keep is not None:
             able &= keep.numpy()
         chances = random.random(inputs.shape)
-        if self.words is not None:  # all tokens of a word share the chance of its first one
+        if self.words is not None:  # all tokens of a word use the random number of its first token
             inside, open_ended = (each[inputs] & able for each in self.words)
             first = ~inside
             first[:, 1:] |= ~open_ended[:, :-1]
             place = np.maximum.accumulate(np.where(first, np.arange(inputs.shape[1]), 0), axis=1)
             chances = np.take_along_axis(chances, place, 1)
         chosen = able & (chances < self.settings.training.masked)
-        for row in np.flatnonzero(~chosen.any(1) & able.any(1)):  # nothing could be learned from a text without gaps
+        for row in np.flatnonzero(~chosen.any(1) & able.any(1)):  # every text needs a gap to learn from
             chosen[row, random.choice(np.flatnonzero(able[row]))] = True
         labels = np.where(chosen, inputs, IGNORE)
         fate = random.random(inputs.shape)
@@ -125,7 +125,7 @@ class FillingTraining(Task):
         return labels
 
     def loss(self, model: Model, batch: GapBatch, smoothing: float) -> Loss:
-        """Returns the loss of the hidden tokens; a model of next sentences also learns if the second text follows."""
+        """Returns the loss at the gaps, plus that of the next-sentence prediction if the model has one."""
         assert isinstance(model, Encoder)
         assert model.fill is not None
         states = model(batch.inputs, batch.keep, batch.segments)
@@ -134,18 +134,18 @@ class FillingTraining(Task):
         if batch.follows is None or model.follows is None:
             return loss
         verdicts = model.follows(model.judge(states, batch.keep)).float()
-        verdict_loss = F.cross_entropy(verdicts, batch.follows, reduction="sum")  # has the weight of all gaps together
+        verdict_loss = F.cross_entropy(verdicts, batch.follows, reduction="sum")  # weighs as much as all gaps of a text
         return Loss(loss.total + verdict_loss * batch.gaps, loss.surprise, loss.tokens)
 
     @torch.inference_mode()
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
-        """Returns the share of hidden tokens that are predicted right, and a text with its gaps."""
+        """Returns the accuracy at the gaps, and one text with gaps."""
         first = next(self.dev_batches())
         sample = self.show(first, self.predict(contents.model, first), number % len(first))
         return {"accuracy": self.accuracy(contents.model, self.dev)}, sample
 
     def accuracy(self, model: Model, stream: Stream) -> float:
-        """Returns the percentage of the hidden tokens that are predicted right."""
+        """Returns the percentage of gaps for which the most probable token is correct."""
         right = count = 0
         for batch in self.batches_of(stream):
             predictions = self.predict(model, batch)
@@ -154,14 +154,13 @@ class FillingTraining(Task):
         return 100 * right / max(1, count)
 
     def predict(self, model: Model, batch: GapBatch) -> Tensor:
-        """Returns the most probable token for each gap."""
         assert isinstance(model, Encoder)
         assert model.fill is not None
         states = model(batch.inputs, batch.keep, batch.segments)
         return model.fill(states[batch.labels != IGNORE]).argmax(-1)
 
     def show(self, batch: GapBatch, predictions: Tensor, row: int) -> list[tuple[str, str]]:
-        """Returns one text of a batch with gaps, as the model fills them, and as it was."""
+        """Returns one text of a batch three times: with gaps, as filled by the model, and in the original."""
         hidden, vocabulary, shown = batch.labels != IGNORE, self.vocabularies.target, slice(1, 40)
         filled = batch.inputs.clone()
         filled[hidden] = predictions
@@ -173,7 +172,7 @@ class FillingTraining(Task):
         return [("text", text), *zip(("model", "right"), texts, strict=True)]
 
     def examples(self, contents: Contents) -> list[tuple[str, str]]:
-        """Returns texts with `[MASK]` in place of their middle word, and the texts as the model fills them."""
+        """Returns texts whose middle word is `[MASK]`, and these texts as filled by the model."""
         pieces, filler = self.dev.pieces(self.room, None)[:EXAMPLES], Filler(contents)
         decode = self.vocabularies.target.decode
         texts = [decode(self.dev.tokens[start : start + min(size, 24)].tolist()).split() for start, size in pieces]
@@ -182,7 +181,7 @@ class FillingTraining(Task):
 
     @torch.inference_mode()
     def report(self, contents: Contents, name: str) -> list[str]:
-        """Returns perplexity and accuracy at the hidden tokens."""
+        """Reports perplexity and accuracy at the gaps."""
         stream = Stream(self.work / name)
         losses = [self.loss(contents.model, batch, 0.0) for batch in self.batches_of(stream)]
         surprise, count = sum(loss.surprise for loss in losses), sum(loss.tokens for loss in losses)

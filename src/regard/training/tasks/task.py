@@ -1,4 +1,4 @@
-"""The interface of the four tasks: their batches, loss and scores."""
+"""Defines the interface of training tasks: batches, loss and scores."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from regard.weights import Contents, Model
 
 ABOUT, START = "about.json", "start.safetensors"
 EXAMPLES = 5
-"""Texts of the dev set that are kept with the model's outputs."""
-
+"""Number of dev set texts to store with the model's outputs."""
 
 Assessment = tuple[dict[str, float], list[tuple[str, str]]]
-"""The scores of a model on the dev set, and an output to look at: lines of a label and a text."""
+"""The scores of a model on the dev set, and one sample output as (label, text) lines."""
 
 
 class Task(ABC):
-    """One way to train a model; it reads a folder that a `Preparation` of the same task has filled."""
+    """A training task, whose data come from a folder written by the `Preparation` of the same task."""
 
-    unit: str  # of examples
-    metrics: tuple[str, ...]  # that can choose the best weights
-    shown_scores: tuple[str, ...]  # beside the perplexity
-    confidence: Confidence | None = None  # of a translator, once `report` has calibrated it on the dev set
+    unit: str  # what an example is: pairs, tokens or texts
+    metrics: tuple[str, ...]  # allowed values of training.metric
+    shown_scores: tuple[str, ...]  # scores to display besides the perplexity
+    confidence: Confidence | None = None  # for a translator, after `report` has calibrated it on the dev set
 
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
         self.work, self.settings, self.vocabularies, self.device = work, settings, vocabularies, device
@@ -40,37 +39,36 @@ class Task(ABC):
 
     @abstractmethod
     def plan(self, epoch: int) -> Sequence[Rows]:
-        """Returns the batches of an epoch, as rows of the training set."""
+        """Returns the batches of an epoch, each as row numbers of the training set."""
 
     @abstractmethod
     def batch(self, rows: Rows, update: int) -> Batch:
-        """Returns a batch for the model; its random choices depend only on the number of the update."""
+        """Returns a batch for the model; its random choices depend only on the update number."""
 
     def share(self, rows: Rows, update: int, part: int, parts: int) -> Batch:
-        """Returns `batch(rows, update).share(part, parts)`, without making the other rows."""
+        """Returns `batch(rows, update).share(part, parts)`, without computing the other rows."""
         return self.batch(rows[part::parts], update)
 
     @abstractmethod
     def dev_batches(self) -> Iterator[Batch]:
-        """Yields the whole dev set, always the same."""
+        """Yields the whole dev set in a fixed order."""
 
     @abstractmethod
     def loss(self, model: Model, batch: Any, smoothing: float) -> Loss:
-        """Returns the loss of the model on a batch of this task."""
+        """Returns the model's loss on a batch."""
 
     @abstractmethod
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
-        """Scores a model on the dev set, whose total surprise is given; `number` chooses the sample."""
+        """Scores a model on the dev set, given its total surprise there; `number` selects the sample."""
 
     @abstractmethod
     def report(self, contents: Contents, name: str) -> list[str]:
-        """Returns the final scores of a held-out set, in lines that say how they were computed."""
+        """Returns the final scores on a held-out set as lines that also say how they were computed."""
 
     def examples(self, contents: Contents) -> list[tuple[str, str]]:
-        """Returns a few texts of the dev set and the outputs of the model, which are always the same."""
+        """Returns a few dev set texts with the model's outputs, which must be deterministic."""
         return []
 
     def held_out(self, name: str) -> list[dict[str, Any]]:
-        """Returns the records of a held-out set."""
         lines = (self.work / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
         return [json.loads(line) for line in lines if line]

@@ -1,4 +1,4 @@
-"""Trains translation: batches of pairs, their loss, and scores on the dev set."""
+"""Trains translators on sentence pairs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
 
 EXAMPLE_CHARACTERS, EXAMPLE_CANDIDATES = 200, 32
-"""The longest source of an example, and the number of pairs that the examples are chosen from."""
+"""Maximum length of an example's source in characters, and number of pairs from which examples are chosen."""
 
 
 class TranslationTraining(Task):
-    """Trains an encoder-decoder on pairs."""
+    """Trains an encoder-decoder on sentence pairs."""
 
     unit = "pairs"
     metrics = ("chrf", "bleu", "loss")
@@ -38,7 +38,7 @@ class TranslationTraining(Task):
     def __init__(self, work: Path, settings: Settings, vocabularies: Vocabularies, device: torch.device) -> None:
         super().__init__(work, settings, vocabularies, device)
         self.train, self.dev = Examples(work / "train"), Examples(work / "dev")
-        self.current = self.train  # in the subwords of this epoch
+        self.current = self.train  # segmented for this epoch
         directions = [f"{score} {each}" for each in settings.data.directions for score in self.shown_scores]
         self.shown_scores = (*self.shown_scores, *directions)
 
@@ -49,14 +49,14 @@ class TranslationTraining(Task):
         return self.current.plan(training.batch_tokens, training.seed, epoch)
 
     def resample(self, random: np.random.Generator) -> Examples:
-        """Returns the training pairs in other subwords."""
+        """Returns the training pairs with a new random segmentation."""
         rate = self.settings.training.subword_sampling
         sides = [Sampler(tokenizer, rate).epoch(words, random) for tokenizer, words in self.words]
         return ResampledExamples(self.train, sides[0], sides[1], self.specials, self.settings.model.max_length - 1)
 
     @cached_property
     def words(self) -> list[tuple[Tokenizer, WordTable]]:
-        """The words of both sides of the training pairs."""
+        """The tokenizer and the word table of each side of the training pairs."""
         tables = []
         for side, tokenizer in enumerate((self.vocabularies.source, self.vocabularies.target)):
             decode = tokenizer.decode_slotted if tokenizer.slots else tokenizer.decode
@@ -78,7 +78,7 @@ class TranslationTraining(Task):
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
         """Returns BLEU and chrF of greedy translations of the first dev pairs, and one of the translations.
 
-        The scores of a model of several directions are the means of the scores of its directions.
+        If the model has several directions, its scores are the means over them.
         """
         directions = pairs_by_direction(self.held_out("dev"), self.settings.data)
         count = -(-self.settings.training.evaluate_pairs // len(directions))
@@ -99,7 +99,7 @@ class TranslationTraining(Task):
         return {**means, **scores}, [("direction", pair["direction"]), *sample]
 
     def report(self, contents: Contents, name: str) -> list[str]:
-        """Returns BLEU, chrF and TER with the model's own decoding settings; calibrates confidence on the dev set."""
+        """Reports BLEU, chrF and TER with the model's decoding settings; on the dev set, also calibrates confidence."""
         lines, all_scores = [], []
         means, qualities = list[float](), list[float]()
         for direction, pairs in pairs_by_direction(self.held_out(name), self.settings.data).items():
@@ -117,7 +117,7 @@ class TranslationTraining(Task):
         return [*lines, format_means(all_scores)] if len(all_scores) > 1 else lines
 
     def examples(self, contents: Contents) -> list[tuple[str, str]]:
-        """Returns the most probable of some greedy translations, which rounding is least likely to change."""
+        """Returns the most probable of some greedy translations, because rounding is least likely to change them."""
         direction, pairs = next(iter(pairs_by_direction(self.held_out("dev"), self.settings.data).items()))
         unique = {pair["source"]: pair for pair in pairs if len(pair["source"]) <= EXAMPLE_CHARACTERS}
         pairs = [*unique.values()][:EXAMPLE_CANDIDATES]
@@ -129,14 +129,12 @@ class TranslationTraining(Task):
     def translate(
         self, contents: Contents, direction: Direction, pairs: Sequence[dict[str, Any]], **options: Any
     ) -> list[Translation]:
-        """Translates the sources of some pairs."""
         sources = [pair["source"] for pair in pairs]
         source, target = (direction.source, direction.target) if self.settings.data.directions else (None, None)
         return translator_of(contents).translate(sources, source=source, target=target, **options)
 
 
 def pairs_by_direction(pairs: list[dict[str, Any]], data: DataSettings) -> dict[Direction, list[dict[str, Any]]]:
-    """Returns the held-out pairs of each direction."""
     directions = directions_of(data)
     if not data.directions:
         return {directions[0]: pairs}
@@ -144,7 +142,7 @@ def pairs_by_direction(pairs: list[dict[str, Any]], data: DataSettings) -> dict[
 
 
 def format_means(all_scores: Sequence[Sequence[Score]]) -> str:
-    """Returns the mean of each score over the directions, in a line."""
+    """Formats the mean of each score over the directions as one line."""
     columns = zip(*all_scores, strict=True)
     means = [f"{scores[0].name} {sum(s.value for s in scores) / len(scores):.2f}" for scores in columns]
     return f"mean of {len(all_scores)} directions: {', '.join(means)}"

@@ -1,4 +1,4 @@
-"""Trains writing: the prediction of the next token of running text (GPT; Radford et al., 2018)."""
+"""Trains models that continue text, by predicting the next token (GPT; Radford et al., 2018)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from regard.training.losses import Loss, token_loss
 from regard.training.tasks.task import EXAMPLES, Assessment, Task
 from regard.weights import Contents, Model
 
-PROMPT, SAMPLE = 8, 60  # tokens of dev text before a sample, and tokens of the sample
-CONTINUED = 16  # tokens of an example
+PROMPT, SAMPLE = 8, 60  # length of a prompt from the dev text, and of the sample that continues it, in tokens
+CONTINUED = 16  # length of an example in tokens
 
 
 @dataclass(frozen=True)
 class TextBatch(Batch):
-    """Windows of a text side by side; the label of each token is the one that follows it."""
+    """Windows of a text; the label of each token is the next token."""
 
-    documents: Tensor | None  # [B, T] number of the document of each token; None if each row has only one
+    documents: Tensor | None  # [B, T] document number of each token; None if no row contains several documents
 
 
 class WritingTraining(Task):
-    """Trains a decoder on windows of text, each as long as the model can read."""
+    """Trains a decoder on windows of text of the model's maximum length."""
 
     unit = "tokens"
     metrics = ("loss",)
@@ -48,11 +48,11 @@ class WritingTraining(Task):
 
     @property
     def rows(self) -> int:
-        """Windows in a batch."""
+        """The number of windows in a batch."""
         return max(1, self.settings.training.batch_tokens // self.length)
 
     def plan(self, epoch: int) -> Sequence[Rows]:
-        """Returns every token once except some at the ends; the windows begin elsewhere in each epoch."""
+        """Returns windows that contain every token once, except some at the ends; they differ in each epoch."""
         random = np.random.default_rng([self.settings.training.seed, epoch])
         starts = random.permutation(self.train.windows(self.length, random))
         return [starts[i : i + self.rows] for i in range(0, len(starts), self.rows)]
@@ -61,10 +61,10 @@ class WritingTraining(Task):
         return self.cut(self.train, rows, self.length)
 
     def cut(self, stream: Stream, starts: Rows, length: int) -> TextBatch:
-        """Returns the windows that begin at these positions."""
+        """Returns the windows with these start positions."""
         tokens, numbers = stream.take(starts, length + 1), stream.document_numbers(starts, length + 1)
         labels = tokens[:, 1:].copy()
-        if self.specials.begin != self.specials.end:  # else one token ends a document and begins the next
+        if self.specials.begin != self.specials.end:  # otherwise, one token ends a document and begins the next
             labels[numbers[:, 1:] != numbers[:, :-1]] = IGNORE
         several = bool((numbers[:, :-1] != numbers[:, :1]).any())
         documents = torch.from_numpy(numbers[:, :-1]) if several else None
@@ -72,7 +72,7 @@ class WritingTraining(Task):
         return batch.to(self.device)
 
     def dev_batches(self) -> Iterator[Batch]:
-        """Yields consecutive windows, and then the shorter rest."""
+        """Yields consecutive windows, and then the rest of the text, which is shorter."""
         length = min(self.length, len(self.dev) - 1)
         starts = self.dev.windows(length, None)
         rows = max(1, self.settings.training.batch_tokens // length)
@@ -88,7 +88,7 @@ class WritingTraining(Task):
         return token_loss(states, model.logits, batch.labels, smoothing)
 
     def assess(self, contents: Contents, surprise: float, number: int) -> Assessment:
-        """Returns the surprise per character, and a sample that continues a random part of the dev text."""
+        """Returns the surprise per character, and a sampled continuation of a random part of the dev text."""
         last = max(1, len(self.dev) - PROMPT)
         start = int(np.random.default_rng(number).integers(0, last))
         vocabulary = self.vocabularies.target
@@ -97,14 +97,14 @@ class WritingTraining(Task):
         return {"nats_per_character": surprise / self.dev.characters}, [("prompt", prompt), ("model", text)]
 
     def examples(self, contents: Contents) -> list[tuple[str, str]]:
-        """Returns beginnings of the dev text, and greedy continuations of `CONTINUED` tokens."""
+        """Returns prompts from the dev text with greedy continuations of `CONTINUED` tokens."""
         starts = range(0, max(1, len(self.dev) - PROMPT), max(PROMPT, len(self.dev) // EXAMPLES))
         decode, write = self.vocabularies.target.decode, writer_of(contents)
         prompts = [decode(self.dev.tokens[start : start + PROMPT].tolist()) for start in starts][:EXAMPLES]
         return [(prompt, write(prompt, max_tokens=CONTINUED, temperature=0, beam=1)) for prompt in prompts]
 
     def report(self, contents: Contents, name: str) -> list[str]:
-        """Returns perplexity, and surprise per character, which can be compared between vocabularies."""
+        """Reports perplexity, and surprise per character, which is comparable between vocabularies."""
         stream = Stream(self.work / name)
         surprise, count = stream_surprise(self, contents.model, stream)
         size = self.settings.model.max_length
@@ -118,8 +118,8 @@ class WritingTraining(Task):
 
 @torch.inference_mode()
 def stream_surprise(task: WritingTraining, model: Model, stream: Stream) -> tuple[float, int]:
-    """Returns the surprise in nats and the number of all tokens, each predicted from at least half a window."""
-    starts_by_size: dict[tuple[int, int], list[int]] = defaultdict(list)  # by tokens already predicted, and all tokens
+    """Returns the total surprise in nats and the number of tokens, each predicted from at least half a window."""
+    starts_by_size: dict[tuple[int, int], list[int]] = defaultdict(list)  # keys: tokens already predicted, all tokens
     for start, fresh, end in windows(len(stream), task.length):
         starts_by_size[fresh - start - 1, end - start - 1].append(start)
     surprise, count = 0.0, 0
