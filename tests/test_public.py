@@ -88,7 +88,7 @@ def test_load_has_a_type(tmp_path: Path) -> None:
     assert_type(translator.translate(["I sing."])[0], Translation)
     assert_type(translator.translate(["I sing."])[0].score, float)
     events = assert_type(regard.train([tmp_path / "a.tsv"], tmp_path / "run"), Training)
-    assert "not begun; loop over it" in repr(events)
+    assert "not started; loop over it" in repr(events)
 
 
 def test_what_is_printed_says_what_it_is(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_what_is_printed_says_what_it_is(tmp_path: Path) -> None:
 def test_an_event_of_a_training_is_in_its_repr(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("".join(f"dog {n}\tHund {n}\n" for n in range(60)), encoding="utf-8")
     events = regard.train(tmp_path / "a.tsv", tmp_path / "run", prepare_only=True)
-    assert repr(events) == f"<Training of {tmp_path / 'run'}: not begun; loop over it to train>"
+    assert repr(events) == f"<Training of {tmp_path / 'run'}: not started; loop over it to train>"
     assert not (tmp_path / "run").exists()
     first = next(events)
     assert repr(events) == f"<Training of {tmp_path / 'run'}: {first!r}>"

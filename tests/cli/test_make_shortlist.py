@@ -59,7 +59,7 @@ def test_it_is_learnt_from_files_too_and_copied_with_the_model(
     (own / SHORTLIST).unlink()
     refused = call(capsys, "shortlist", str(own))
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "name the files" in refused.err
+    assert "specify the files" in refused.err
     done = call(capsys, "shortlist", str(own), *write_corpus(tmp_path, pairs=300))
     assert (done.code, "of the tokens in the pairs themselves" in done.out) == (0, True)
     found = Shortlist.load(own)
@@ -94,8 +94,8 @@ def test_what_is_wrong_is_told_in_a_line(capsys: pytest.CaptureFixture[str], own
 def test_only_what_translates_has_one(capsys: pytest.CaptureFixture[str], own: Path) -> None:
     settings = (own / "model.toml").read_text(encoding="utf-8")
     (own / "model.toml").write_text(settings.replace('task = "translate"', 'task = "write"'), encoding="utf-8")
-    assert "only models that translate have shortlists" in call(capsys, "shortlist", str(own)).err
-    with pytest.raises(InputError, match="only models that translate have shortlists"):
+    assert "only translators have shortlists" in call(capsys, "shortlist", str(own)).err
+    with pytest.raises(InputError, match="only translators have shortlists"):
         regard.load(own, shortlist=True)
 
 

@@ -173,7 +173,7 @@ def test_as_many_fillings_as_there_are_tokens() -> None:
 def test_what_cannot_be_filled_is_refused() -> None:
     with pytest.raises(InputError, match=r"there is no gap .* write \[MASK\]"):
         FILLER.fill("A dog reads")
-    with pytest.raises(InputError, match=rf"has \d+ tokens, and this model reads at most {LONGEST}"):
+    with pytest.raises(InputError, match=rf"has \d+ tokens, but this model reads at most {LONGEST}"):
         FILLER("A dog [MASK] " + "in the garden " * 9)
     with pytest.raises(InputError, match="surrogate"):
         FILLER("A dog [MASK] \ud800")

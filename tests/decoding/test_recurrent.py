@@ -68,7 +68,7 @@ def test_a_folder_is_opened_by_pytorch_and_found_again_in_int8(folder: Path, tmp
 
 @pytest.mark.parametrize("how", [{"engine": "native"}, {"precision": "int8"}])
 def test_the_native_engine_refuses_it(folder: Path, how: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="cannot be used: it has no layers of LSTM"):
+    with pytest.raises(InputError, match="cannot be used: it does not support LSTM layers"):
         regard.load(folder, **how)
 
 

@@ -29,7 +29,7 @@ def test_all_figures_equal_plain_counts(rows: list[list[tuple[str, str]]]) -> No
         found, right = sum(f == name for _, f in pairs), sum(r == name for r, _ in pairs)
         precision, recall = (hits / n if n else 0.0 for n in (found, right))
         f1 = 2 * precision * recall / (precision + recall) if hits else 0.0
-        assert quality.of(name) == pytest.approx((100 * precision, 100 * recall, 100 * f1, right))
+        assert quality.label_scores(name) == pytest.approx((100 * precision, 100 * recall, 100 * f1, right))
         mean += 100 * f1 / len(NAMES)
         for other in NAMES:
             assert quality.confusions.get((name, other), 0) == pairs.count((name, other))

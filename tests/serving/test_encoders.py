@@ -119,7 +119,7 @@ def test_clients_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("fill-mask", {"inputs": "A dog"}, 400, "there is no gap in the text"),
         ("fill-mask", {"inputs": "[MASK] " * 300}, 400, "inputs: at most 1000 fillings"),
-        ("fill-mask", {"inputs": f"[MASK] {'dog ' * 30}"}, 400, "tokens, and this model reads at most"),
+        ("fill-mask", {"inputs": f"[MASK] {'dog ' * 30}"}, 400, "tokens, but this model reads at most"),
         ("fill-mask", {"inputs": []}, 400, "inputs: "),
         ("fill-mask", {}, 400, "inputs: is missing"),
         ("fill-mask", [GAP], 400, "the body must be a JSON object"),

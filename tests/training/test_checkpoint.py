@@ -102,7 +102,7 @@ def test_if_all_states_are_damaged_the_run_is_refused(paused: Path, tmp_path: Pa
     shutil.copytree(paused, folder)
     for step in (8, 12):
         truncate(state_path(folder / "training", step))
-    with pytest.raises(ModelError, match=r"state-00000012.* damaged .*no earlier state is left: .*remove"):
+    with pytest.raises(ModelError, match=r"state-00000012.* damaged .*there is no earlier state: .*remove"):
         list(resume(folder))
 
 

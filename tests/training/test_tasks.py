@@ -376,7 +376,7 @@ def test_a_finished_run_is_not_replaced_by_accident(runs: Runs, tmp_path: Path) 
 @pytest.mark.parametrize(("kind", "metric"), [("write", "bleu"), ("fill", "f1"), ("classify", "chrf")])
 def test_a_metric_that_the_task_does_not_have_is_refused(kind: str, metric: str, tmp_path: Path) -> None:
     overrides = options({**KINDS[kind], "training.metric": metric})
-    with pytest.raises(SettingsError, match=f"training.metric = {metric} is not measured for the task {kind}: use "):
+    with pytest.raises(SettingsError, match=f"training.metric = {metric} is not available for the task {kind}: use "):
         list(train([corpus_for(kind, tmp_path / "corpus")], tmp_path / "run", overrides=overrides))
 
 

@@ -228,9 +228,9 @@ def test_resuming_may_change_training_settings_only(corpus: list[Path], tmp_path
 @pytest.mark.parametrize(
     ("wrong", "several", "message"),
     [
-        ({"parallel": "fsdp", "optimizer": "muon"}, True, "works on whole matrices"),
+        ({"parallel": "fsdp", "optimizer": "muon"}, True, "does not support training.optimizer = muon"),
         ({"precision": "float16", "device": "cpu"}, False, "needs a GPU"),
-        ({"metric": "accuracy"}, False, "is not measured"),
+        ({"metric": "accuracy"}, False, "is not available for the task"),
         ({"steps": 0}, False, "training.steps"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Search for outputs with a trained model, and the objects that turn text into text, labels or vectors."""
+"""Runs trained models: searches for outputs, and turns text into text, labels or vectors."""

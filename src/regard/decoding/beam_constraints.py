@@ -1,8 +1,8 @@
-"""Constraints of a beam search: outputs contain all required tokens and no forbidden ones.
+"""Constrained beam search, whose outputs contain all required tokens and no forbidden ones.
 
-The beam is divided between banks, which are hypotheses that lack equal numbers of required tokens (dynamic beam
-allocation; Post & Vilar, 2018). So hypotheses that have met a requirement, at a cost in probability, do not compete
-with hypotheses that have not.
+The beam is divided into banks of hypotheses that lack the same number of required tokens (dynamic beam allocation;
+Post & Vilar, 2018). Hypotheses that have met a requirement, at a cost in probability, therefore do not compete with
+hypotheses that have not.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from regard.decoding.beam_search import Beam, Candidate, Fate, Partial, Rules
 from regard.decoding.search_interface import Constraints, Hypothesis
 
 LONGER = 4
-"""Tokens by which a hypothesis may outgrow all drafts before the search stops."""
+"""The search stops when hypotheses are this many tokens longer than all drafts."""
 
 
 class _State(NamedTuple):
-    """A reading of the tokens so far: the items met, as bits, and the sequence that is begun, if any."""
+    """One interpretation of the tokens so far: the items met, as bits, and the sequence in progress, if any."""
 
     met: int = 0
     sequence: int = -1
-    position: int = 0  # number of its tokens so far
+    position: int = 0  # number of tokens of the sequence so far
 
 
 _States = frozenset[_State]
 
 
 class _Goals:
-    """The constraints of one sentence, and how far a hypothesis meets them.
+    """Tracks how far a hypothesis meets the constraints of its sentence.
 
-    A hypothesis has several states if its tokens can be read in several ways: where sequences share tokens, only later
-    tokens show which sequence was meant. States that are worse than another one are dropped.
+    A hypothesis has several states if its tokens have several interpretations: if sequences share tokens, only later
+    tokens show which sequence it is. States that are worse than another state are dropped.
     """
 
     def __init__(self, constraints: Constraints) -> None:
@@ -46,7 +46,7 @@ class _Goals:
         self.sequences = [(number, sequence) for number, item in enumerate(items) for sequence in dict.fromkeys(item)]
         self.shortest = [min(map(len, item)) for item in items]
         alike: defaultdict[frozenset[tuple[int, ...]], int] = defaultdict(int)
-        self.twins = []  # for each item, the equal items before it, which are met first
+        self.twins = []  # for each item, the identical items before it, as bits; they are met first
         for number, item in enumerate(items):
             self.twins.append(alike[frozenset(item)])
             alike[frozenset(item)] |= 1 << number
@@ -54,7 +54,7 @@ class _Goals:
         self.memory: dict[tuple[_States, int | None, bool, bool], _States] = {}
 
     def after(self, states: _States, before: int | None, token: int) -> _States:
-        """Returns the states after one more token; `before` is the token before it."""
+        """Returns the states after another token; `before` is the preceding token."""
         joined = self.words is not None and self.words.go_on(before, token)
         begins = self.words is None or self.words.begin(before, token)
         key = (states, token if token in self.used else None, joined, begins)
@@ -72,7 +72,7 @@ class _Goals:
                     if sequence[state.position] == token:
                         yield self._further(state, token)
                     continue
-                if joined:  # the word goes on, so it is not the required one
+                if joined:  # the word continues, so it is not the required one
                     continue
                 met |= 1 << number
             yield _State(met)
@@ -81,7 +81,7 @@ class _Goals:
                     yield self._further(_State(met, place), token)
 
     def _further(self, state: _State, token: int) -> _State:
-        """Returns the state after a token of its sequence; a complete sequence waits if its last word may go on."""
+        """Returns the state after a token of its sequence; a complete sequence waits if its last word may continue."""
         number, sequence = self.sequences[state.sequence]
         position = state.position + 1
         if position == len(sequence) and not (self.words is not None and token in self.words.open):
@@ -89,7 +89,7 @@ class _Goals:
         return _State(state.met, state.sequence, position)
 
     def _next(self, met: int) -> Iterator[int]:
-        """Yields the sequences that can begin, by number."""
+        """Yields the numbers of sequences that can begin."""
         for place, (number, _) in enumerate(self.sequences):
             if not met >> number & 1 and not self.twins[number] & ~met:
                 yield place
@@ -108,7 +108,7 @@ class _Goals:
         return tokens
 
     def drafted(self, tokens: tuple[int, ...], end: int) -> set[int]:
-        """Returns the next tokens of the drafts that begin with these."""
+        """Returns the next tokens of all drafts that begin with these tokens."""
         length = len(tokens)
         return {(*draft, end)[length] for draft in self.drafts if draft[:length] == tokens}
 
@@ -136,7 +136,7 @@ class _Goals:
 
 
 def _undominated(states: set[_State], items: Sequence[int]) -> _States:
-    """Returns the states without those that have met less than another one and are no further."""
+    """Removes the states that have met less than another state and have not progressed further."""
     idle = [state.met for state in states if state.sequence < 0]
 
     def is_worse(state: _State) -> bool:
@@ -150,20 +150,20 @@ def _undominated(states: set[_State], items: Sequence[int]) -> _States:
 
 
 class ConstrainedBeam(Beam):
-    """The hypotheses of one sentence with constraints; the beam is wider by the number of required tokens."""
+    """The beam of a sentence with constraints, which is wider by the number of required tokens."""
 
     def __init__(self, index: int, limit: int, rules: Rules, constraints: Constraints) -> None:
         super().__init__(index, limit, rules)
         self.goals = _Goals(constraints)
-        self.states: dict[tuple[int, ...], _States] = {(): frozenset({_State()})}  # by the tokens of the hypotheses
+        self.states: dict[tuple[int, ...], _States] = {(): frozenset({_State()})}  # keys: tokens of the hypotheses
         self.width = rules.width + self.lacking(())
 
     def lacking(self, tokens: tuple[int, ...]) -> int:
-        """Returns the minimum number of tokens that a hypothesis lacks."""
+        """Returns the minimum number of required tokens that a hypothesis still lacks."""
         return self.goals.lacking(self.states[tokens])
 
     def extend(self, candidates: Sequence[Candidate]) -> list[Fate]:
-        """Takes one step as an unconstrained beam does, in each bank separately."""
+        """Takes one step like an unconstrained beam, but in each bank separately."""
         length = len(self.alive[0].gains) + 1
         banks: defaultdict[int, list[int]] = defaultdict(list)  # numbers of candidates
         for number, (total, parent, token, _) in enumerate(candidates):
@@ -184,12 +184,12 @@ class ConstrainedBeam(Beam):
         return fates
 
     def wanted(self, partial: Partial) -> set[int]:
-        """Returns the tokens that are candidates however improbable they are."""
+        """Returns the tokens that are always candidates, however improbable they are."""
         end, goals = self.rules.end, self.goals
         return {*goals.wanted(self.states[partial.tokens]), *goals.drafted(partial.tokens, end), end}
 
     def forbidden(self, partial: Partial) -> Iterator[int]:
-        """Yields the tokens that must not follow: those of forbidden sequences, and an end that is too early."""
+        """Yields the tokens that must not follow: the last tokens of forbidden sequences, and a premature end."""
         yield from self.goals.blocked(partial.tokens)
         if self.lacking(partial.tokens):
             yield self.rules.end
@@ -198,10 +198,10 @@ class ConstrainedBeam(Beam):
         return token in self.goals.drafted(self.alive[parent].tokens, self.rules.end)
 
     def is_settled(self) -> bool:
-        """Reports whether enough is found, or nothing alive can still be among the best.
+        """Reports whether the sentence has enough outputs, or no live hypothesis can become one of the best.
 
-        An output that meets its requirements early and ends is found early, however bad it is. So with requirements,
-        `patience` does not count outputs: the search goes on as long as a hypothesis alive is better at its length.
+        Outputs that meet their requirements early are found early, however bad they are. With requirements, `patience`
+        therefore does not count outputs: the search continues while a live hypothesis is better at its length.
         """
         rules, length = self.rules, len(self.alive[0].gains)
         if any(self.goals.drafted(h.tokens, rules.end) for h in self.alive):
@@ -219,12 +219,12 @@ class ConstrainedBeam(Beam):
         return not self.lacking(partial.tokens)
 
     def best(self) -> list[Hypothesis]:
-        """Returns the best outputs, and the drafts that were found, best first."""
+        """Returns the best outputs, and all drafts among the outputs, best first."""
         return [h for rank, h in enumerate(self.ranked()) if rank < self.rules.best or h.tokens in self.goals.drafts]
 
 
 def _deal(width: int, sizes: dict[int, int]) -> dict[int, int]:
-    """Divides a beam between banks of these sizes, one place after the other; banks that lack least come first."""
+    """Distributes the places of a beam evenly to banks of these sizes, starting with the most complete bank."""
     widths = dict.fromkeys(sizes, 0)
     while width and (hungry := [bank for bank in sorted(sizes) if widths[bank] < sizes[bank]]):
         for bank in hungry[:width]:
@@ -234,9 +234,9 @@ def _deal(width: int, sizes: dict[int, int]) -> dict[int, int]:
 
 
 def constrained_continuations(beams: Sequence[ConstrainedBeam], scores: Tensor) -> Iterator[list[Candidate]]:
-    """Log-probabilities [B, W, V] -> for each sentence the candidates of all its hypotheses, best first.
+    """Log-probabilities [B, W, V] -> the candidates of each sentence, best first.
 
-    These are the most probable tokens of each, and the tokens that lead to a required sequence.
+    Candidates are the most probable tokens of each hypothesis, and tokens of required sequences.
     """
     rules, device = beams[0].rules, scores.device
     rows = [(i, k, h) for i, beam in enumerate(beams) for k, h in enumerate(beam.alive)]

@@ -1,4 +1,4 @@
-"""Beam search, greedy search and sampling over any scorer of next tokens, without knowledge of the model."""
+"""Beam search, greedy search and sampling for any model that scores next tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Step(Protocol):
     def advance(self, tokens: Tensor, rows: Tensor, sentences: Tensor | None) -> Tensor:
         """Appends tokens [N] to the hypotheses `rows` [N] of the last call -> [N, V] log-probabilities.
 
-        `sentences` are the sentences still alive, as rows of those of the last call; None means all of them.
+        `sentences` are the sentences that are not done, as row numbers of the last call; None means all of them.
         """
         ...
 
@@ -40,18 +40,18 @@ def beam_search(
     constraints: Sequence[Constraints] = (),
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
-    """Returns the `best` highest-scored outputs of each sentence, best first; output i has at most `limits[i]` tokens.
+    """Returns the `best` highest-scoring outputs of each sentence, best first; output i has at most `limits[i]` tokens.
 
-    At each step a sentence has its 2 * width best continuations as candidates: those among the first `width` that end
-    are found, and the first `width` that do not end stay alive. A sentence is done when `patience` times `width`
-    outputs are found (Kasai et al., 2022), or when no hypothesis that is alive can still be among the best. With
-    `constraints`, one for each sentence, only outputs that meet them are found, perhaps none (`beam_constraints.py`).
-    `watch` is called at every step.
+    At each step, the candidates of a sentence are its 2 * width best continuations. Those among the first `width` that
+    end become outputs, and the first `width` that do not end stay alive. A sentence is done when it has `patience` *
+    `width` outputs (Kasai et al., 2022), or when no live hypothesis can become one of the best. With `constraints`, one
+    for each sentence, only outputs that meet them are returned, possibly none (`beam_constraints.py`). `watch` is
+    called at every step.
     """
     rules = Rules(end, width, penalty, patience, best)
     beams, expand = start_beams(limits, rules, constraints)
     results: list[list[Hypothesis]] = [[] for _ in limits]
-    scores = step.start()[:, None, :]  # [B, W, V]: at first one hypothesis per sentence
+    scores = step.start()[:, None, :]  # [B, W, V], initially with one hypothesis per sentence
     while beams:
         for beam, candidates in zip(beams, expand(beams, scores), strict=True):
             fates = beam.extend(candidates)
@@ -72,7 +72,7 @@ def beam_search(
 
 
 class Rules(NamedTuple):
-    """The options that all sentences of a beam search share."""
+    """The options of a beam search, which all sentences share."""
 
     end: int
     width: int
@@ -92,15 +92,15 @@ class Candidate(NamedTuple):
 
 Fate = Literal["alive", "found", "dropped"]
 Watch = Callable[[int, Sequence[Candidate], Sequence[Fate]], None]
-"""Called at each step with the number of a sentence, its candidates, best first, and the fate of each.
+"""A callback that gets the number of a sentence, its candidates, best first, and the fate of each, at every step.
 
-The parent of a candidate is its index among the hypotheses that were alive one step before.
+The parent of a candidate is its index among the hypotheses that were alive in the previous step.
 """
 
 
 @dataclass(frozen=True)
 class Partial:
-    """A hypothesis that is alive: its tokens, the log-probability of each, and its index one step before."""
+    """A live hypothesis: its tokens, their log-probabilities, and the index of its parent in the previous step."""
 
     tokens: tuple[int, ...] = ()
     gains: tuple[float, ...] = ()
@@ -112,7 +112,7 @@ class Partial:
 
 
 class Beam:
-    """The hypotheses of one sentence: those that are alive, and the outputs that are found."""
+    """The beam of one sentence: its live hypotheses, and its outputs so far."""
 
     def __init__(self, index: int, limit: int, rules: Rules) -> None:
         self.index, self.limit, self.rules = index, limit, rules
@@ -121,7 +121,7 @@ class Beam:
         self.done = False
 
     def extend(self, candidates: Sequence[Candidate]) -> list[Fate]:
-        """Takes one step with the best continuations, best first; returns the fate of each."""
+        """Takes one step with these candidates, best first; returns the fate of each."""
         fates: list[Fate] = ["dropped"] * len(candidates)
         self.alive = self.keep(candidates, range(len(candidates)), self.rules.width, fates)
         self.done = len(self.alive[0].gains) >= self.limit or self.is_settled()
@@ -130,7 +130,7 @@ class Beam:
     def keep(
         self, candidates: Sequence[Candidate], numbers: Iterable[int], width: int, fates: list[Fate]
     ) -> list[Partial]:
-        """Returns the first `width` of these candidates that do not end; finds those among the first that end."""
+        """Returns the first `width` of these candidates that do not end; adds those that end to the outputs."""
         alive: list[Partial] = []
         for rank, number in enumerate(numbers):
             total, parent, token, gain = candidates[number]
@@ -145,11 +145,11 @@ class Beam:
         return alive
 
     def is_drafted(self, parent: int, token: int) -> bool:
-        """Reports whether hypothesis `parent` and this token begin a draft, which stays whatever its rank."""
+        """Reports whether hypothesis `parent` with this token begins a draft, which stays alive at any rank."""
         return False
 
     def is_settled(self) -> bool:
-        """Reports whether enough is found, or nothing alive can still beat the worst of the `width` best found."""
+        """Reports whether there are enough outputs, or no live hypothesis can beat the worst of the `width` best."""
         rules = self.rules
         if rules.patience and len(self.found) >= max(rules.best, round(rules.patience * rules.width)):
             return True
@@ -162,7 +162,7 @@ class Beam:
         return partial.total > -math.inf
 
     def ranked(self) -> list[Hypothesis]:
-        """Returns all outputs, best first: those that are found, and those that the length limit cut off."""
+        """Returns all outputs, best first, including those that the length limit cut off."""
         at_limit = [h for h in self.alive if len(h.gains) >= self.limit and self.is_output(h)]
         cut = [self.output(h.tokens, h.gains, finished=False) for h in at_limit]
         return sorted([*self.found, *cut], key=lambda h: -h.score)
@@ -175,13 +175,13 @@ class Beam:
 
 
 Expand = Callable[[Sequence[Any], Tensor], Iterable[Sequence[Candidate]]]
-"""Beams and log-probabilities [B, W, V] -> the candidates of each beam, best first."""
+"""A function: beams and log-probabilities [B, W, V] -> the candidates of each beam, best first."""
 
 
 def start_beams(
     limits: Sequence[int], rules: Rules, constraints: Sequence[Constraints]
 ) -> tuple[Sequence[Beam], Expand]:
-    """Returns a beam for each sentence, and the function that finds their candidates."""
+    """Returns a beam for each sentence, and the function that computes their candidates."""
     if not constraints:
         return [Beam(i, limit, rules) for i, limit in enumerate(limits)], best_continuations
     from regard.decoding.beam_constraints import ConstrainedBeam, constrained_continuations
@@ -202,7 +202,7 @@ def best_continuations(beams: Sequence[Beam], scores: Tensor) -> list[list[Candi
 
 
 Choose = Callable[[Tensor], Tensor]
-"""Picks a token for each hypothesis: log-probabilities [N, V] -> tokens [N]."""
+"""A function that picks a token for each hypothesis: log-probabilities [N, V] -> tokens [N]."""
 
 
 def generate(step: Step, rows: int, choose: Choose) -> Iterator[tuple[list[int], list[float]]]:
@@ -229,7 +229,7 @@ def follow(
     rows: int = 1,
     should_end: ShouldEnd | None = None,
 ) -> list[list[Hypothesis]]:
-    """Returns `rows` outputs of each sentence, best first, whose tokens are chosen one after the other."""
+    """Returns `rows` outputs of each sentence, best first, in which `choose` picks each token."""
     growing = [Partial() for _ in limits for _ in range(rows)]
     done: list[Hypothesis | None] = [None] * len(growing)
     for tokens, gains in generate(step, rows, choose):
@@ -251,7 +251,6 @@ def follow(
 
 
 def highest(scores: Tensor) -> Tensor:
-    """[N, V] log-probabilities -> [N], the most probable tokens."""
     return scores.argmax(-1)
 
 
@@ -260,11 +259,11 @@ def draw(
 ) -> Tensor:
     """Log-probabilities [N, V] and a random number in [0, 1) for each row -> the sampled tokens [N].
 
-    Each number is looked up in the cumulative probabilities of the tokens, sorted from the most probable on. Only the
-    first `top_k` tokens count, those before a cumulative probability of `top_p` (Holtzman et al., 2020), and those at
-    least `min_p` times as probable as the first (Nguyen et al., 2024).
+    Each number selects a token by the cumulative probabilities, in descending order of probability. `top_k` keeps the
+    first tokens, `top_p` those before this cumulative probability (Holtzman et al., 2020), and `min_p` those at least
+    this many times as probable as the first (Nguyen et al., 2024).
     """
-    heights = (scores.double() - scores.amax(-1, keepdim=True)) / temperature  # the highest is 0 at any temperature
+    heights = (scores.double() - scores.amax(-1, keepdim=True)) / temperature  # the maximum is 0 at any temperature
     probabilities, tokens = heights.softmax(-1).sort(stable=True, dim=-1, descending=True)
     starts = probabilities.cumsum(-1) - probabilities
     out = (starts >= top_p) | (probabilities < min_p * probabilities[:, :1]) | (probabilities == 0)

@@ -1,7 +1,7 @@
-"""Confidence in a translation: the mean log-probability of its tokens, calibrated on the dev set.
+"""Estimates the confidence in a translation from the mean log-probability of its tokens.
 
-A logistic curve (Platt, 1999) turns it into the probability that the translation has a chrF of at least 60 against a
-human translation. Never imports torch.
+A logistic curve (Platt, 1999), fitted on the dev set, converts this mean to the probability that the translation has a
+chrF of at least 60 against a human translation. This module never imports torch.
 """
 
 from __future__ import annotations
@@ -18,34 +18,33 @@ from regard.model_manifest import write_listed
 from regard.untrusted_files import read_limited
 
 GOOD = 60.0
-"""The minimum chrF of a translation that counts as good."""
+"""Minimum chrF of translations that count as good."""
 
 ROUNDS, RIDGE, LONGEST_STEP = 50, 1e-2, 2.0
-"""Options of the fit: the ridge keeps the slope finite where good and bad translations do not overlap."""
+"""Options of the fit; the ridge penalty keeps the slope finite if good and bad translations do not overlap."""
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """The curve of one model, from the mean log-probability of a token to a confidence from 0 to 1."""
+    """A model's calibration curve, from the mean log-probability per token to a confidence from 0 to 1."""
 
-    slope: float  # never negative: a more probable translation has at least the same confidence
+    slope: float  # never negative, so that confidence rises with probability
     intercept: float
-    pairs: int  # number of translations that it was fitted to
+    pairs: int  # number of translations that the curve was fitted to
 
     def of(self, log_probabilities: Sequence[float]) -> float | None:
-        """Returns the confidence in a translation from the log-probabilities of its tokens, if it has any."""
+        """Returns the confidence in a translation, given the log-probabilities of its tokens; None without tokens."""
         if not log_probabilities:
             return None
         return _logistic(self.slope * sum(log_probabilities) / len(log_probabilities) + self.intercept)
 
     def save(self, folder: Path) -> None:
-        """Writes the curve into a model folder."""
         text = json.dumps({**asdict(self), "good": f"chrF >= {GOOD:.0f}"}) + "\n"
         write_listed(folder, CONFIDENCE, lambda temporary: temporary.write_bytes(text.encode()))
 
     @classmethod
     def load(cls, folder: Path) -> Confidence | None:
-        """Reads the curve of a model folder; returns None for an older folder without one."""
+        """Reads the curve of a model folder; returns None if an older folder has none."""
         path = folder / CONFIDENCE
         if not path.exists():
             return None
@@ -60,7 +59,7 @@ class Confidence:
 
 
 def fit(means: Sequence[float], qualities: Sequence[float]) -> Confidence:
-    """Fits the curve to translations with these mean log-probabilities and these values of chrF."""
+    """Fits a curve to the mean log-probabilities and chrF scores of translations."""
     import numpy as np
 
     good = np.array(qualities) >= GOOD

@@ -1,4 +1,4 @@
-"""Steps of a model in a search: log-probabilities of the next token, with cached keys and values."""
+"""Computes the log-probabilities of the next token with a model, step by step with cached keys and values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from regard.tokens.tokenizer import Specials
 
 
 class NextToken:
-    """Turns logits into log-probabilities: excludes special tokens, and penalises repeated ones."""
+    """Converts logits to log-probabilities, excludes special tokens and penalizes repeated tokens."""
 
     def __init__(self, specials: Specials, repetition_penalty: float = 1.0, keep: Tensor | None = None) -> None:
         self.never_generated = specials.never_generated
         self.repetition_penalty = repetition_penalty
-        self.keep = keep  # [N, V], the tokens allowed in an output; None: all of them
-        self.previous: Tensor | None = None  # [N, L], all tokens so far
+        self.keep = keep  # [N, V] tokens allowed in an output; None: all
+        self.previous: Tensor | None = None  # [N, L] all tokens so far
 
     def __call__(self, logits: Tensor, tokens: Tensor) -> Tensor:
-        """[N, V] logits and the tokens [N, T] that were added last -> [N, V] log-probabilities."""
+        """Logits [N, V] and the last tokens [N, T] -> log-probabilities [N, V]."""
         logits = logits.float()
         if self.repetition_penalty != 1.0:  # Keskar et al. (2019)
             self.previous = tokens if self.previous is None else torch.cat([self.previous, tokens], 1)
@@ -48,7 +48,7 @@ class NextToken:
 
 
 class TranslationStep:
-    """Steps an encoder-decoder through a batch of sources."""
+    """Runs an encoder-decoder step by step on a batch of sources."""
 
     def __init__(
         self, model: SequenceToSequence, sources: Sequence[Sequence[int]], specials: Specials, after: NextToken
@@ -61,14 +61,12 @@ class TranslationStep:
         keep = torch.arange(longest, device=self.device) < lengths[:, None]
         self.keep: Tensor | None = None if bool(keep.all()) else keep
         self.memory = model.encode(torch.tensor(rows, device=self.device), self.keep)
-        self.cache: Any = model.new_cache()  # a cache of the model's own type
+        self.cache: Any = model.new_cache()
 
     def start(self) -> Tensor:
-        """Returns the log-probabilities [B, V] of the first token."""
         return self._next(torch.full((len(self.memory), 1), self.begin, device=self.device))
 
     def advance(self, tokens: Tensor, rows: Tensor, sentences: Tensor | None) -> Tensor:
-        """Appends tokens [N] to `rows` of the last step -> [N, V] log-probabilities of the token after them."""
         rows, sentences = rows.to(self.device), None if sentences is None else sentences.to(self.device)
         self.cache.select(rows, sentences)
         self.after.select(rows)
@@ -84,9 +82,9 @@ class TranslationStep:
 
 
 class WritingStep:
-    """Steps a decoder through a batch of texts with equal numbers of tokens.
+    """Runs a decoder step by step on a batch of texts with equal numbers of tokens.
 
-    When all positions of the model are used up, it forgets the older half of the text and reads the rest again.
+    When the model's maximum length is reached, it forgets the older half of the text and reads the rest again.
     """
 
     def __init__(self, model: Decoder, texts: Sequence[Sequence[int]], after: NextToken) -> None:
@@ -97,11 +95,9 @@ class WritingStep:
         self.longest = model.settings.max_length
 
     def start(self) -> Tensor:
-        """Returns the log-probabilities [B, V] of the next token."""
         return self._next(self.tokens)
 
     def advance(self, tokens: Tensor, rows: Tensor, _sentences: Tensor | None) -> Tensor:
-        """Appends tokens [N] to `rows` of the last step -> [N, V] log-probabilities of the token after them."""
         rows, tokens = rows.to(self.device), tokens.to(self.device)[:, None]
         self.cache.select(rows)
         self.after.select(rows)
@@ -118,7 +114,7 @@ class WritingStep:
 
 
 def sampler(sources: Sequence[Sequence[int]], rows: int, settings: DecodingSettings) -> Choose:
-    """Returns a function that samples tokens, with random numbers that depend only on the text and the seed."""
+    """Returns a function that samples tokens with random numbers that depend only on the text and the seed."""
     randoms = [random_source(ids, number, settings) for ids in sources for number in range(rows)]
 
     def choose(scores: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Uses of an encoder: filling gaps, labelling texts or words, and turning texts into vectors."""
+"""Runs encoders: fills gaps, labels texts or words, and turns texts into vectors."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from regard.weights import Contents, summary
 
 MASKED = re.compile(r" ?\[MASK\]| ?<mask>")
 BATCH_TOKENS = 8192
-"""Tokens of a batch, padding included."""
+"""Maximum number of tokens per batch, including padding."""
 
 Text = str | tuple[str, str]
-"""One text, or a pair of texts that is classified as one."""
+"""One text, or a pair of texts that is classified as a unit."""
 
 
 class Reader:
-    """An encoder and its vocabulary, which reads texts in batches of similar length and returns results in order."""
+    """The base of the classes below: an encoder that reads texts in batches and returns results in their order."""
 
     folder: Path | None = None
-    """The model folder, if the model was loaded from one."""
+    """The folder from which the model was loaded, if any."""
 
     def __init__(self, contents: Contents) -> None:
         assert isinstance(contents.model, Encoder)
@@ -44,7 +44,7 @@ class Reader:
         return f"<{type(self).__name__} {self.folder or 'without a folder'}: {labels}{summary(self.model)}>"
 
     def rows(self, texts: Iterable[Text], name: str = "rows") -> list[EncoderInput]:
-        """Returns the tokens of texts, shortened to the positions of the model; errors name the call `name`."""
+        """Tokenizes texts and truncates them to the model's maximum length; `name` is the call to name in errors."""
         pairs = [
             (text, "") if isinstance(text, str) else pair_of(text, name, number)
             for number, text in enumerate(require_texts(texts, name, types=(str, tuple)), 1)
@@ -55,7 +55,7 @@ class Reader:
 
     @torch.inference_mode()
     def read(self, rows: Sequence[EncoderInput], use: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
-        """Returns what `use` computes from the states [B, T, D] and keep [B, T] of a batch, [B, ...], row by row."""
+        """Applies `use` to the states [B, T, D] and keep [B, T] of each batch; returns one result per row."""
         device = next(self.model.parameters()).device
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids))
         results: dict[int, Tensor] = {}
@@ -77,7 +77,7 @@ class Reader:
     def embed_rows(
         self, rows: Sequence[EncoderInput], pooling: str | None = None, normalize: bool | None = None
     ) -> NDArray[np.float32]:
-        """[N] rows -> [N, D] vectors, of any encoder."""
+        """[N] rows -> [N, D] vectors, with any encoder."""
         own = self.settings.embedding
         pooling, normalize = pooling or own.pooling, own.normalize if normalize is None else normalize
         if pooling not in ("mean", "first"):
@@ -92,7 +92,7 @@ class Reader:
 
 
 def pair_of(texts: tuple[str, str], name: str, number: int) -> tuple[str, str]:
-    """Returns a pair of texts; refuses any other tuple."""
+    """Returns `texts` if it is a pair of texts; raises InputError for any other tuple."""
     if len(texts) != 2 or not all(isinstance(each, str) for each in texts):
         raise InputError(f"text {number}: {name} takes a text (a str) or a tuple of two, not {texts!r:.60}")
     return texts
@@ -100,16 +100,16 @@ def pair_of(texts: tuple[str, str], name: str, number: int) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class EncoderInput:
-    """The tokens of a text, or of a pair, with begin and ends."""
+    """The tokens of a text or a pair of texts, with begin and end tokens."""
 
     ids: list[int]
     segments: list[int]
     shortened: bool = False
-    places: Sequence[int] = ()  # of the gaps, or of the first token of each word
+    places: Sequence[int] = ()  # positions of the gaps, or of the first token of each word
 
 
 def shorten(first: Sequence[int], second: Sequence[int], vocabulary: Tokenizer, longest: int) -> EncoderInput:
-    """Returns one text or a pair in at most `longest` tokens: the longer one of the pair loses its end first."""
+    """Truncates a text or a pair to at most `longest` tokens; of a pair, the longer text is truncated first."""
     room = longest - 2 - (vocabulary.specials.between if second else 0)
     kept = min(len(first), max(room - len(second), room // 2 if second else room))
     ids, segments = vocabulary.specials.join(first[:kept], second[: room - kept])
@@ -118,16 +118,16 @@ def shorten(first: Sequence[int], second: Sequence[int], vocabulary: Tokenizer, 
 
 @dataclass(frozen=True)
 class GapFilling:
-    """A token that fills a gap."""
+    """A token that may fill a gap."""
 
     token: str
     probability: float
     text: str  # the whole text with this token in the gap
-    id: int  # of the token in the vocabulary
+    id: int  # id of the token in the vocabulary
 
 
 class Filler(Reader):
-    """Fills the gaps of texts with one model.
+    """Fills gaps in texts.
 
     >>> filler = regard.load_as(regard.Filler, "runs/bert")
     >>> filler("Paris is the [MASK] of France.")
@@ -143,16 +143,15 @@ class Filler(Reader):
         return self.vocabulary.decode(ids)
 
     def fill(self, text: str, count: int = 5) -> list[list[GapFilling]]:
-        """Returns the most probable tokens for each gap of the text, best first; each gap is filled independently."""
+        """Returns the most probable tokens for each gap of the text, best first; gaps are filled independently."""
         require(count, int, "count", "a number of tokens")
         return self.fill_rows(self.gap_rows([text]), count)[0]
 
     def fill_rows(self, rows: Sequence[EncoderInput], count: int) -> list[list[list[GapFilling]]]:
-        """Returns what `fill` returns for each of these texts."""
         return [self._fillings(*each) for each in zip(rows, self._guess(rows, count), strict=True)]
 
     def _fillings(self, row: EncoderInput, guesses: list[list[tuple[int, float]]]) -> list[list[GapFilling]]:
-        """Returns the tokens with the whole text; gaps that are not filled are written [MASK]."""
+        """Completes the guesses with the whole text, in which the other gaps are written as [MASK]."""
         ends = [0, *(place + 1 for place in row.places)]
         parts = [row.ids[start:end] for start, end in zip(ends, [*row.places, len(row.ids)], strict=True)]
         texts = list(map(self._decode, parts))
@@ -172,15 +171,14 @@ class Filler(Reader):
         return fillings
 
     def _decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of ids in the middle of a text, with the space before it."""
+        """Decodes ids in the middle of a text, including the space before them."""
         return self.vocabulary.decode([*self.vocabulary.encode_continuation("x"), *ids])[1:]
 
     def gap_rows(self, texts: Iterable[str]) -> list[EncoderInput]:
-        """Returns the tokens of texts with gaps."""
         return [EncoderInput(ids, [0] * len(ids), places=gaps) for ids, gaps in map(self.gaps, texts)]
 
     def gaps(self, text: str) -> tuple[list[int], list[int]]:
-        """Returns the tokens of a text with gaps, written [MASK], and the positions of the gaps."""
+        """Tokenizes a text with gaps, which are written as [MASK]; returns the ids and the positions of the gaps."""
         require_text(text, "a filler")
         mask = self.vocabulary.specials.mask
         if mask is None:
@@ -196,13 +194,13 @@ class Filler(Reader):
         ids.append(self.vocabulary.specials.end)
         if len(ids) > self.longest:
             raise InputError(
-                f"the text has {len(ids):,} tokens, and this model reads at most {self.longest:,}: shorten it"
+                f"the text has {len(ids):,} tokens, but this model reads at most {self.longest:,}: shorten it"
             )
         return ids, gaps
 
     @torch.inference_mode()
     def _guess(self, rows: Sequence[EncoderInput], count: int) -> list[list[list[tuple[int, float]]]]:
-        """Returns the most probable tokens for each gap of each row, with their probabilities."""
+        """Returns the ids and probabilities of the most probable tokens for each gap of each row."""
         head, device = self.model.fill, next(self.model.parameters()).device
         assert head is not None
         never = torch.tensor([*self.vocabulary.specials.never_generated, self.vocabulary.specials.end])
@@ -225,7 +223,7 @@ class Label:
 
 
 class Classifier(Reader):
-    """Labels texts, or the words of texts, with one model.
+    """Labels texts, or the words of texts.
 
     >>> classifier = regard.load_as(regard.Classifier, "runs/reviews")
     >>> classifier("a moving film")
@@ -237,7 +235,7 @@ class Classifier(Reader):
         return self.settings.data.labels
 
     def __call__(self, text: Text) -> str:
-        """Returns the label of one text, or the labels of its words with spaces between them."""
+        """Returns the label of one text, or the labels of its words separated by spaces."""
         if self.settings.data.carrier == "word":
             require_text(text, "a classifier of words")
             text = cast(str, text)
@@ -252,21 +250,20 @@ class Classifier(Reader):
         return self.label_rows(self.rows(texts, "classify"))
 
     def label_rows(self, rows: Sequence[EncoderInput]) -> list[Label]:
-        """Returns the label of each text, or of each pair of texts."""
         head = self.model.label
         assert head is not None
         return [self._label(each) for each in self.read(rows, lambda *states: head(self.model.judge(*states)))]
 
     def label_words(self, texts: Iterable[Sequence[str]]) -> list[list[Label]]:
-        """Returns the label of each word of each text, predicted at its first token."""
+        """Returns the label of each word of each text, predicted at the word's first token."""
         return self.label_word_rows(self.word_rows(texts))
 
     def word_rows(self, texts: Iterable[Sequence[str]]) -> list[EncoderInput]:
-        """Returns the tokens of texts that are given as lists of words."""
+        """Tokenizes texts that are lists of words."""
         if self.settings.data.carrier == "text":
             raise InputError("this model labels texts, not words: use classify")
         rows = []
-        for number, words in enumerate(require_texts(texts, "label_words", "give [text.split()]", (object,)), 1):
+        for number, words in enumerate(require_texts(texts, "label_words", "pass [text.split()]", (object,)), 1):
             require(words, (list, tuple), f"text {number}: label_words", "the words of each text, a list of str")
             list(require_texts(words, "label_words"))
             tokens = [tokens or [self.vocabulary.specials.pad] for tokens in self.vocabulary.encode_words(words)]
@@ -278,7 +275,6 @@ class Classifier(Reader):
         return rows
 
     def label_word_rows(self, rows: Sequence[EncoderInput]) -> list[list[Label]]:
-        """Returns what `label_words` returns for each of these texts."""
         head = self.model.label
         assert head is not None
         results = self.read(rows, lambda states, _: head(states))  # [T, C] for each row
@@ -291,7 +287,7 @@ class Classifier(Reader):
 
 
 class Embedder(Reader):
-    """Turns texts into vectors with one model.
+    """Turns texts into vectors.
 
     >>> embedder = regard.load_as(regard.Embedder, "runs/minilm")
     >>> vectors = embedder(["a dog", "a cat"])  # an array [2, D]
@@ -309,21 +305,21 @@ class Embedder(Reader):
     def nearest(
         self, query: str, vectors: NDArray[np.float32], count: int = 5, *, pooling: str | None = None
     ) -> list[tuple[int, float]]:
-        """Returns the numbers and cosines of the vectors nearest to a text, best first.
+        """Returns the row numbers and cosines of the vectors nearest to a text, best first.
 
-        `pooling` must be the one of the vectors.
+        `pooling` must be the same as for the vectors.
         """
         require_text(query, "nearest")
         require(count, int, "count", "a number of vectors")
         if getattr(vectors, "shape", ())[1:] != (self.settings.model.width,):
             raise InputError(
-                f"nearest takes the vectors of texts, an array [N, {self.settings.model.width}] as from embed"
+                f"nearest takes an array of vectors [N, {self.settings.model.width}], such as embed returns"
             )
         return nearest(self.embed([query], pooling=pooling, normalize=True)[0], vectors, count)
 
 
 def nearest(query: NDArray[np.float32], vectors: NDArray[np.float32], count: int) -> list[tuple[int, float]]:
-    """Returns the numbers and cosines of the rows of `vectors` [N, D] nearest to `query` [D], best first."""
+    """Returns the numbers and cosines of the rows of `vectors` [N, D] that are nearest to `query` [D], best first."""
     lengths = np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), 1e-12)
     cosines = vectors @ query / lengths
     best = np.argsort(-cosines, kind="stable")[:count]

@@ -1,6 +1,6 @@
-"""Loads a model folder as an object that turns text into text, or into labels or vectors.
+"""Loads a model folder as an object that turns text into text, labels or vectors.
 
-PyTorch, whose import takes seconds, is imported only when a model is loaded that needs it.
+PyTorch takes seconds to import, so it is imported only when a model needs it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", "Translator", "Writer", "Filler", "Classifier", "Embedder")
 
 TASKS = {"Translator": "translate", "Writer": "write", "Filler": "fill", "Classifier": "classify", "Embedder": "embed"}
-"""The task of each class."""
+"""Maps the name of each class to its task."""
 
 ENGINES, PRECISIONS = ("auto", "native", "torch"), ("auto", "float32", "int8")
 
@@ -44,10 +44,10 @@ def load(
         >>> translator = regard.load("runs/en-de")
         >>> translator("A dog runs.")
 
-    `load_as` returns an object of a type that type checkers know. `engine` is native (C++ on the CPU, for models that
-    translate or write), torch, or auto: native where possible. `precision` of the native engine is float32, int8, or
-    auto: that of the folder. `threads` of the native engine defaults to all processors. With `shortlist`, a translator
-    writes only the tokens that `regard shortlist` has found likely for a source.
+    `load_as` does the same and has a precise return type. `engine` is native (C++ on the CPU, for models that translate
+    or write), torch, or auto: native where possible. `precision` of the native engine is float32, int8, or auto: the
+    precision of the folder. `threads` of the native engine defaults to all processors. With `shortlist`, a translator
+    only generates tokens that `regard shortlist` has found likely for the source.
     """
     model: Translator | Writer | Filler | Classifier | Embedder
     model = _load(require_path(path, "load"), None, _Options(device, engine, precision, threads, shortlist))
@@ -64,7 +64,7 @@ def load_as(
     threads: int | None = None,
     shortlist: bool = False,
 ) -> E:
-    """Loads a model folder as a Translator, a Writer, a Filler, a Classifier or an Embedder, and has that type.
+    """Loads a model folder as a Translator, Writer, Filler, Classifier or Embedder, and returns that type.
 
         >>> translator = regard.load_as(regard.Translator, "runs/en-de")
         >>> translator.translate(["A dog runs."])[0].score
@@ -72,7 +72,7 @@ def load_as(
     Any encoder can be an Embedder. The other arguments are those of `load`.
     """
     if getattr(kind, "__name__", None) not in TASKS:
-        raise InputError(f"load_as takes {', '.join(TASKS)} and then the folder, not {kind_of(kind)} first")
+        raise InputError(f"load_as takes one of {', '.join(TASKS)}, and then the folder, not {kind_of(kind)} first")
     options = _Options(device, engine, precision, threads, shortlist)
     model: E = _load(require_path(path, "load_as"), TASKS[kind.__name__], options)
     return model
@@ -87,7 +87,7 @@ class _Options(NamedTuple):
 
 
 def _load(folder: Path, task: str | None, options: _Options) -> Any:
-    """Loads a folder for a task; None is the task of its settings."""
+    """Loads a folder for a task, by default the task in its settings."""
     check_folder(folder)
     settings = read_settings(folder)
     own, task = settings.task, task or settings.task
@@ -98,7 +98,7 @@ def _load(folder: Path, task: str | None, options: _Options) -> Any:
     if options.threads is not None and options.threads < 1:
         raise InputError(f"threads must be at least 1, not {options.threads}: leave it out to use all processors")
     if options.shortlist and settings.task != "translate":
-        raise InputError(f"{folder}: has the task {settings.task}; only models that translate have shortlists")
+        raise InputError(f"{folder}: has the task {settings.task}, but only translators have shortlists")
     load = _load_native if _is_native(folder, settings, options) else _load_torch
     require_unchanged(folder, SMALL)  # a damaged tokenizer may take seconds to read
     model = load(folder, settings, task, options)
@@ -108,13 +108,13 @@ def _load(folder: Path, task: str | None, options: _Options) -> Any:
 
 
 def _is_native(folder: Path, settings: Settings, options: _Options) -> bool:
-    """Reports whether to use the native engine; refuses options that exclude each other."""
+    """Reports whether to use the native engine; raises InputError if the options demand it but it cannot be used."""
     from regard.decoding.native.packed_cache import reason_against
 
     for name, values in (("engine", ENGINES), ("precision", PRECISIONS)):
         if getattr(options, name) not in values:
             known = f"use {', '.join(values[:-1])} or {values[-1]}"
-            raise InputError(f"{name} {getattr(options, name)} is not known: {known}")
+            raise InputError(f"unknown {name} {getattr(options, name)}: {known}")
     reason = reason_against(settings)
     if options.engine == "torch":
         reason = "engine is torch"
@@ -123,13 +123,13 @@ def _is_native(folder: Path, settings: Settings, options: _Options) -> bool:
     elif reason is None and options.device == options.engine == "auto" and _has_accelerator():
         reason = "PyTorch can use this machine's accelerator"
     if reason and (options.engine == "native" or options.precision == "int8"):
-        wanted = "the native engine" if options.engine == "native" else "int8, which only the native engine has,"
+        wanted = "the native engine" if options.engine == "native" else "int8, which needs the native engine,"
         raise InputError(f"{folder}: {wanted} cannot be used: {reason}")
     return reason is None
 
 
 def _has_accelerator() -> bool:
-    """Reports whether PyTorch probably supports a device here, without the seconds that importing it takes."""
+    """Reports whether PyTorch probably supports an accelerator here, without importing it, which takes seconds."""
     return Path("/dev/nvidiactl").exists() or (sys.platform == "darwin" and os.uname().machine == "arm64")
 
 

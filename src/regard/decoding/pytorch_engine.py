@@ -1,4 +1,4 @@
-"""The search in PyTorch, which every other engine is tested against."""
+"""The PyTorch search engine, against which all other engines are tested."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from regard.weights import Contents, summary
 def translator_of(
     contents: Contents, confidence: Confidence | None = None, shortlist: Shortlist | None = None
 ) -> Translator:
-    """Returns a translator that searches with PyTorch, on the device of the model."""
+    """Returns a translator that runs PyTorch on the model's device."""
     assert isinstance(contents.model, SequenceToSequence)
     if shortlist is not None:
         shortlist.check(contents.vocabularies.source.size, contents.vocabularies.target.size)
@@ -37,7 +37,7 @@ def translator_of(
 
 
 def writer_of(contents: Contents) -> Writer:
-    """Returns a writer that searches with PyTorch, on the device of the model."""
+    """Returns a writer that runs PyTorch on the model's device."""
     assert isinstance(contents.model, Decoder)
     search = TorchSearch(contents.model, contents.vocabularies.target.specials)
     return Writer(contents.settings, contents.vocabularies.target, search)
@@ -65,7 +65,7 @@ class TorchSearch:
     ) -> list[list[Hypothesis]]:
         """Returns the best hypotheses of each source, best first; those of source i have at most `limits[i]` tokens.
 
-        Where no output meets the constraints of a source, unconstrained outputs are returned.
+        If no output meets the constraints of a source, returns unconstrained outputs.
         """
         bound = {i: each for i, each in enumerate(constraints) if each}
         results: dict[int, list[Hypothesis]] = {}
@@ -111,7 +111,7 @@ class TorchSearch:
     def _batches(
         self, numbers: Iterable[int], sources: Sequence[Sequence[int]], limits: Sequence[int], most_tokens: int
     ) -> Iterator[list[int]]:
-        """Yields numbers of sources to search for together, longest first; those of a decoder have equal lengths."""
+        """Yields batches of source numbers, longest sources first; decoder batches have sources of equal length."""
         order = sorted(numbers, key=lambda i: -len(sources[i]))
         alike = isinstance(self.model, Decoder)
         while order:
@@ -122,20 +122,20 @@ class TorchSearch:
             yield batch
             order = order[len(batch) :]
 
-    @torch.inference_mode()  # around each step: in a `with`, it would hold for the caller between two tokens
+    @torch.inference_mode()  # applies to each step; a `with` block would also affect the caller between two tokens
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
-        """Yields the tokens of one output, greedy or sampled, the end included, until the caller stops."""
+        """Yields the tokens of one output, greedy or sampled, including the end token, until the caller stops."""
         choose = sampler([source], 1, settings) if settings.temperature else highest
         for (token,), _ in generate(self._step([source], settings), 1, choose):
             yield token
 
     def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
-        """Returns the log-probability of each token of a text but the first, given the tokens before it."""
+        """Returns the log-probability of each token of a text except the first, given the tokens before it."""
         return [value for value, _ in self.likeliest(tokens, 0)]
 
     @torch.inference_mode()
     def likeliest(self, tokens: Sequence[int], count: int) -> list[tuple[float, list[tuple[int, float]]]]:
-        """Returns the same log-probabilities, each with the likeliest tokens at that place and theirs."""
+        """Returns these log-probabilities, each with the most likely tokens at that position and theirs."""
         assert isinstance(self.model, Decoder)
         row = torch.tensor([list(tokens)], device=self.device)
         scores = self.model(row[:, :-1]).float()[0].log_softmax(-1)  # [T, V]
@@ -147,13 +147,13 @@ class TorchSearch:
     def _aligned(
         self, source: Sequence[int], hypotheses: list[Hypothesis], settings: DecodingSettings
     ) -> list[Hypothesis]:
-        """Adds alignments to the hypotheses of a source if the settings ask for them, in another pass of the model."""
+        """Adds alignments to the hypotheses of a source if the settings ask for them; runs the model again."""
         model = self.model
         if not settings.alignment or isinstance(model, Decoder):
             return hypotheses
         before = [[self.specials.begin, *each.tokens][: len(each.log_probabilities)] for each in hypotheses]
         longest = max(map(len, before))
-        rows = [[*row, *[self.specials.pad] * (longest - len(row))] for row in before]  # later tokens have no effect
+        rows = [[*row, *[self.specials.pad] * (longest - len(row))] for row in before]  # the padding has no effect
         sources = torch.tensor([[*source, self.specials.end]] * len(hypotheses), device=self.device)
         with observe(model) as trace:
             model.states(sources, torch.tensor(rows, device=self.device), None)
@@ -173,7 +173,7 @@ class TorchSearch:
         return TranslationStep(self.model, sources, self.specials, after)
 
     def _allowed(self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]) -> Tensor | None:
-        """Returns the tokens [B, V] that the shortlist allows for each source, and those that constraints require."""
+        """Returns a mask [B, V] of the tokens that the shortlist allows for each source or constraints require."""
         if self.shortlist is None:
             return None
         allowed = torch.zeros(len(sources), self.model.logits.out_features, dtype=torch.bool)
@@ -190,7 +190,7 @@ def _ask(should_end: ShouldEnd, numbers: Sequence[int], place: int, tokens: Sequ
 
 
 def last_attention(model: SequenceToSequence) -> str:
-    """Returns the name of the last module that attends to the source before a token is predicted."""
+    """Returns the name of the last module that attends to the source."""
     if not isinstance(model, Recurrent):
         return f"decoder.layers.{model.settings.decoder_layers - 1}.cross_attention"
     if model.attention is None:

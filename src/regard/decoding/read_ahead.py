@@ -13,23 +13,23 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 GRACE = 1.0
-"""Seconds that an abandoned thread has to end; a thread that waits for input may end later."""
+"""Seconds to wait for an abandoned thread to end; a thread that waits for input may end later."""
 
 is_unwanted: ContextVar[Callable[[], bool]] = ContextVar("is_unwanted", default=lambda: False)
-"""Reports whether nobody waits any more for the work of this thread."""
+"""A function that reports whether the work of the current thread is no longer needed."""
 
 
 def ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
-    """Yields the same items in the same order, each computed in a thread while the previous one is used.
+    """Yields the same items in the same order, but computes each in a thread while the previous one is being used.
 
-    An exception in the thread is raised here after the items before it. The thread ends when the consumer stops.
+    An exception in the thread is raised here, after the items before it. The thread ends when the consumer stops.
     """
     worker = _Worker(items)
     worker.start()
     try:
         while (item := worker.take()) is not None:
             yield item[0]
-            item = None  # frees it while the next one is awaited
+            item = None  # frees its memory while waiting for the next item
     finally:
         worker.unwanted = True
         worker.room.release()
@@ -37,7 +37,7 @@ def ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
 
 
 def end_if_unwanted() -> None:
-    """Ends this thread if its consumer has stopped; long computations call this now and then."""
+    """Ends this thread if its work is no longer needed; long computations call this regularly."""
     thread = current_thread()
     if isinstance(thread, _Worker) and thread.unwanted:
         sys.exit()
@@ -46,10 +46,10 @@ def end_if_unwanted() -> None:
 
 
 class _Worker(Thread, Generic[T]):
-    """Computes an item, and the next one when that is taken."""
+    """A thread that computes one item at a time, and the next one as soon as that is taken."""
 
     def __init__(self, items: Generator[T, None, None]) -> None:
-        super().__init__(daemon=True)  # a thread that waits for input must not keep the process alive
+        super().__init__(daemon=True)  # a thread waiting for input must not keep the process alive
         self.items, self.context = items, copy_context()
         self.room, self.unwanted = Semaphore(), False
         self.results: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
@@ -73,7 +73,7 @@ class _Worker(Thread, Generic[T]):
     def take(self) -> tuple[T] | None:
         """Waits for the next item; returns None after the last."""
         while True:
-            end_if_unwanted()  # the consumer may be such a thread too
+            end_if_unwanted()  # the consumer may itself be a worker
             try:
                 result = self.results.get(timeout=0.1)
             except Empty:

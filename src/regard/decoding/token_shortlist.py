@@ -1,8 +1,7 @@
-"""A shortlist of output tokens for a sentence: a few hundred instead of the whole vocabulary.
+"""Shortlists of output tokens: for each sentence, a few hundred tokens instead of the whole vocabulary.
 
-It contains the likely translations of every source token and the tokens that are common in any text (Jean et al.,
-2015); all other tokens have probability 0. Never imports torch or NumPy, whose import would take longer than opening a
-model.
+A shortlist contains the likely translations of every source token and the most common tokens (Jean et al., 2015); all
+other tokens get probability 0. This module never imports torch or NumPy, which would take longer than opening a model.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from regard.untrusted_files import LARGEST_TOKENIZER, read_limited
 
 LONGEST_HEADER = 100_000
 TYPES = {"common": ("i", "I32"), "starts": ("q", "I64"), "tokens": ("i", "I32")}
-"""The types of the tensors in the file, as Python arrays and as safetensors."""
+"""Types of the tensors in the file, in Python's `array` and in safetensors."""
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """The target tokens of each source token, one list after the other."""
+    """The target tokens that are allowed for each source token."""
 
     common: array[int]  # tokens allowed for every source
-    starts: array[int]  # [source vocabulary + 1] into `tokens`
-    tokens: array[int]
+    starts: array[int]  # [source vocabulary + 1] start of each source token's list in `tokens`
+    tokens: array[int]  # concatenated lists
 
     def of(self, source: Iterable[int]) -> set[int]:
-        """Returns the tokens that are allowed in translations of a source."""
+        """Returns the tokens that are allowed in translations of these source tokens."""
         return {
             *self.common,
             *(t for token in source for t in self.tokens[self.starts[token] : self.starts[token + 1]]),
@@ -42,7 +41,7 @@ class Shortlist:
 
     @classmethod
     def load(cls, folder: Path) -> Shortlist:
-        """Reads the shortlist of a model folder; refuses one that was made for another vocabulary."""
+        """Reads the shortlist of a model folder; raises ModelError if it was made for another vocabulary."""
         path = folder / SHORTLIST
         again = f"make it again with regard shortlist {folder}"
         if not path.exists():
@@ -58,7 +57,7 @@ class Shortlist:
         return shortlist
 
     def check(self, source: int, target: int) -> None:
-        """Refuses lists that do not fit vocabularies of these sizes."""
+        """Raises ModelError if the lists do not match vocabularies of these sizes."""
         ids = (*self.common, *self.tokens)
         rising = all(a <= b for a, b in zip(self.starts, self.starts[1:], strict=False))
         ends = (len(self.starts), *self.starts[:1], *self.starts[-1:]) == (source + 1, 0, len(self.tokens))
@@ -67,12 +66,12 @@ class Shortlist:
 
 
 def fingerprint(folder: Path) -> str:
-    """Returns the hash of a vocabulary, which is stored in its shortlist."""
+    """Returns the hash of a folder's vocabulary, which its shortlist contains."""
     return hashlib.sha256(read_limited(folder / TOKENIZER, LARGEST_TOKENIZER, folder)).hexdigest()
 
 
 def _tensors(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """Reads the arrays and metadata of a safetensors file, whose own library needs NumPy or PyTorch."""
+    """Reads a safetensors file without its library, which needs NumPy or PyTorch; returns arrays and metadata."""
     size = int.from_bytes(content[:8], "little")
     if size > LONGEST_HEADER:
         raise ValueError("the header is too long")

@@ -1,4 +1,4 @@
-"""Translations, matches of a translation memory, and the interface of glossaries; never imports torch."""
+"""Defines translations, translation memory matches, and the interface of glossaries; never imports torch."""
 
 from __future__ import annotations
 
@@ -13,57 +13,59 @@ from regard.tokens.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class MemoryMatch:
-    """A text of a translation memory that resembles the source, and its translation."""
+    """An entry of a translation memory whose source resembles the text to translate."""
 
-    score: int
+    score: int  # similarity from 0 to 100
     source: str
-    target: str  # with the numbers and placeholders of the source, if the score is 99
+    target: str  # if the score is 99, adapted to the numbers and placeholders of the text
 
 
 @dataclass(frozen=True, slots=True)
 class TermOutcome:
-    """The state of a glossary term in a translation."""
+    """The outcome of a glossary term in a translation."""
 
     source: str
     targets: tuple[str, ...]
     state: Literal["placed", "missing", "forbidden"]
-    text: str = ""  # the words in the translation, unless the term is missing
+    text: str = ""  # the words used in the translation, unless the term is missing
 
     def __str__(self) -> str:
         if self.state == "forbidden":
-            return f"{self.text!r} is used for {self.source!r}, but forbidden"
+            return f"{self.text!r} is used for {self.source!r} but forbidden"
         wanted = " or ".join(map(repr, self.targets))
         return f"{wanted} is {'used' if self.state == 'placed' else 'missing'} for {self.source!r}"
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and how probable the model finds it.
+    """A translation with its probability and other details.
 
     >>> best = translator.translate(["A dog runs."], beam=4, alternatives=2)[0]
     >>> best.text, best.score, [other.text for other in best.alternatives]
     """
 
     text: str
-    score: float  # length-normalised log-probability, by which alternatives are ranked
+    score: float  # length-normalized log-probability, by which alternatives are ranked
     log_probability: float
     tokens: tuple[str, ...] = field(repr=False)
-    token_log_probabilities: tuple[float, ...] = field(repr=False)  # of each token, and of the end if it was reached
-    finished: bool  # false where the length limit cut it off
+    token_log_probabilities: tuple[float, ...] = field(
+        repr=False
+    )  # one per token, and one for the end if it was reached
+    finished: bool  # false if the length limit cut the translation off
     alternatives: tuple[Translation, ...] = ()
     confidence: float | None = None  # from 0 to 1, if the model folder has a calibration curve
-    matches: tuple[MemoryMatch, ...] = ()  # with a translation memory; a match of score 99 or 100 is the translation
-    source_tokens: tuple[str, ...] = field(default=(), repr=False)  # with decoding.alignment: the columns of its rows
+    matches: tuple[MemoryMatch, ...] = ()  # with a translation memory; a match with score 99 or 100 is the translation
+    source_tokens: tuple[str, ...] = field(default=(), repr=False)  # with decoding.alignment: one per alignment column
     alignment: tuple[tuple[float, ...], ...] = field(default=(), repr=False)  # attention of each token to the source
-    glossary: tuple[TermOutcome, ...] = ()  # with a glossary: the state of each term of the source
+    glossary: tuple[TermOutcome, ...] = ()  # with a glossary: the outcome of each term in the source
 
 
 SearchAgain = Callable[[Sequence[int], Sequence[Constraints], DecodingSettings], list[list[Hypothesis]]]
-"""Searches again for some texts, given by their numbers, with further constraints for each."""
+"""A function that searches again for the texts with these numbers, with additional constraints for each."""
 
 
 class TermSearch(Protocol):
-    """Terms in the tokens of a model, which it can search for."""
+    """Glossary terms as tokens of a model, which a search can enforce."""
 
     def keep(
         self, texts: Sequence[str], results: list[list[Hypothesis]], search: SearchAgain, settings: DecodingSettings
@@ -72,7 +74,7 @@ class TermSearch(Protocol):
         ...
 
     def outcomes(self, text: str, hypothesis: Hypothesis) -> list[TermOutcome]:
-        """Returns the states of the terms of a text in its translation."""
+        """Returns the outcome of each term of a text in its translation."""
         ...
 
 
@@ -81,5 +83,5 @@ class TermSource(Protocol):
     """Terms that translations must use or must not use, such as `regard.faithful.glossary.Glossary`."""
 
     def terminology(self, source: Tokenizer, target: Tokenizer) -> TermSearch:
-        """Returns the terms in the tokens of a model."""
+        """Converts the terms to tokens of a model."""
         ...

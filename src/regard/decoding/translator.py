@@ -1,4 +1,4 @@
-"""Translates texts with a trained model: sorts them by length into batches, and returns results in their order."""
+"""Translates texts with a trained model, in batches of similar length; results have the order of the texts."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
     from regard.model.recurrent import SequenceToSequence
 
 WINDOW = 2000
-"""Texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
+"""Number of texts that are sorted by length together; `translate_stream` holds three times as many in memory."""
 
 Constrain = Callable[[str], Constraints | None]
-"""Returns the constraints on the translation of a source text."""
+"""A function that returns the constraints on the translation of a source text, or None."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a text that is translated at once: a line, or a piece of a line that is too long for the model."""
+    """A part of a text that is translated as a unit: a line, or a piece of a line that is too long for the model."""
 
-    gap: str  # precedes it in the output
+    gap: str  # white space before the part in the output
     ids: list[int]
     text: str = ""
     constraints: Constraints | None = None
-    pieces: dict[int, str] = field(default_factory=dict)  # protected pieces by slot
+    pieces: dict[int, str] = field(default_factory=dict)  # protected pieces by slot number
 
 
 PartResults = list[tuple[Part, list[Hypothesis] | None]]
-"""The parts of a text with the hypotheses of each; None for a part without tokens."""
+"""The parts of a text with their hypotheses; parts without tokens have none."""
 
 
 class Translator:
-    """Translates texts with one model.
+    """Translates texts.
 
     >>> translator = regard.load_as(regard.Translator, "runs/en-de")
     >>> translator("A dog runs.")
@@ -59,7 +59,7 @@ class Translator:
     """
 
     folder: Path | None = None
-    """The model folder, if the model was loaded from one."""
+    """The folder from which the model was loaded, if any."""
 
     def __init__(
         self, settings: Settings, vocabularies: Vocabularies, search: SearchEngine, confidence: Confidence | None = None
@@ -73,7 +73,7 @@ class Translator:
 
     @property
     def model(self) -> SequenceToSequence:
-        """The model in PyTorch, for `regard.observe`; the native engine loads it on first use."""
+        """The PyTorch model, for `regard.observe`; the native engine loads it on first use."""
         return cast("SequenceToSequence", cast(Any, self.searcher).model)
 
     def __call__(
@@ -87,8 +87,8 @@ class Translator:
     ) -> str:
         """Returns the best translation of one text; `options` are those of `DecodingSettings`.
 
-        A model with several directions needs the `target` language; with `zero_shot`, it also translates between two
-        of its languages that it was not trained on as a pair.
+        A model with several directions needs the `target` language; with `zero_shot`, it also accepts pairs of its
+        languages that it was not trained on.
         """
         require_text(text, "a translator", several="translator.translate")
         return self.translate([text], source=source, target=target, zero_shot=zero_shot, **options)[0].text
@@ -104,11 +104,11 @@ class Translator:
         glossary: TermSource | None = None,
         **options: Any,
     ) -> list[Translation]:
-        """Returns the translations of texts, in their order; reads all texts before it translates the first.
+        """Returns the translations of texts in their order; reads all texts before translating the first one.
 
-        `constrain` is called with each part of a text that is translated at once. A text that is cut at its protected
-        pieces has one line; a model with slots keeps these pieces in them. Where a translation lacks a term of the
-        `glossary` or uses a forbidden one, the text is translated again with the terms as constraints.
+        `constrain` is called with each part of a text that is translated as a unit. A CutText must be a single line; a
+        model with slots keeps its protected pieces unchanged. If a translation lacks a term of the `glossary` or uses a
+        forbidden one, the text is translated again with the terms as constraints.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         terms = self._terms(glossary)
@@ -127,9 +127,9 @@ class Translator:
         glossary: TermSource | None = None,
         **options: Any,
     ) -> Generator[Translation, None, None]:
-        """Yields the translations of any number of texts, in their order, in constant memory.
+        """Yields the translations of any number of texts in their order, in constant memory.
 
-        One thread reads and cuts the next texts and another searches, while the caller uses the last results.
+        While the caller uses the last results, one thread reads the next texts and another one translates.
         """
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         read = ahead(self._read_windows(texts, into, constrain))
@@ -146,7 +146,7 @@ class Translator:
         zero_shot: bool = False,
         **options: Any,
     ) -> Iterator[str]:
-        """Yields the translation of one text piece by piece, as its tokens come: greedy, or sampled."""
+        """Yields the translation of one text piece by piece as it is generated, greedily or by sampling."""
         require_text(text, "stream", several="translator.translate_stream")
         settings, into = self.decoding(options), self.direction(source, target, zero_shot=zero_shot).target
         for part in self._parts(text, into):
@@ -156,11 +156,11 @@ class Translator:
                 yield from self._stream_part(part, settings)
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
-        """Returns the model's decoding settings with these options on top."""
+        """Returns the model's decoding settings, overridden by these options."""
         return with_options(self.settings.decoding, options)
 
     def direction(self, source: str | None = None, target: str | None = None, *, zero_shot: bool = False) -> Direction:
-        """Returns the languages to translate from and into; refuses those that the model does not know."""
+        """Returns the direction to translate in; raises InputError if the model does not know it."""
         for name in (source, target):
             require(name, (str, type(None)), "a direction", "the code of a language, such as de")
         direction = choose_direction(self.settings.data, source, target, zero_shot=zero_shot)
@@ -175,7 +175,7 @@ class Translator:
     def _terms(self, glossary: TermSource | None) -> TermSearch | None:
         if glossary is None:
             return None
-        require(glossary, TermSource, "glossary", "a Glossary, which Glossary.read makes of a file")
+        require(glossary, TermSource, "glossary", "a Glossary, such as Glossary.read returns")
         return glossary.terminology(self.source, self.target)
 
     # Reading
@@ -183,7 +183,7 @@ class Translator:
     def _read_windows(
         self, texts: Iterable[str | CutText], into: str, constrain: Constrain | None
     ) -> Generator[list[list[Part]], None, None]:
-        """Yields the parts of each text, a window of texts at a time; before an error, those of the texts before it."""
+        """Yields the parts of texts, one window of texts at a time; on an error, yields the texts before it first."""
         window: list[list[Part]] = []
         one = "call the translator itself, or put it in a list"
         try:
@@ -199,7 +199,7 @@ class Translator:
         yield window
 
     def read(self, number: int, text: str | CutText, into: str, constrain: Constrain | None = None) -> list[Part]:
-        """Returns the parts of a text; an error names the `number` of the text."""
+        """Splits a text into parts; errors mention the `number` of the text."""
         try:
             parts = self._parts(text, into)
         except InputError as error:
@@ -210,7 +210,7 @@ class Translator:
         return [replace(part, constraints=constrain(part.text)) if part.ids else part for part in parts]
 
     def _parts(self, text: str | CutText, into: str) -> list[Part]:
-        """Cuts a text into lines, and lines that are too long for the model into pieces; no word is left out."""
+        """Splits a text into lines, and lines that are too long for the model into pieces, without losing a word."""
         tags = [self.source.tags[into]] if self.settings.data.directions else []
         limit = self.settings.model.max_length - 1 - len(tags)
         parts = []
@@ -230,7 +230,7 @@ class Translator:
         return parts
 
     def _encode(self, line: str | CutText) -> tuple[list[int], dict[int, str]]:
-        """Returns the tokens of a line, and the protected pieces by slot if the model has slots."""
+        """Returns the tokens of a line and, if the model has slots, the protected pieces by slot number."""
         if not self.source.slots:
             return self.source.encode_batch([_text_of(line)])[0], {}
         if isinstance(line, str):
@@ -270,7 +270,7 @@ class Translator:
         settings: DecodingSettings,
         constraints: Sequence[Constraints | None] = (),
     ) -> list[list[Hypothesis]]:
-        """Source tokens -> the best hypotheses of each, best first."""
+        """Source tokens -> the best hypotheses of each source, best first."""
         if settings.consensus:
             from regard.decoding.minimum_bayes_risk import rank_by_consensus, widened
 
@@ -294,7 +294,7 @@ class Translator:
         yield self._decode(part, tokens)[len(written) :]
 
     def _decode(self, part: Part, tokens: Sequence[int]) -> str:
-        """Returns the text of the output tokens of a part, with its protected pieces in their slots."""
+        """Decodes the output tokens of a part, and fills its protected pieces into their slots."""
         if not self.target.slots:
             return self.target.decode(tokens)
         return self.target.decode_slotted(tokens).fill(part.pieces)
@@ -309,7 +309,7 @@ class Translator:
             for rank in range(count)
         )
         distinct = {best.text: best}
-        for other in others:  # of two tokenizations of one text, the better one stays
+        for other in others:  # if two tokenizations have the same text, keep the better one
             distinct.setdefault(other.text, other)
         outcomes = (terms.outcomes(part.text, each[0]) for part, each in parts if terms and each)
         return replace(best, alternatives=tuple(distinct.values())[1:], glossary=tuple(chain.from_iterable(outcomes)))
@@ -339,22 +339,22 @@ def _text_of(line: str | CutText) -> str:
 def _block_diagonal(
     alignments: Sequence[Sequence[Sequence[float]]], widths: Sequence[int]
 ) -> Iterator[tuple[float, ...]]:
-    """Yields the rows of the alignments of all parts as one: no part attends to another."""
+    """Joins the alignments of all parts into one matrix, in which no part attends to another; yields its rows."""
     for number, alignment in enumerate(alignments):
         before, after = sum(widths[:number]), sum(widths[number + 1 :])
         yield from ((*[0.0] * before, *row, *[0.0] * after) for row in alignment)
 
 
 def with_options(decoding: DecodingSettings, options: dict[str, Any]) -> DecodingSettings:
-    """Returns decoding settings with these options on top; refuses unknown names and wrong values.
+    """Overrides decoding settings with these options; raises SettingsError for unknown names and invalid values.
 
-    A beam is at least as wide as the number of outputs to return.
+    If the beam is smaller than the number of outputs to return, it is enlarged.
     """
     hashable = all(isinstance(value, Hashable) for value in options.values())
     return (_with_options if hashable else _with_options.__wrapped__)(decoding, **options)
 
 
-@lru_cache(256, typed=True)  # a program that translates sentence by sentence passes the same options each time
+@lru_cache(256, typed=True)  # programs that translate sentence by sentence pass the same options each time
 def _with_options(decoding: DecodingSettings, /, **options: Any) -> DecodingSettings:
     checked = build(Settings, {"decoding": options}).decoding
     settings = replace(decoding, **{name: getattr(checked, name) for name in options})

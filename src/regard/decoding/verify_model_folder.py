@@ -1,4 +1,4 @@
-"""Checks all that a model folder needs, and reports each fault instead of stopping at the first one."""
+"""Checks a model folder, and reports all faults instead of stopping at the first one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.untrusted_files import require_regular
 
 
 def find_faults(folder: Path, *, compare: bool = True) -> list[str]:
-    """Returns a message for each fault of a model folder; with `compare`, also for files that the manifest excludes."""
+    """Returns a message for each fault in a model folder; with `compare`, also for differences from the manifest."""
     from regard.weights import check_shapes, read_folder
 
     check_folder(folder)

@@ -1,4 +1,4 @@
-"""Continues texts with a trained model, streamed or at once, and scores texts."""
+"""Continues texts with a trained model, at once or as a stream, and scores texts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WriterOutput:
-    """A continuation of a text and how probable the model finds it."""
+    """A continuation of a text, and its log-probability."""
 
     text: str  # without the prompt
     log_probability: float
     tokens: tuple[str, ...]
-    token_log_probabilities: tuple[float, ...]  # one for each token, and for the end if it was reached
-    finished: str  # "end" if the model ended it, "stop" at a stop string, or "length"
+    token_log_probabilities: tuple[float, ...]  # one per token, and one for the end token if it was generated
+    finished: str  # "end" if the model ended the text, "stop" at a stop string, "length" at the limit
     alternatives: tuple[WriterOutput, ...] = ()
 
 
@@ -46,12 +46,11 @@ class ScoredText:
 
     @property
     def perplexity(self) -> float:
-        """The perplexity per token."""
         return perplexity(self.surprise / max(1, len(self.tokens)))
 
 
 class Writer:
-    """Continues texts with one model.
+    """Continues texts.
 
     >>> writer = regard.load_as(regard.Writer, "runs/gpt")
     >>> writer("Once upon a time", max_tokens=50)
@@ -60,7 +59,7 @@ class Writer:
     """
 
     folder: Path | None = None
-    """The model folder, if the model was loaded from one."""
+    """The folder from which the model was loaded, if any."""
 
     def __init__(self, settings: Settings, vocabulary: Tokenizer, search: SearchEngine) -> None:
         self.settings, self.vocabulary, self.searcher = settings, vocabulary, search
@@ -70,7 +69,7 @@ class Writer:
 
     @property
     def model(self) -> Decoder:
-        """The model in PyTorch, for `regard.observe`; the native engine loads it on first use."""
+        """The PyTorch model, for `regard.observe`; the native engine loads it on first use."""
         return cast("Decoder", cast(Any, self.searcher).model)
 
     def __call__(self, prompt: str = "", **options: Any) -> str:
@@ -79,11 +78,11 @@ class Writer:
         return self.write([prompt], **options)[0].text
 
     def decoding(self, options: dict[str, Any]) -> DecodingSettings:
-        """Returns the model's decoding settings with these options on top."""
+        """Returns the model's decoding settings, overridden by these options."""
         return with_options(self.settings.decoding, options)
 
     def write(self, prompts: Iterable[str], stop: str | Sequence[str] = (), **options: Any) -> list[WriterOutput]:
-        """Returns the continuations of texts, in their order, each up to the first stop string."""
+        """Returns the continuations of texts in their order; each ends before the first stop string."""
         settings, stop = self.decoding(options), stops(stop)
         texts = require_texts(prompts, "write", "call the writer itself, or put it in a list")
         rows = [self.prompt(text) for text in texts]
@@ -97,7 +96,7 @@ class Writer:
         return [self._continuation(*each, stop) for each in zip(rows, before, results, strict=True)]
 
     def stream(self, prompt: str = "", stop: str | Sequence[str] = (), **options: Any) -> Iterator[str]:
-        """Yields the continuation of one text piece by piece, as its tokens come: greedy, or sampled."""
+        """Yields the continuation of one text piece by piece as it is generated, greedily or by sampling."""
         require_text(prompt, "stream")
         settings, stop = self.decoding(options), stops(stop)
         row = self.prompt(prompt)
@@ -120,7 +119,7 @@ class Writer:
         yield self._text(row, tokens, before)[written:]
 
     def prompt(self, text: str) -> list[int]:
-        """Returns the tokens of a prompt, after the begin token if the model needs one or the text is empty."""
+        """Tokenizes a prompt, preceded by the begin token if the model needs it or the text is empty."""
         specials, ids = self.vocabulary.specials, self.vocabulary.encode_batch([text])[0]
         return [specials.begin, *ids] if specials.prompt or not ids else ids
 
@@ -141,19 +140,19 @@ class Writer:
         return WriterOutput(text, sum(values), tuple(self.vocabulary.pieces(tokens)), tuple(values), finished)
 
     def _text(self, row: Sequence[int], tokens: Sequence[int], before: str) -> str:
-        """Returns the text that the tokens add to the prompt, with the space before their first word."""
+        """Returns the text that the tokens add to the prompt, including a space before it."""
         return self.vocabulary.decode([*row, *tokens])[len(before) :]
 
     def score(self, text: str) -> ScoredText:
-        """Returns the log-probability of each token of a text given the tokens before it, if there are any.
+        """Returns the log-probability of each token of a text that follows another token.
 
-        A text longer than the model's positions is read in windows that overlap by half.
+        A text that is longer than the model's maximum length is read in windows that overlap by half.
         """
         require_text(text, "score")
         ids = self.vocabulary.encode_batch([text])[0]
         row = [self.vocabulary.specials.begin, *ids] if self.vocabulary.specials.prompt else ids
         if len(row) < 2:
-            raise InputError("the text is too short to score: give at least two tokens")
+            raise InputError("the text is too short to score: pass at least two tokens")
         values: list[float] = []
         for start, fresh, end in windows(len(row), self.settings.model.max_length):
             values += self.searcher.log_probabilities(row[start:end])[fresh - start - 1 :]
@@ -161,12 +160,12 @@ class Writer:
 
 
 def perplexity(surprise: float) -> float:
-    """Returns e to the power of the nats per token, limited to a finite number."""
+    """Returns exp(`surprise`), where `surprise` is in nats per token, limited to a finite number."""
     return math.exp(min(700.0, surprise))
 
 
 def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:
-    """Yields windows over a text as (start, first scored, end); each token but the first is scored once."""
+    """Yields windows over a text as (start, first scored token, end); each token but the first is scored once."""
     fresh, end = 1, min(length, longest + 1)
     start = 0
     while fresh < length:
@@ -177,17 +176,17 @@ def windows(length: int, longest: int) -> Iterator[tuple[int, int, int]]:
 
 
 def stops(stop: str | Sequence[str]) -> list[str]:
-    """Returns the strings that end an output, from one string or several."""
+    """Returns a list of stop strings, from one string or several."""
     return list(require_texts([stop] if isinstance(stop, str) else stop, "stop"))
 
 
 def first_stop(text: str, stop: Sequence[str]) -> int | None:
-    """Returns the start of the first stop string; None if the text contains none."""
+    """Returns the position of the first stop string, or None if the text contains none."""
     places = [place for each in stop if each and (place := text.find(each)) >= 0]
     return min(places, default=None)
 
 
 def held_back(text: str, stop: Sequence[str]) -> int:
-    """Returns the number of characters at the end of a text that may begin a stop string."""
+    """Returns the number of characters at the end of a text that may be the beginning of a stop string."""
     lengths = (n for each in stop for n in range(min(len(each), len(text)), 0, -1) if text.endswith(each[:n]))
     return max(lengths, default=0)

@@ -1,6 +1,6 @@
-"""Scores translations by BLEU, chrF and TER with their signatures, and tests whether one system is really better.
+"""Scores translations by BLEU, chrF and TER, and tests whether one system is significantly better than another.
 
-Every number is computed by sacrebleu and comparable with published ones (Post, 2018).
+All scores come from sacrebleu, with signatures, and are comparable with published ones (Post, 2018).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from regard.argument_checks import require, require_texts
 from regard.errors import InputError
 from regard.tokens.language_directions import CHINESE, JAPANESE, UNSPACED, primary
 
-if TYPE_CHECKING:  # sacrebleu is slow to import, and is imported by the functions that need it
+if TYPE_CHECKING:  # sacrebleu is slow to import, so the functions that need it import it
     from sacrebleu import BLEU
     from sacrebleu.metrics.base import Metric
 
 FEWEST_RESAMPLES = 40
-"""With fewer resamples, sacrebleu's interval is their whole range instead of 95 % of it."""
+"""With fewer resamples, sacrebleu's confidence interval is the whole range instead of 95 % of it."""
 
 ENVIRONMENT = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """One metric over a test set, with the signature that is needed to compute it again."""
+    """The value of a metric on a test set, with the signature that makes it reproducible."""
 
     name: str
     value: float
@@ -44,7 +44,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One metric of two systems on the same test set, and the probability of such a difference by chance."""
+    """The values of a metric for two systems on a test set, and the probability of such a difference by chance."""
 
     metric: str
     baseline: float
@@ -54,12 +54,12 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """The score of the system minus that of the baseline; for TER, which counts errors, negative is better."""
+        """The system's score minus the baseline's; for TER, which counts errors, negative is better."""
         return self.system - self.baseline
 
     @property
     def significant(self) -> bool:
-        """Reports whether chance causes such a difference in fewer than one of twenty test sets."""
+        """True if the probability of such a difference by chance is below 5 %."""
         return self.p_value < 0.05
 
 
@@ -78,15 +78,15 @@ def score(
         >>> for each in regard.score(["Ein Hund läuft."], ["Ein Hund rennt."], language="de", resamples=0):
         ...     print(each.name, each.value, each.signature)
 
-    The language is that of the references; it chooses BLEU's tokenizer unless `tokenize` names one.
-    `lowercase` is for BLEU and chrF: TER never looks at case.
+    `language` is the language of the references; it determines BLEU's tokenizer unless `tokenize` names one.
+    `lowercase` affects BLEU and chrF; TER always ignores case.
     """
     lines, right = _lines(hypotheses=hypotheses, references=references)
     metrics = _metrics(right, language, lowercase, tokenize)
     scores = []
     if not resamples:
         for name, metric in metrics.items():
-            value = float(metric.corpus_score(lines, None).score)  # before the signature, which depends on it
+            value = float(metric.corpus_score(lines, None).score)  # must precede get_signature, which depends on it
             scores.append(Score(name=name, value=value, signature=str(metric.get_signature())))
         return scores
     for name, signature, [result] in _resample([lines], metrics, resamples, seed):
@@ -118,7 +118,7 @@ def compare(
     comparisons = []
     for name, signature, results in _resample([before, after], metrics, resamples, seed):
         first, second = (float(result.score) for result in results)
-        p_value = 1.0 if first == second else float(results[1].p_value)  # sacrebleu gives equal scores its smallest p
+        p_value = 1.0 if first == second else float(results[1].p_value)  # for equal scores, sacrebleu's is minimal
         comparisons.append(Comparison(metric=name, baseline=first, system=second, p_value=p_value, signature=signature))
     return comparisons
 
@@ -131,7 +131,7 @@ def require_options(
     resamples: int = 1000,
     pairs: bool = False,
 ) -> None:
-    """Refuses options that `score`, or with `pairs` `compare`, would refuse: before a model translates a test set."""
+    """Checks the options of `score` (or, with `pairs`, of `compare`) before a model translates a test set."""
     _metrics(["."], language, lowercase, tokenize)
     if resamples or pairs:
         _require_resamples(resamples)
@@ -140,7 +140,7 @@ def require_options(
 def single_score(
     hypotheses: Sequence[str], references: Sequence[str], metric: Literal["bleu", "chrf"], language: str = ""
 ) -> float:
-    """Returns the value that `score` gives for one metric, for early stopping."""
+    """Returns the same value as `score` for one metric, for early stopping."""
     from sacrebleu import CHRF
 
     _check_counts(hypotheses=hypotheses, references=references)
@@ -149,7 +149,6 @@ def single_score(
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Returns the chrF of each sentence."""
     from sacrebleu import CHRF
 
     _check_counts(hypotheses=hypotheses, references=references)
@@ -158,7 +157,7 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Returns the percentage of hypotheses that equal their reference."""
+    """Returns the percentage of hypotheses that are equal to their reference."""
     _check_counts(hypotheses=hypotheses, references=references)
     same = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     return 100 * same / len(references)
@@ -167,17 +166,17 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def _resample(
     systems: Sequence[Sequence[str]], metrics: Mapping[str, Metric], resamples: int, seed: int
 ) -> Iterator[tuple[str, str, list[Any]]]:
-    """Yields for each metric its name, its signature and sacrebleu's result for each system, the baseline first."""
+    """Yields the name, signature and sacrebleu results of each metric; the baseline's result comes first."""
     from sacrebleu.significance import PairedTest
 
     _require_resamples(resamples)
     require(seed, int, "seed", "a number")
-    if seed < 1:  # sacrebleu's paired test treats 0 as no seed
-        raise InputError(f"the seed of the resamples must be at least 1, not {seed}")
+    if seed < 1:  # sacrebleu's paired test interprets 0 as no seed
+        raise InputError(f"seed must be at least 1, not {seed}")
     systems_by_name = [(str(index), lines) for index, lines in enumerate(systems)]
     with _quiet_sacrebleu(seed):
         signatures, results = PairedTest(systems_by_name, metrics, None, test_type="bs", n_samples=resamples)()
-    for name, (sacrebleu_name, signature) in zip(metrics, signatures.items(), strict=True):  # chrF is chrF2 there
+    for name, (sacrebleu_name, signature) in zip(metrics, signatures.items(), strict=True):  # it calls chrF chrF2
         yield name, str(signature), results[sacrebleu_name]
 
 
@@ -191,7 +190,7 @@ def _metrics(references: Sequence[str], language: str, lowercase: bool, tokenize
     from sacrebleu import CHRF, TER
 
     require(language, str, "language", "a code such as de")
-    split = primary(language) in CHINESE | JAPANESE  # otherwise TER takes a Chinese sentence for a single word
+    split = primary(language) in CHINESE | JAPANESE  # otherwise, TER treats a Chinese sentence as a single word
     return {
         "BLEU": _bleu(references, language, lowercase, tokenize),
         "chrF": CHRF(lowercase=lowercase, references=[references]),
@@ -205,9 +204,9 @@ def _bleu(references: Sequence[str], language: str, lowercase: bool = False, tok
     name = _bleu_tokenizer(language) if tokenize is None else tokenize
     if name not in BLEU.TOKENIZERS:
         raise InputError(f"BLEU has no tokenizer {name!r}: choose one of {', '.join(BLEU.TOKENIZERS)}")
-    try:  # force: no warning on the terminal if many lines look tokenized
+    try:  # `force` suppresses the warning on the terminal if many lines look tokenized
         return BLEU(tokenize=name, lowercase=lowercase, force=True, references=[references])
-    except (RuntimeError, ImportError, OSError) as error:  # its library or its model is missing
+    except (RuntimeError, ImportError, OSError) as error:  # the tokenizer's library or model is missing
         raise InputError(f"BLEU's tokenizer {name} cannot be used: {' '.join(str(error).split())}") from error
 
 
@@ -221,7 +220,7 @@ def _bleu_tokenizer(language: str) -> str:
 
 
 def _lines(**sides: Iterable[str]) -> list[list[str]]:
-    """Returns the lines of each side; refuses sides with different numbers of lines."""
+    """Returns the lines of each side; raises InputError if their numbers of lines differ."""
     lines_by_side = {name: list(require_texts(lines, name)) for name, lines in sides.items()}
     _check_counts(**lines_by_side)
     return list(lines_by_side.values())
@@ -231,13 +230,13 @@ def _check_counts(**sides: Sequence[str]) -> None:
     counts = {name: len(lines) for name, lines in sides.items()}
     if 0 in counts.values() or len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} in {name}" for name, count in counts.items())
-        raise InputError(f"all sides need the same number of lines, at least one; there are {shown}")
+        raise InputError(f"all sides must have the same number of lines, at least one; there are {shown}")
 
 
 @contextmanager
 def _quiet_sacrebleu(seed: int) -> Iterator[None]:
-    """Gives sacrebleu a seed, which it reads from the environment only, and keeps its log off the terminal."""
-    import logging  # costs as much as the rest of this module, unless sacrebleu is imported before
+    """Passes a seed to sacrebleu, which only reads it from the environment, and silences its log messages."""
+    import logging  # takes as long to import as the rest of this module, unless sacrebleu has been imported
 
     logger = logging.getLogger("sacrebleu")
     with ENVIRONMENT:

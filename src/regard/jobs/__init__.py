@@ -1,1 +1,1 @@
-"""Works through very much text in shards that are never made twice; learns shortlists."""
+"""Processes large amounts of text in resumable shards, and learns shortlists."""

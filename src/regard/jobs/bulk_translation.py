@@ -1,8 +1,8 @@
-"""Translates very many lines in shards: each line gives one line, in order.
+"""Translates large numbers of lines in shards; each line produces one output line, in the same order.
 
-OUTPUT.shards/   beside the output while it is being made
-  about.json     a digest of the model and the options: a run with others is refused
-  00000.txt ...  finished shards (resumable_shards.py)
+OUTPUT.shards/   beside the output until it is complete
+  about.json     digest of the model and the options, which must not change between runs
+  00000.txt ...  finished shards (see resumable_shards.py)
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ LINES_PER_SHARD = 5 * WINDOW
 class TranslateLines(Work):
     """Translates each line into one line of output."""
 
-    engine: dict[str, Any]  # arguments of `load_as` but for threads
+    engine: dict[str, Any]  # arguments of `load_as` except threads
     options: dict[str, Any]  # arguments of `translate`
     protect: bool = False
     form: Literal["text", "scores", "json"] = "text"
-    threads: int = 1  # of an engine
-    source: str = "standard input"  # named in errors
+    threads: int = 1  # number of threads per engine
+    source: str = "standard input"  # name of the input in errors
     without_effect: ClassVar[frozenset[str]] = frozenset({"path", "threads", "source"})
     line_for_line: ClassVar[bool] = True
 
@@ -79,7 +79,7 @@ def translate_lines(
     size: int = LINES_PER_SHARD,
     executor: Executor | None = None,
 ) -> Iterator[LinesDone]:
-    """Translates what is missing, yields how far it is, and then writes the output and removes the shards."""
+    """Translates the missing shards and yields the progress; finally writes the output and removes the shards."""
     folder = shards_folder(output)
     require_same_run(folder, {"key": work.key, "lines": size})
     with locked(folder):
@@ -90,29 +90,29 @@ def translate_lines(
 
 
 def shards_folder(output: Path) -> Path:
-    """Returns the folder beside an output in which its shards are kept until it is complete."""
+    """Returns the folder beside an output that contains its shards until it is complete."""
     return output.with_name(f"{output.name}.shards")
 
 
 def require_same_run(folder: Path, about: dict[str, Any]) -> None:
-    """Refuses a folder of shards that were made by another model or with other options."""
+    """Raises InputError if a folder contains shards of another model or of other options."""
     path = folder / "about.json"
     if path.exists():
         with contextlib.suppress(ValueError):
             if json.loads(path.read_text(encoding="utf-8")) == about:
                 return
         raise InputError(
-            f"{folder}: contains shards of another model, with other options or of another length: repeat the command "
+            f"{folder}: contains shards of another model, with other options or of another size: repeat the command "
             "that made them, or remove the folder"
         )
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"{folder}: contains files that are not shards: move it, or name another output with -o")
+        raise InputError(f"{folder}: contains files that are not shards: move it, or specify another output with -o")
     write_text(path, json.dumps(about))
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Refuses a folder in which another command is working, where the system has file locks."""
+    """Locks a folder; raises InputError if another command is using it, on systems with file locks."""
     with (folder / "lock").open("w") as file:
         if sys.platform != "win32":
             import fcntl
@@ -125,12 +125,12 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def name_line(message: str, source: str, first: int) -> str:
-    """text 3: ... -> FILE:13: ... for a shard that begins with line 11"""
+    """Replaces "text 3:" in a message by "FILE:13:", for a shard that begins with line 11."""
     return re.sub(r"^text (\d+):", lambda match: f"{source}:{int(match[1]) + first - 1}:", message)
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """Returns the files of a model folder that decide its translations, by name."""
+    """Returns the files of a model folder that affect its translations, by name."""
     check_folder(folder)
     names = (SETTINGS, TOKENIZER, WEIGHTS, CONFIDENCE)
     return {name: folder / name for name in names if (folder / name).is_file()}

@@ -1,4 +1,4 @@
-"""Encodes pairs of text as shards of tokens, in processes side by side (resumable_shards.py)."""
+"""Encodes sentence pairs as shards of tokens, in several processes (see resumable_shards.py)."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     import numpy as np
 
 SMALLEST, MOST_SHARDS = 1 << 17, 500
-"""Pairs in a shard, and the most shards of a corpus: few enough for the open files of a process."""
+"""Minimum number of pairs per shard, and maximum number of shards, which is limited by the open files of a process."""
 CHUNK = 5000
-"""Pairs that are encoded together."""
+"""Number of pairs to encode at a time."""
 NOWHERE = Location("", 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodePairs(Work):
-    """Encodes pairs with a vocabulary."""
+    """Encodes sentence pairs with a vocabulary."""
 
-    longest: int  # tokens of a side; longer pairs are left out
-    seed: int | None  # of the order of slots; none: in the order of the text
-    version: int = 2  # of the shards
+    longest: int  # maximum number of tokens per side; longer pairs are left out
+    seed: int | None  # seed for random slot numbers; None: number slots in the order of the text
+    version: int = 2  # version of the shards
 
     def files(self) -> dict[str, Path]:
         return {TOKENIZER: Path(self.path) / TOKENIZER}
@@ -62,7 +62,7 @@ def encode_corpus(
     processes: int,
     size: int = SMALLEST,
 ) -> ResumableRun:
-    """Fills `folder` with the shards of about `total` pairs; a corpus of one shard is encoded in this process."""
+    """Writes the shards of about `total` pairs to `folder`; encodes a corpus of a single shard in this process."""
     size = max(size, -(-total // MOST_SHARDS))
     alone = total <= size or processes < 2
     executor: Executor = ThisProcess(work.start_with(vocabularies)) if alone else WorkerProcesses(processes)
@@ -75,7 +75,7 @@ def encode_corpus(
 
 
 def pack_pair(pair: Pair) -> str:
-    """Returns tags, source and target as a line; cleaned text has neither tabs nor line ends."""
+    """Joins tags, source and target by tabs; cleaned text contains neither tabs nor line breaks."""
     return f"{' '.join(pair.tags)}\t{pair.source}\t{pair.target}"
 
 
@@ -87,7 +87,7 @@ def unpack_pair(line: str) -> Pair:
 def encode_shard(
     shard: ShardInput, vocabularies: Vocabularies, longest: int, seed: int | None
 ) -> Iterator[int | ShardOutput]:
-    """Encodes the pairs of a shard; those with more than `longest` tokens on a side are counted and left out."""
+    """Encodes the pairs of a shard; leaves out and counts pairs with more than `longest` tokens on a side."""
     left_out = 0
 
     def fitting() -> Iterator[tuple[list[int], list[int]]]:
@@ -110,7 +110,7 @@ def encode_shard(
 def encode_pairs(
     pairs: Sequence[Pair], vocabularies: Vocabularies, dice: Random | None = None
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Returns the tokens of both sides; with slots in the vocabulary, they replace the pieces in common."""
+    """Returns the tokens of both sides; if the vocabularies have slots, they replace pieces that both sides share."""
     source, target = vocabularies.source, vocabularies.target
     sources = source.encode_batch([pair.source for pair in pairs])
     targets = target.encode_batch([pair.target for pair in pairs])
@@ -123,5 +123,5 @@ def encode_pairs(
 
 
 def pair_type(vocabularies: Vocabularies) -> np.dtype[Any]:
-    """Returns the type of tokens of both sides."""
+    """Returns the smallest integer type for the tokens of both sides."""
     return token_type(max(vocabularies.source.size, vocabularies.target.size))

@@ -1,4 +1,4 @@
-"""Formats translations as lines of output."""
+"""Formats translations as output lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def format_translation(
     translation: Translation, *, number: int = 0, scores: bool = False, as_json: bool = False, several: bool = False
 ) -> Iterator[str]:
-    """Yields the output line of an input line; with `several`, one per alternative, after the number of the line."""
+    """Yields the output line of a translation; with `several`, one per alternative, each with the line's number."""
     if as_json:
         yield json.dumps(_values_of(translation), ensure_ascii=False)
         return

@@ -1,4 +1,4 @@
-"""Makes shards on a Ray cluster: a worker per processor or accelerator, each replaced when it dies."""
+"""Processes shards on a Ray cluster, with one worker per processor or accelerator; workers that die are replaced."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from regard.jobs.resumable_shards import (
 )
 
 AHEAD = 2
-"""Shards that each worker has at a time: one that it makes, and one that it begins at once when that is done."""
+"""Number of shards assigned to a worker at a time: one in progress, and one that it can start next without waiting."""
 STORE = 512 * 2**20
-"""Bytes of shared memory of a cluster that is started for one run."""
+"""Size in bytes of the shared memory of a cluster that is started for a single run."""
 
 
 class RayCluster:
-    """Makes shards on the cluster at an address; `auto` is one that runs here, or else one started for this run."""
+    """Processes shards on the cluster at an address; `auto` uses a running local cluster, or starts one."""
 
     def __init__(
         self, address: str, workers: int | None = None, *, threads: int = 1, accelerated: bool = False
@@ -74,12 +74,12 @@ class RayCluster:
             if self.address != "auto":
                 detail = " ".join(str(error).split())[:200]
                 raise InputError(
-                    f"no Ray cluster answers at {self.address} ({detail}): check it with ray status"
+                    f"no Ray cluster responds at {self.address} ({detail}): check it with ray status"
                 ) from None
             self.ray.init(address="local", include_dashboard=False, object_store_memory=STORE, **quiet)
 
     def start_workers(self, work: Work) -> list[Any]:
-        """Starts as many workers as there is room for, or as were asked for."""
+        """Starts as many workers as requested, or as the cluster has room for."""
         needs = {"num_cpus": 0, "num_gpus": 1} if self.accelerated else {"num_cpus": self.threads, "num_gpus": 0}
         resources = self.ray.cluster_resources()
         room = int(resources.get("GPU", 0)) if self.accelerated else int(resources.get("CPU", 1)) // self.threads
@@ -93,7 +93,7 @@ class RayCluster:
 
 
 class ShardActor(ShardMaker):
-    """A process of the cluster that makes shards; it gets the files of the work if its machine has others."""
+    """A process of the cluster that processes shards; it gets copies of the input files that its machine lacks."""
 
     def __init__(self, work: Work, files: list[Any]) -> None:
         try:
@@ -111,7 +111,7 @@ class ShardActor(ShardMaker):
 
 
 def import_ray() -> Any:
-    """Imports Ray, with its reports of usage switched off."""
+    """Imports Ray with usage reports switched off."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

@@ -1,12 +1,12 @@
-"""One way to work through very many lines: in shards, none of which is made twice.
+"""Processes large numbers of lines in shards, so that an interrupted run can resume.
 
 FOLDER/
-  00000.txt    the output of the first shard; each kind of work has its suffix
-  00000.json   written after it: its key, its checksum and facts about it
+  00000.txt    output of the first shard; the suffix depends on the kind of work
+  00000.json   written after the output: its key, its checksum and facts about it
 
-The key is a digest of the settings, the number of the shard and its lines. A later run reuses each shard whose key and
-checksum are right, and makes the others again. An executor makes the shards: `ThisProcess`, `WorkerProcesses`, which
-replaces processes that die (worker_processes.py), or `RayCluster` (ray_cluster.py).
+The key is a digest of the settings, the shard's number and its lines. A later run reuses each shard whose key and
+checksum match, and processes the others again. An executor processes the shards: `ThisProcess`, `WorkerProcesses`,
+which replaces processes that die (worker_processes.py), or `RayCluster` (ray_cluster.py).
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ from regard.errors import DataError, ModelError, RegardError
 from regard.tokens.token_shards import checksum
 
 TRIES = 3
-"""Workers that may die over a shard before the run ends with an error."""
+"""Number of workers that may die while processing a shard before the run fails."""
 
 
 class ShardInput(NamedTuple):
     """The lines of one shard."""
 
     number: int
-    first: int  # number of its first line, counted from 1
-    data: bytes  # in UTF-8, each line with its line end
+    first: int  # line number of the first line, counted from 1
+    data: bytes  # UTF-8; each line ends with a line break
 
     def lines(self) -> Iterator[str]:
         return (line[:-1].decode() for line in BytesIO(self.data))
 
 
 class ShardOutput(NamedTuple):
-    """The result of one shard: the content of a file, and facts about it in JSON."""
+    """The result of one shard: the content of its file, and facts about it as JSON values."""
 
     data: bytes
     about: dict[str, Any]
 
 
 Message = tuple[dict[str, Any], bytes]
-"""Values in JSON and bytes, which processes and machines exchange."""
+"""JSON values and bytes, which processes and machines exchange."""
 MakeShard = Callable[[ShardInput], Iterator[int | ShardOutput]]
-"""Yields the number of lines done so far, as often as it likes, and finally the output."""
+"""A function that yields the number of lines done so far, any number of times, and finally the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work(ABC):
-    """One kind of work on lines, with its settings in JSON values, so that any process can start it."""
+    """A kind of work on lines; its settings are JSON values, so that any process can start it."""
 
-    path: str  # the folder that it reads
-    digest: str = ""  # of what it reads there; computed unless it is given
+    path: str  # folder of input files
+    digest: str = ""  # digest of the input files; computed by default
     without_effect: ClassVar[frozenset[str]] = frozenset({"path"})
-    """Fields that do not change an output."""
+    """Fields that do not affect outputs."""
     line_for_line: ClassVar[bool] = False
-    """Each line gives one line of output; another number is an error."""
+    """Whether each line must produce exactly one line of output."""
 
     def __post_init__(self) -> None:
         if not self.digest:
@@ -75,28 +75,28 @@ class Work(ABC):
 
     @property
     def key(self) -> str:
-        """Returns a digest of all settings that an output depends on."""
+        """The digest of all settings that affect outputs."""
         values = {name: value for name, value in asdict(self).items() if name not in self.without_effect}
         return blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=12).hexdigest()
 
     @abstractmethod
     def files(self) -> dict[str, Path]:
-        """Returns the files that `start` reads, by name; a machine without them gets copies."""
+        """Returns the input files by name; machines without them get copies."""
 
     @abstractmethod
     def start(self) -> MakeShard:
-        """Loads the files, and returns the function that makes a shard."""
+        """Loads the input files, and returns the function that processes a shard."""
 
 
 class ShardMaker:
-    """Makes shards in a worker, whose work starts with the first of them; outputs and errors become messages."""
+    """Processes shards in a worker, and converts outputs and errors to messages."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
         self._make: MakeShard | None = None
 
     def make(self, shard: ShardInput) -> Message:
-        """Returns the output of a shard, or an error of the user's, as a message."""
+        """Returns the output of a shard, or a RegardError, as a message."""
         try:
             self._make = self._make or self.work.start()
             *_, output = self._make(shard)
@@ -107,7 +107,7 @@ class ShardMaker:
 
 
 def output_in(message: Message) -> ShardOutput:
-    """Returns the output in the message of a worker; raises the error in it."""
+    """Returns the output in a worker's message, or raises the error in it."""
     about, data = message
     if "error" in about:
         raise getattr(errors, about["kind"], RegardError)(about["error"])
@@ -115,17 +115,17 @@ def output_in(message: Message) -> ShardOutput:
 
 
 class Executor(Protocol):
-    """Makes shards in any order, each until it is done."""
+    """Processes shards in any order."""
 
     def run(self, work: Work, shards: Iterable[ShardInput]) -> Generator[tuple[int, int | ShardOutput], None, None]:
-        """Yields pairs: the number of a shard, and its lines done so far or its output."""
+        """Yields pairs of a shard's number and either its number of lines done so far or its output."""
 
 
 class ThisProcess:
-    """Makes one shard after another in this process."""
+    """Processes one shard after another in this process."""
 
     def __init__(self, make: MakeShard | None = None) -> None:
-        self.make = make  # already started
+        self.make = make  # None: start the work when needed
 
     def run(self, work: Work, shards: Iterable[ShardInput]) -> Generator[tuple[int, int | ShardOutput], None, None]:
         make = self.make
@@ -137,9 +137,9 @@ class ThisProcess:
 def make_in_threads(
     make: Callable[[ShardInput], ShardOutput], shards: Iterable[ShardInput], count: int, stop: Callable[[], None]
 ) -> Generator[tuple[int, ShardOutput], None, None]:
-    """Makes `count` shards at the same time, each in a thread that waits for a worker; reads one shard more than that.
+    """Processes `count` shards at a time, each in a thread that waits for a worker; reads one shard ahead.
 
-    When no more outputs are needed, `stop` ends what the threads wait for.
+    When no more outputs are needed, calls `stop`, which must end the workers that the threads wait for.
     """
     threads, waiting = ThreadPoolExecutor(count), dict[Future[ShardOutput], int]()
     try:
@@ -155,7 +155,7 @@ def make_in_threads(
 
 
 def _first_outputs(waiting: dict[Future[ShardOutput], int]) -> Iterator[tuple[int, ShardOutput]]:
-    """Removes the first finished shards from `waiting`, and yields outputs before it raises an error."""
+    """Waits for the next finished shards and removes them from `waiting`; yields outputs before raising an error."""
     done, _ = wait(waiting, return_when=FIRST_COMPLETED)
     for future in sorted(done, key=lambda future: future.exception() is not None):
         yield waiting.pop(future), future.result()
@@ -163,7 +163,7 @@ def _first_outputs(waiting: dict[Future[ShardOutput], int]) -> Iterator[tuple[in
 
 @dataclass(frozen=True)
 class SavedShard:
-    """An output in the folder."""
+    """The output of a shard in the folder."""
 
     path: Path
     lines: int
@@ -176,23 +176,23 @@ class LinesDone:
     """The progress of a run, in lines."""
 
     done: int
-    reused: int  # of these, done by an earlier run
+    reused: int  # how many of these an earlier run has done
 
 
 class ResumableRun:
-    """One run through the lines, and the shards that are complete."""
+    """A run over all lines, which tracks the shards that are complete."""
 
     def __init__(self, folder: Path, work: Work, suffix: str) -> None:
         self.folder, self.work, self.suffix = folder, work, suffix
         self.complete: dict[int, SavedShard] = {}
         self.reused: set[int] = set()
-        self.damaged: list[str] = []  # files that were not as written, and are made again
-        self._missing: dict[int, tuple[str, int]] = {}  # keys and lines of the shards being made
+        self.damaged: list[str] = []  # files with a wrong checksum, whose shards are processed again
+        self._missing: dict[int, tuple[str, int]] = {}  # keys and numbers of lines of the shards in progress
 
     def run(
         self, lines: Iterable[str], size: int, executor: Executor | None = None
     ) -> Generator[LinesDone, None, None]:
-        """Makes the shards of `size` lines that are missing, and yields how far it is."""
+        """Processes the missing shards of `size` lines each, and yields the progress."""
         self.folder.mkdir(parents=True, exist_ok=True)
         begun: dict[int, int] = {}
         with closing((executor or ThisProcess()).run(self.work, self._find_missing(lines, size))) as steps:
@@ -211,7 +211,7 @@ class ResumableRun:
         return [self.complete[number] for number in sorted(self.complete)]
 
     def total(self, fact: str) -> int:
-        """Returns the sum of a number that outputs have among their facts."""
+        """Returns the sum of a numeric fact over all shards."""
         return sum(shard.about[fact] for shard in self.shards)
 
     def join(self, path: Path) -> None:
@@ -246,7 +246,7 @@ class ResumableRun:
                 self.reused.add(number)
 
     def _find(self, number: int, key: str, lines: int) -> SavedShard | None:
-        """Returns a shard that an earlier run completed, if it has this key and is undamaged."""
+        """Returns a shard from an earlier run if it has this key and is undamaged."""
         path = self._path(number)
         try:
             record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -261,7 +261,7 @@ class ResumableRun:
         return saved
 
     def _save(self, number: int, output: ShardOutput) -> None:
-        """Writes an output, and then the record that makes it reusable."""
+        """Writes an output, followed by the record that makes it reusable."""
         key, lines = self._missing.pop(number)
         written = output.data.count(b"\n")
         if self.work.line_for_line and written != lines:
@@ -279,16 +279,14 @@ class ResumableRun:
 
 
 def lost_workers(shard: ShardInput, how: str) -> DataError:
-    """Returns the error for a shard whose workers all died."""
     last = shard.first + shard.data.count(b"\n") - 1
     return DataError(
-        f"shard {shard.number} (lines {shard.first:,} to {last:,}): its worker ended {TRIES} times ({how}). Finished "
-        "shards are kept: run the command again with fewer workers, each of which needs memory"
+        f"shard {shard.number} (lines {shard.first:,} to {last:,}): its worker died {TRIES} times ({how}). Finished "
+        "shards are kept: run the command again with fewer workers, which need less memory"
     )
 
 
 def digest_files(files: Mapping[str, Path]) -> str:
-    """Returns a digest of the names and contents of files."""
     digest = blake2b(digest_size=12)
     for name, path in files.items():
         digest.update(name.encode() + b"\0")

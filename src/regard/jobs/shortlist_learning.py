@@ -1,7 +1,7 @@
-"""Learns which target tokens each source token is likely to become: the shortlist of a model folder.
+"""Learns the shortlist of a model folder: the target tokens that each source token is likely to be translated to.
 
-Lexical probabilities of IBM's model 1 (Brown et al., 1993), by a few rounds of expectation maximisation over subwords.
-Memory is bounded: at most MOST_PAIRS pairs, evenly spaced in the corpus, and MOST_ENTRIES pairs of tokens.
+Estimates the lexical probabilities of IBM model 1 (Brown et al., 1993) over subwords, by a few rounds of expectation
+maximization. Memory is limited to MOST_PAIRS pairs, evenly spaced in the corpus, and MOST_ENTRIES pairs of tokens.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from regard.tokens.tokenizer import Tokenizer, Vocabularies
 from regard.training.batches import Examples
 
 COMMON, EACH = 100, 100
-"""Tokens on every list, and those of each source token."""
+"""Default number of tokens allowed for every source, and for each source token."""
 MOST_PAIRS = 300_000
 MOST_ENTRIES = 8_000_000
-"""Pairs of tokens that are kept, about 200 MB; of more, the rarest are dropped."""
+"""Maximum number of token pairs, which take about 200 MB; beyond it, the rarest pairs are dropped."""
 BLOCK = 2_000
 ROUNDS = 4
 MEASURED_PAIRS = 1_000
-"""Pairs on which the coverage of the lists is measured."""
+"""Number of pairs on which the coverage of the lists is measured."""
 
 Integers = NDArray[np.int64]
 TokenIds = Sequence[int] | NDArray[np.integer]
 ReportProgress = Callable[[int, int], None]
-"""Takes the amount of work done, and the amount in all."""
+"""A callback that gets the amount of work done, and the total amount."""
 
 
 @dataclass(frozen=True)
 class LearntShortlist:
-    """The size of a new shortlist, and its coverage of pairs."""
+    """The size of a newly learned shortlist, and its coverage."""
 
     pairs: int
-    length: float  # average number of tokens listed for a sentence
-    covered: float  # share of target tokens that are listed for their sources
-    held_out: bool  # measured on the dev set
+    length: float  # average number of tokens allowed for a sentence
+    covered: float  # share of target tokens that the lists of their sources allow
+    held_out: bool  # whether the coverage was measured on the dev set
 
 
 def learn_shortlist(
@@ -62,12 +62,12 @@ def learn_shortlist(
     each: int = EACH,
     progress: ReportProgress | None = None,
 ) -> LearntShortlist:
-    """Writes the shortlist of a model folder, learnt from the pairs that it was trained on, or from files of pairs."""
+    """Learns and writes the shortlist of a model folder, from its training pairs or from other files of pairs."""
     folder, named = Path(folder), [Path(file) for file in files]
     check_folder(folder)
     settings = read_settings(folder)
     if settings.task != "translate":
-        raise InputError(f"{folder}: has the task {settings.task}; only models that translate have shortlists")
+        raise InputError(f"{folder}: has the task {settings.task}, but only translators have shortlists")
     if common < 0 or each < 1:
         raise InputError("`each` must be at least 1 and `common` at least 0")
     vocabularies = Vocabularies.load(folder / TOKENIZER)
@@ -83,7 +83,7 @@ def learn_shortlist(
 
 
 class _Pairs(NamedTuple):
-    """Tokens of all pairs, each source followed by its target."""
+    """The concatenated tokens of all pairs, in which each source is followed by its target."""
 
     tokens: Integers
     lengths: Integers  # [N, 2]
@@ -103,21 +103,20 @@ def _gather(pairs: Iterable[tuple[TokenIds, TokenIds]]) -> _Pairs:
 
 
 def _load_pairs(folder: Path) -> tuple[_Pairs, _Pairs]:
-    """Loads the pairs that a model was trained on, and its dev set."""
+    """Loads the training pairs and the dev set of a model."""
     if not (folder / TRAINING / "train").is_dir():
-        raise InputError(f"{folder}: no longer has {TRAINING}/: also name the files that it was trained on")
+        raise InputError(f"{folder}: no longer has {TRAINING}/: also specify the files that it was trained on")
     train, dev = (Examples(folder / TRAINING / name) for name in ("train", "dev"))
     return _load_spaced(train), _load_spaced(dev)
 
 
 def _load_spaced(examples: Examples) -> _Pairs:
-    """Loads at most MOST_PAIRS pairs, evenly spaced."""
     rows = range(0, len(examples), -(-len(examples) // MOST_PAIRS) or 1)
     return _gather(examples.pair(row) for row in rows)
 
 
 def _encode(files: Sequence[Path], settings: Settings, vocabularies: Vocabularies) -> _Pairs:
-    """Reads and encodes pairs; as often as there are too many, drops every second one."""
+    """Reads and encodes pairs; whenever there are too many, drops every second one."""
     pairs, every, number = read_pairs(list(files), settings.data, Report()), 1, 0
     kept: list[tuple[list[int], list[int]]] = []
     while chunk := list(islice(pairs, BLOCK)):
@@ -132,7 +131,7 @@ def _encode(files: Sequence[Path], settings: Settings, vocabularies: Vocabularie
 def _make_lists(
     pairs: _Pairs, vocabularies: Vocabularies, common: int, each: int, progress: ReportProgress
 ) -> Shortlist:
-    """Lists for each source token those that it most probably becomes, and those that are spelt the same."""
+    """Lists for each source token its most probable target tokens, and those with the same spelling."""
     source, target = vocabularies.source, vocabularies.target
     keys, probabilities = learn_lexicon(pairs, source.size, target.size, progress)
     order = np.lexsort((keys, -probabilities, keys // target.size))
@@ -151,7 +150,7 @@ def _make_lists(
 
 
 def _match_spelling(source: Tokenizer, target: Tokenizer) -> list[list[int]]:
-    """Lists for each source token the target tokens with the same spelling, for names and numbers."""
+    """Lists for each source token the target tokens with the same spelling, which names and numbers need."""
     known: dict[str, list[int]] = {}
     for token, piece in enumerate(target.pieces(range(target.size))):
         known.setdefault(piece, []).append(token)
@@ -161,7 +160,7 @@ def _match_spelling(source: Tokenizer, target: Tokenizer) -> list[list[int]]:
 def learn_lexicon(
     pairs: _Pairs, sources: int, targets: int, progress: ReportProgress
 ) -> tuple[Integers, NDArray[np.float64]]:
-    """Returns pairs of tokens (source * targets + target), rising, and p(target | source) for each."""
+    """Returns token pairs as sorted numbers (source * targets + target), and p(target | source) for each pair."""
     blocks = -(-len(pairs.lengths) // BLOCK)
     keys, counts, done = np.empty(0, np.int64), np.empty(0, np.int64), 0
     for cells in _blocks(pairs, sources, targets):
@@ -189,10 +188,10 @@ def learn_lexicon(
 
 
 class _Cells(NamedTuple):
-    """Pairs of each target token and each token of its source, or no token: source number `sources`."""
+    """Pairs of each target token with each token of its source, and with the empty token, number `sources`."""
 
     keys: Integers
-    firsts: Integers  # first cell of each target token
+    firsts: Integers  # index of the first pair of each target token
 
 
 def _blocks(pairs: _Pairs, sources: int, targets: int) -> Iterator[_Cells]:
@@ -202,10 +201,10 @@ def _blocks(pairs: _Pairs, sources: int, targets: int) -> Iterator[_Cells]:
         lengths, behind = lengths[lengths[:, 1] > 0], ends[start : start + BLOCK][lengths[:, 1] > 0]
         if not len(lengths):
             continue
-        wide = np.repeat(lengths[:, 0] + 1, lengths[:, 1])  # cells of each target token
+        wide = np.repeat(lengths[:, 0] + 1, lengths[:, 1])  # number of pairs of each target token
         firsts = np.cumsum(wide) - wide
         pair = np.repeat(np.arange(len(lengths)), lengths[:, 1])
-        begin = (behind - lengths.sum(1))[pair]  # of the source, for each target token
+        begin = (behind - lengths.sum(1))[pair]  # start of the source of each target token
         inside = np.arange(len(pair)) - (np.cumsum(lengths[:, 1]) - lengths[:, 1])[pair]
         written = pairs.tokens[(behind - lengths[:, 1])[pair] + inside]
         place = np.arange(wide.sum()) - np.repeat(firsts, wide)
@@ -215,7 +214,7 @@ def _blocks(pairs: _Pairs, sources: int, targets: int) -> Iterator[_Cells]:
 
 
 def _measure(lists: Shortlist, train: _Pairs, dev: _Pairs | None) -> LearntShortlist:
-    """Measures the lists on the dev set, or on the training pairs without a dev set."""
+    """Measures the coverage on the dev set, or on the training pairs if there is none."""
     measured = dev if dev is not None and len(dev.lengths) else train
     tokens = covered = length = pairs = 0
     for source, target in islice(measured.each(), MEASURED_PAIRS):

@@ -1,6 +1,6 @@
-"""Worker processes that make one shard after another: a line of JSON and some bytes in, the same out.
+"""Processes shards in worker processes, which communicate by messages of one line of JSON followed by bytes.
 
-Not `multiprocessing`, which would run the caller's main program again in each process.
+`multiprocessing` is not used because it would run the caller's main program again in each process.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from regard.jobs.resumable_shards import (
 
 
 class WorkerProcesses:
-    """Makes shards in processes of this machine; one that dies is replaced, and its shard is made again."""
+    """Processes shards in processes on this machine; if one dies, it is replaced and its shard processed again."""
 
     def __init__(self, count: int, threads: int = 1) -> None:
         self.count = count
         self.environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "RAYON_NUM_THREADS": "1"}
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}  # by the thread that talks to them
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}  # keys: ids of the threads that use them
         self.stopping = False
 
     def run(self, work: Work, shards: Iterable[ShardInput]) -> Generator[tuple[int, ShardOutput], None, None]:
@@ -47,13 +47,13 @@ class WorkerProcesses:
             yield from make_in_threads(partial(self._make, work), shards, self.count, self._stop)
 
     def _stop(self) -> None:
-        """Kills the processes, so that no thread waits for them any longer."""
+        """Kills the processes, so that no thread keeps waiting for them."""
         self.stopping = True
         for process in list(self.processes.values()):
             process.kill()
 
     def _make(self, work: Work, shard: ShardInput) -> ShardOutput:
-        """Makes a shard in the process of this thread; raises the error that the process reports."""
+        """Processes a shard in this thread's process; raises the error that the process reports."""
         for _ in range(TRIES):
             if self.stopping:
                 raise InterruptedError
@@ -69,11 +69,11 @@ class WorkerProcesses:
         raise lost_workers(shard, _NO_MEMORY if code == -signal.SIGKILL else f"exit code {code}")
 
     def process(self, work: Work) -> subprocess.Popen[bytes]:
-        """Returns the process of this thread; starts one at first, and again if it has died."""
+        """Returns the process of this thread; starts it if there is none or it has died."""
         process = self.processes.get(threading.get_ident())
         if process is not None and process.poll() is None:
             return process
-        if process is not None:  # killed between two shards
+        if process is not None:  # it was killed between two shards
             _end(process)
         process = self.processes[threading.get_ident()] = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
             [sys.executable, "-m", __name__, type(work).__module__, type(work).__name__],
@@ -81,25 +81,23 @@ class WorkerProcesses:
             stdout=subprocess.PIPE,
             env=self.environment,
         )
-        with suppress(OSError):  # it is dead already: the next to write to it notices
+        with suppress(OSError):  # if it has already died, the next write will notice
             send(process.stdin, asdict(work), b"")
         return process
 
     def close(self) -> None:
-        """Kills the processes."""
         for process in self.processes.values():
             _end(process)
 
 
-_NO_MEMORY = "killed by the system: perhaps no memory was left"
+_NO_MEMORY = "killed by the system, probably because it ran out of memory"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process and closes its pipes."""
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):  # the pipe may hold bytes that were never read
+        with suppress(OSError):  # the pipe may still contain unsent bytes
             assert pipe is not None
             pipe.close()
 
@@ -108,13 +106,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def send(stream: BinaryIO | Any, about: dict[str, Any], data: bytes) -> None:
-    """Writes a message: a line of JSON with the number of bytes, and the bytes."""
+    """Writes a message: a line of JSON, which includes the number of bytes, followed by the bytes."""
     stream.write(json.dumps({"about": about, "bytes": len(data)}).encode() + b"\n" + data)
     stream.flush()
 
 
 def receive(stream: BinaryIO | Any) -> Message:
-    """Reads the next message; raises EOFError if the stream ends before the message does."""
+    """Reads the next message; raises EOFError if the stream ends too early."""
     line = stream.readline()
     if not line.endswith(b"\n"):
         raise EOFError
@@ -126,10 +124,10 @@ def receive(stream: BinaryIO | Any) -> Message:
 
 
 def serve(module: str, name: str) -> NoReturn:
-    """Makes the shards that come on standard input until it ends; the first message has the fields of the work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that sends the shards
+    """Processes shards from standard input until it ends; the first message contains the fields of the work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries must not mix with answers
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keeps output of libraries out of the messages
     with suppress(EOFError):
         fields, _ = receive(source)
         maker = ShardMaker(getattr(import_module(module), name)(**fields))

@@ -48,7 +48,7 @@ class CutText:
         return self.slotted(range(1, len(self.pieces) + 1)).fill(dict(enumerate(self.pieces, 1)))
 
     def slotted(self, numbers: Sequence[int | None]) -> Slotted:
-        """Replaces each piece with the slot of this number, or keeps its text if the number is None."""
+        """Replaces each piece with the slot of this number, or keeps its text if there is no number."""
         texts, used = [self.texts[0]], []
         for number, piece, text in zip(numbers, self.pieces, self.texts[1:], strict=True):
             if number is None:

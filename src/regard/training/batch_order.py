@@ -68,7 +68,7 @@ class WindowedPlan(Sequence[Rows]):
 
 
 def plan_pairs(lengths: Lengths, batch_tokens: int, random: np.random.Generator) -> list[Rows]:
-    """Batches pairs of these lengths: every pair once, similar lengths together, batches in random order.
+    """Returns batches of pairs of these lengths: every pair once, similar lengths together, in random order.
 
     Pairs of equal length are shuffled.
     """
@@ -89,7 +89,7 @@ def similarity_key(lengths: Lengths) -> NDArray[np.int64]:
 
 
 def plan_texts(lengths: NDArray[np.integer], batch_tokens: int, random: np.random.Generator) -> list[Rows]:
-    """Batches texts of these lengths: every text once, similar lengths together, batches in random order."""
+    """Returns batches of texts of these lengths: every text once, similar lengths together, in random order."""
     order = np.lexsort((random.random(len(lengths), dtype=np.float32), lengths))
     return _fill_and_shuffle(order, lengths[order] + 2, batch_tokens, random)
 

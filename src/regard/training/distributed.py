@@ -53,7 +53,7 @@ class ProcessGroup:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that prints messages and writes files."""
+        """True in the process that prints messages and writes files."""
         return self.rank == 0
 
     def device(self, device: torch.device) -> torch.device:

@@ -12,7 +12,7 @@ from regard.atomic_files import write_text
 
 @dataclass(frozen=True)
 class Stage:
-    """Progress of a stage of preparation; `total` is None if it is unknown."""
+    """Progress of a stage of preparation; without a `total` if it is unknown."""
 
     name: str
     done: int

@@ -115,8 +115,8 @@ def test_a_library_that_was_not_built_or_cannot_be_loaded(tmp_path: Path, monkey
         ({"engine": "native", "device": "cuda"}, "the native engine cannot be used: it does not run on cuda"),
         ({"precision": "int8", "engine": "torch"}, "int8, which only the native engine has, cannot be used"),
         ({"precision": "int8", "device": "cuda"}, "int8, which only the native engine has, cannot be used"),
-        ({"engine": "abacus"}, "engine abacus is not known: use auto, native or torch"),
-        ({"precision": "int4"}, "precision int4 is not known: use auto, float32 or int8"),
+        ({"engine": "abacus"}, "unknown engine abacus: use auto, native or torch"),
+        ({"precision": "int4"}, "unknown precision int4: use auto, float32 or int8"),
     ],
 )
 def test_what_cannot_be_is_refused(model: Path, options: dict[str, Any], message: str) -> None:
@@ -127,7 +127,7 @@ def test_what_cannot_be_is_refused(model: Path, options: dict[str, Any], message
 @pytest.mark.parametrize("task", ["fill", "embed"])
 def test_other_tasks_are_pytorchs(tmp_path: Path, task: str) -> None:
     folder = written(toy(task), tmp_path / task)
-    with pytest.raises(InputError, match=f"native engine cannot be used: it has no models to {task}"):
+    with pytest.raises(InputError, match=f"native engine cannot be used: it does not support the task {task}"):
         regard.load(folder, engine="native")
     assert not hasattr(regard.load(folder), "searcher")
 

@@ -1,10 +1,12 @@
-"""The CPU engine in C++, faster than PyTorch with the same results; built if a compiler is available at installation.
+"""The native engine: C++ for the CPU, with the same results as PyTorch but faster.
 
-arithmetic_kernels.h, .cpp   the arithmetic, compiled once for each instruction set
-packed_model.h               the weights, read from the file that weight_packing.py writes
-forward_pass.h               the forward pass, on several threads
-sentence_queues.h            the sentences that wait and those that are finished
+It is built during installation if a C++ compiler is available.
+
+arithmetic_kernels.h, .cpp   arithmetic, compiled once for each instruction set
+packed_model.h               weights, read from the file that weight_packing.py writes
+forward_pass.h               forward pass, on several threads
+sentence_queues.h            queues of waiting and finished sentences
 hypothesis_search.h          greedy search, beam search and sampling; sentences join when others leave
-python_interface.cpp         the functions that Python calls
-compiled_library.py          calls them
+python_interface.cpp         functions that Python calls
+compiled_library.py          calls these functions
 """

@@ -1,4 +1,4 @@
-"""Calls the compiled library through ctypes: from any number of threads, without Python's lock."""
+"""Calls the compiled library through ctypes, from any number of threads and without the GIL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.errors import ModelError
 
 HERE = Path(__file__).parent
 MAGIC = b"regard-6"
-"""The first bytes of a packed file, with the version of its format."""
+"""First bytes of a packed file, which include the version of its format."""
 ERROR_SIZE = 200
 
 TokenCallback = ctypes.CFUNCTYPE(c_int32, c_int32, c_int32, c_int32)
@@ -50,7 +50,7 @@ class ShortlistArrays(ctypes.Structure):
 
 
 class SearchResult(ctypes.Structure):
-    """The arrays of all outputs, one output after the other; python_interface.cpp describes each field."""
+    """The concatenated arrays of all outputs; python_interface.cpp describes each field."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         *_fields(POINTER(c_int32), "counts", "tokens", "token_counts"),
@@ -66,7 +66,7 @@ class SearchResult(ctypes.Structure):
 
 _ERROR = (c_char_p, c_int64)
 _REQUEST, _RESULT = POINTER(SearchRequest), POINTER(SearchResult)
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the type of the result and those of the arguments
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {  # type of the result, followed by types of the arguments
     "regard_kernels": (c_char_p, c_char_p),
     "regard_load_bytes": (c_void_p, c_void_p, c_int64, c_char_p, *_ERROR),
     "regard_unload": (None, c_void_p),
@@ -84,7 +84,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the type of the result and those o
 
 @cache
 def library() -> ctypes.CDLL | str:
-    """Returns the library, or the reason why it is not available."""
+    """Returns the library, or a string with the reason why it is not available."""
     paths = sorted(HERE.glob("core*.so"))
     if not paths:
         return "it was not built: no C++17 compiler was available when Regard was installed"
@@ -101,19 +101,19 @@ def library() -> ctypes.CDLL | str:
 
 
 def missing() -> str | None:
-    """Returns the reason why the native engine is not available here; None if it is."""
+    """Returns the reason why the native engine is not available here, or None if it is available."""
     loaded = library()
     return loaded if isinstance(loaded, str) else None
 
 
 def instructions(name: str = "") -> str:
-    """Returns the instruction set that the engine uses, or `name` if this machine has that set; "" if not."""
+    """Returns the instruction set that the engine uses, or `name` if this machine supports it, otherwise ""."""
     loaded = library()
     return "" if isinstance(loaded, str) else str(loaded.regard_kernels(name.encode()).decode())
 
 
 def _call(name: str, about: str, *arguments: Any) -> Any:
-    """Calls a function of the library; raises a ModelError about something if the function reports an error."""
+    """Calls a function of the library; raises ModelError, with the prefix `about`, if it reports an error."""
     error = ctypes.create_string_buffer(ERROR_SIZE)
     result = getattr(library(), name)(*arguments, error, ERROR_SIZE)
     if error.value:
@@ -122,7 +122,7 @@ def _call(name: str, about: str, *arguments: Any) -> Any:
 
 
 def _read(result: Any, read: Callable[[SearchResult], Any]) -> Any:
-    """Returns what `read` makes of a result, and releases its memory."""
+    """Returns `read(result)`, and releases the memory of the result."""
     try:
         return read(result.contents)
     finally:
@@ -130,7 +130,7 @@ def _read(result: Any, read: Callable[[SearchResult], Any]) -> Any:
 
 
 class PackedModel:
-    """A packed model in memory of its own: whatever happens to its file afterwards has no effect."""
+    """A packed model, copied to memory so that later changes to its file have no effect."""
 
     def __init__(self, path: Path, kernels: str = "") -> None:
         self._handle = None
@@ -148,22 +148,22 @@ class PackedModel:
 
     def shorten(self, shortlist: Shortlist) -> None:
         """Restricts all outputs to the tokens that a shortlist allows for their sources."""
-        self._shortlist = shortlist  # the library reads its arrays
+        self._shortlist = shortlist  # keeps the arrays alive, which the library reads
         arrays = (shortlist.starts, shortlist.tokens, shortlist.common)
         lists = ShortlistArrays(*(numbers.buffer_info()[0] for numbers in arrays), *map(len, arrays))
         _call("regard_shorten", "the shortlist cannot be used", self._handle, lists)
 
     def search(self, request: SearchRequest, read: Callable[[SearchResult], Any]) -> Any:
-        """Runs a search, and returns what `read` makes of the result."""
+        """Runs a search, and returns `read(result)`."""
         return _read(_call("regard_search", "the native engine stopped", self._handle, request), read)
 
     def open(self, request: SearchRequest) -> RunningSearch:
-        """Opens a search with the options of a request, for sentences to join."""
+        """Starts a search with the options of a request, which sentences can join later."""
         return RunningSearch(self, _call("regard_open", "the native engine cannot start", self._handle, request))
 
 
 def _read_into_memory(path: Path) -> mmap.mmap:
-    """Returns the content of a file in private memory, in large pages where the system has them."""
+    """Reads a file into private memory, with huge pages if the system supports them."""
     try:
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
@@ -171,7 +171,7 @@ def _read_into_memory(path: Path) -> mmap.mmap:
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 memory.madvise(mmap.MADV_HUGEPAGE)
             count = 0
-            while count < size and (more := file.readinto(memoryview(memory)[count:])):  # at most 2 GiB at once
+            while count < size and (more := file.readinto(memoryview(memory)[count:])):  # reads at most 2 GiB at a time
                 count += more
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
@@ -179,29 +179,29 @@ def _read_into_memory(path: Path) -> mmap.mmap:
 
 
 class RunningSearch:
-    """A search that sentences join while it runs; one thread calls `wait`, and then `free`."""
+    """A running search that sentences can join; one thread calls `wait`, and finally `free`."""
 
     def __init__(self, packed: PackedModel, handle: int) -> None:
-        self._packed, self._handle = packed, handle  # the model must not be unloaded before
+        self._packed, self._handle = packed, handle  # keeps the model loaded
         self._library: Any = library()
 
     def submit(self, request: SearchRequest) -> int:
         """Adds the sentences of a request; returns the number of the first."""
-        return int(_call("regard_submit", "the native engine refuses", self._handle, request))
+        return int(_call("regard_submit", "the native engine rejects the request", self._handle, request))
 
     def wait(self, read: Callable[[SearchResult], Any]) -> Any:
-        """Waits until sentences are done, and returns what `read` makes of their result; None after the end."""
+        """Waits until sentences are done, and returns `read(result)`; returns None once the search has ended."""
         result = _call("regard_wait", "the native engine stopped", self._handle)
         return _read(result, read) if result else None
 
     def cancel(self, number: int) -> bool:
-        """Removes a sentence; returns False if it was done already."""
+        """Removes a sentence; returns False if it is already done."""
         return bool(self._library.regard_cancel(self._handle, number))
 
     def close(self) -> None:
-        """Ends the search at once, and `wait` with it."""
+        """Ends the search and `wait` immediately."""
         self._library.regard_close(self._handle)
 
     def free(self) -> None:
-        """Frees all memory; nothing else may be called afterwards."""
+        """Frees all memory; do not call any other method afterwards."""
         self._library.regard_free(self._handle)

@@ -1,4 +1,4 @@
-"""A search of the native engine that sentences join and leave while it runs."""
+"""A native search that sentences can join and leave while it runs."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from regard.settings import DecodingSettings
 
 SearchOutcome = list[Hypothesis] | BaseException
 ReportOutcomes = Callable[[list[tuple[Hashable, SearchOutcome]]], None]
-"""Called in the search's own thread with the keys and outcomes of sentences."""
+"""A callback that gets the keys and outcomes of finished sentences, in the search's own thread."""
 Follow = Callable[[Sequence[int]], bool]
-"""Called in a thread of the search after each token of an output, with all its tokens; True ends the output."""
+"""A callback that gets all tokens of an output after each new one, in a thread of the search; True ends the output."""
 
 
 class _Sentence(NamedTuple):
-    key: Hashable | None  # None if it was cancelled too late
-    width: int  # of its alignment
+    key: Hashable | None  # None if the sentence was cancelled too late
+    width: int  # width of the alignment
     growing: GrowingOutputs | None
 
 
 class LiveSearch:
-    """Searches with one set of options for sentences that join from any thread."""
+    """A search with fixed options, which sentences can join from any thread."""
 
     def __init__(
         self, search: NativeSearch, settings: DecodingSettings, report: ReportOutcomes, *, followed: bool = False
     ) -> None:
-        """Starts an empty search; only a `followed` one, which has no beam, calls `follow` while outputs grow."""
+        """Starts an empty search; only a `followed` one, which must not use a beam, calls `follow` callbacks."""
         self.engine, self.report = search, report
         request, _, _arrays = search.request([], [], settings)
         if followed:
-            request.on_token = self._callback = TokenCallback(self._grow)  # kept: the library calls it while it runs
-        self.at_once = search.threads * max(1, ROWS_AT_ONCE // (request.beam or request.rows))  # sentences
+            request.on_token = self._callback = TokenCallback(self._grow)  # keeps it alive while the library runs
+        self.at_once = search.threads * max(1, ROWS_AT_ONCE // (request.beam or request.rows))  # number of sentences
         self._sentences: dict[int, _Sentence] = {}
         self._lock, self._open = threading.Lock(), True
         self._running = search.packed.open(request)
@@ -51,27 +51,27 @@ class LiveSearch:
         settings: DecodingSettings,
         follow: Sequence[Follow | None] = (),
     ) -> list[int]:
-        """Adds sentences under these keys, and returns their numbers; only the seed of the settings may differ."""
+        """Adds sentences with these keys and returns their numbers; of the settings, only the seed may differ."""
         request, widths, _arrays = self.engine.request(sources, limits, settings)
         growing = [each and GrowingOutputs(each) for each in follow] or [None] * len(keys)
         with self._lock:
             if not self._open:
-                raise ModelError("this search is over")
+                raise ModelError("this search has ended")
             first = self._running.submit(request)
             numbers = range(first, first + len(keys))
             self._sentences.update(zip(numbers, map(_Sentence, keys, widths, growing), strict=True))
         return list(numbers)
 
     def cancel(self, number: int) -> None:
-        """Removes a sentence wherever it is; its outcome is not reported."""
+        """Removes a sentence in any state; its outcome is not reported."""
         with self._lock:
             if number in self._sentences and self._open:
                 sentence = self._sentences.pop(number)
-                if not self._running.cancel(number):  # it is done, and will be read in a moment
+                if not self._running.cancel(number):  # already done; `_read` will get its result soon
                     self._sentences[number] = _Sentence(None, sentence.width, None)
 
     def close(self) -> None:
-        """Ends the search at once and waits for its end; unfinished sentences are not reported."""
+        """Ends the search and waits until it has ended; unfinished sentences are not reported."""
         with self._lock:
             self._sentences.clear()
             if self._open:
@@ -85,14 +85,14 @@ class LiveSearch:
             while (outcomes := self._running.wait(self._read)) is not None:
                 if outcomes:
                     self.report(outcomes)
-        except ModelError as error:  # out of memory: the search is over
+        except ModelError as error:  # the search ran out of memory and has ended
             self.report([(key, error) for key in self._end()])
         finally:
             self._end()
             self._running.free()
 
     def _end(self) -> list[Hashable]:
-        """Stops all calls of the library; returns the keys of unfinished sentences."""
+        """Prevents further calls of the library; returns the keys of unfinished sentences."""
         with self._lock:
             self._open = False
             keys = [each.key for each in self._sentences.values() if each.key is not None]
@@ -112,6 +112,6 @@ class LiveSearch:
         ]
 
     def _grow(self, number: int, row: int, token: int) -> bool:
-        with self._lock:  # held by `submit` until the sentence is known
+        with self._lock:  # waits until `submit` has registered the sentence
             sentence = self._sentences.get(number)
         return sentence is not None and sentence.growing is not None and sentence.growing.add(row, token)

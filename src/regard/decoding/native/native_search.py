@@ -1,4 +1,4 @@
-"""The search of the native engine."""
+"""The native search engine."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from regard.settings import DecodingSettings
 from regard.tokens.tokenizer import Specials
 
 MOST = 2**31 - 1
-"""The largest integer that the library takes."""
+"""Largest integer that the library accepts."""
 ROWS_AT_ONCE = 64
-"""Hypotheses that a worker computes together: enough for fast products, few enough for the processor's cache."""
+"""Number of hypotheses that a worker computes together: enough for fast products, but few enough for the CPU cache."""
 SHORT_SEARCH = 512
-"""Output tokens up to which a search is not interruptible: the thread that this needs would cost 10 % of the time."""
+"""Up to this many output tokens, a search is not interruptible, because the thread would cost 10 % of the time."""
 POLL = 0.2
-"""Seconds between two checks whether a search is still wanted."""
+"""Seconds between checks whether a search is still wanted."""
 WORTH_SHARING = 4 * 2**20
-"""Bytes of a model from which on several threads compute one sentence: smaller products end before threads wake."""
+"""Minimum size of a model in bytes to use several threads per sentence; smaller products end before threads wake."""
 SENTENCES_PER_THREAD = 4
-"""Sentences per thread from which on every thread has its own sentences."""
+"""With at least this many sentences per thread, each thread computes its own sentences."""
 
 
 class NativeSearch:
@@ -50,7 +50,7 @@ class NativeSearch:
         fallback: Callable[[], SearchEngine] | None = None,
         about: str = "",
     ) -> None:
-        """Takes the positions of the model as `longest`, and as `fallback` a function that loads it in PyTorch."""
+        """Initializes the engine: `longest` is the model's maximum length, `fallback` loads the model in PyTorch."""
         self.packed, self.specials, self.longest, self.decoder_only = packed, specials, longest, decoder_only
         self.threads, self.fallback, self.about = threads or count_processors(), fallback, about
 
@@ -67,7 +67,7 @@ class NativeSearch:
     ) -> list[list[Hypothesis]]:
         """Returns the best hypotheses of each source, best first; those of source i have at most `limits[i]` tokens.
 
-        PyTorch searches for sources with constraints, and inside of `regard.observe`.
+        Uses PyTorch for sources with constraints, and inside of `regard.observe`.
         """
         if is_observed():
             return self.reference.search(sources, limits, settings, should_end, constraints)
@@ -107,9 +107,9 @@ class NativeSearch:
     def request(
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
     ) -> tuple[SearchRequest, list[int], list[array[Any]]]:
-        """Returns a request, the widths of the alignments, and arrays that must live as long as the request."""
+        """Returns a request, the widths of the alignments, and the arrays that must live as long as the request."""
         if limits and (min(limits) < 1 or (not self.decoder_only and max(limits) > self.longest)):
-            raise ModelError(f"a limit is less than one token, or more than the model's {self.longest} positions")
+            raise ModelError(f"each output limit must be from 1 to {self.longest} tokens, the model's maximum length")
         rows = [ids[-self.longest + 1 :] if self.decoder_only else [*ids, self.specials.end] for ids in sources]
         arrays: list[array[Any]] = [int32(i for row in rows for i in row), offsets(map(len, rows)), int32(limits)]
         sampled = settings.temperature > 0
@@ -141,26 +141,26 @@ class NativeSearch:
 
     @property
     def model(self) -> Any:
-        """The model in PyTorch, for `regard.observe`."""
+        """The PyTorch model, for `regard.observe`."""
         return self.reference.model  # type: ignore[attr-defined]
 
     @cached_property
     def reference(self) -> SearchEngine:
-        """The same model in PyTorch, loaded on first use."""
+        """The PyTorch engine for the same model, loaded on first use."""
         if self.fallback is None:
-            raise InputError("this search has no model in PyTorch beside it")
+            raise InputError("this search engine was created without a PyTorch model to fall back on")
         return self.fallback()
 
     def log_probabilities(self, tokens: Sequence[int]) -> list[float]:
-        """Returns the log-probability of each token of a text but the first, by PyTorch, which reads it at once."""
+        """Returns the log-probability of each token of a text except the first; uses PyTorch."""
         return self.reference.log_probabilities(tokens)
 
     def likeliest(self, tokens: Sequence[int], count: int) -> list[tuple[float, list[tuple[int, float]]]]:
-        """Returns the same log-probabilities, each with the likeliest tokens at that place and theirs."""
+        """Returns these log-probabilities, each with the most likely tokens at that position and theirs."""
         return self.reference.likeliest(tokens, count)
 
     def tokens(self, source: Sequence[int], settings: DecodingSettings) -> Iterator[int]:
-        """Yields the tokens of one output, greedy or sampled, without the end."""
+        """Yields the tokens of one output, greedy or sampled, without the end token."""
         if is_observed():
             yield from self.reference.tokens(source, settings)
             return
@@ -193,9 +193,9 @@ class NativeSearch:
 
 
 class GrowingOutputs:
-    """The outputs of a sentence, to which the library adds token by token.
+    """The outputs of a sentence, to which the library adds one token at a time.
 
-    An exception of the callback, which ctypes would drop, ends the outputs and is kept.
+    An exception in the callback, which ctypes would discard, is stored and ends the outputs.
     """
 
     def __init__(self, should_end: Callable[[Sequence[int]], bool]) -> None:
@@ -204,21 +204,21 @@ class GrowingOutputs:
         self.tokens: defaultdict[int, list[int]] = defaultdict(list)
 
     def add(self, row: int, token: int) -> bool:
-        """Adds a token to an output; returns True if the output ends there."""
+        """Adds a token to an output; returns True if the output should end."""
         self.tokens[row].append(token)
         try:
             return self.error is not None or self.should_end(self.tokens[row])
-        except BaseException as error:  # noqa: BLE001 - raised where the search was started
+        except BaseException as error:  # noqa: BLE001 - raised again where the search was started
             self.error = error
             return True
 
 
 def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
-    """Runs a search in another thread; Ctrl-C ends it at once, and so does a consumer that no longer waits for it."""
+    """Runs a search in another thread; ends it immediately on Ctrl-C or if its consumer no longer waits."""
     from concurrent.futures import ThreadPoolExecutor, wait
 
     with ThreadPoolExecutor(1) as pool:
-        try:  # includes `submit`, which may return after the work has begun
+        try:  # includes `submit`, because the work may begin before it returns
             running = pool.submit(work)
             while not wait([running], POLL).done:
                 end_if_unwanted()
@@ -229,7 +229,7 @@ def interruptible(work: Callable[[], Any], stop: ctypes.c_int32) -> Any:
 
 
 def share(sentences: int, threads: int, size: int) -> tuple[int, int]:
-    """Returns the number of workers, each with its own sentences, and of threads per worker; `size` is in bytes."""
+    """Returns the number of workers, and of threads per worker, for a model of `size` bytes."""
     if sentences >= SENTENCES_PER_THREAD * threads:
         return threads, 1
     workers = min(sentences, threads)
@@ -237,33 +237,33 @@ def share(sentences: int, threads: int, size: int) -> tuple[int, int]:
 
 
 def is_observed() -> bool:
-    """Reports whether `regard.observe` is active, without importing its module and PyTorch."""
+    """Reports whether `regard.observe` is active, without importing it and PyTorch."""
     module = sys.modules.get("regard.model.observe")
     return module is not None and module.is_observed()
 
 
 def count_processors() -> int:
-    """Returns the number of processors that this process may use."""
+    """Returns the number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def int32(numbers: Iterable[int]) -> array[int]:
-    """Returns the numbers as the library takes them; numbers out of range stay invalid for any model.
+    """Returns an array of 32-bit integers for the library; numbers out of range are clipped but stay invalid ids.
 
-    NumPy has such arrays too, but its import would take longer than all else before the first translation.
+    NumPy is not used because importing it would take longer than everything else before the first translation.
     """
     return array("i", (min(max(number, -1), MOST) for number in numbers))
 
 
 def offsets(lengths: Iterable[int]) -> array[int]:
-    """[N] lengths -> [N + 1] the start of each, and the end."""
+    """[N] lengths -> [N + 1] cumulative offsets, starting with 0."""
     return array("q", accumulate(lengths, initial=0))
 
 
 def random_numbers(
     sources: Sequence[Sequence[int]], limits: Sequence[int], settings: DecodingSettings
 ) -> list[array[Any]]:
-    """Returns the random numbers of all outputs, the same as in PyTorch's search, and where those of a text begin."""
+    """Returns the random numbers of all outputs, which PyTorch uses too, and the offsets of each text."""
     rows = settings.alternatives + 1
     numbers = array("d")
     for ids, limit in zip(sources, limits, strict=True):
@@ -274,7 +274,7 @@ def random_numbers(
 
 
 def read_hypotheses(result: SearchResult, widths: Sequence[int]) -> list[list[Hypothesis]]:
-    """Returns the hypotheses in the arrays of the library; `widths` are those of each sentence's alignment."""
+    """Converts the library's arrays to hypotheses; `widths` are the alignment widths of the sentences."""
     counts = result.counts[: len(widths)]
     outputs = sum(counts)
     token_counts, gain_counts = result.token_counts[:outputs], result.gain_counts[:outputs]

@@ -1,4 +1,4 @@
-"""Packs the weights of a model folder for the native engine, once, and keeps the file in the folder."""
+"""Packs the weights of a model folder for the native engine on first use, and keeps the file in the folder."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from regard.settings import Settings
 from regard.untrusted_files import LARGEST_TOKENIZER, read_header, require_regular
 
 LARGE = 2**30
-"""Bytes of weights, of which it takes a second to compute the digest."""
-_PACKING = threading.Lock()  # when two threads open a new folder, the second waits for the file of the first
+"""Size of weights, in bytes, whose digest takes about a second to compute."""
+_PACKING = threading.Lock()  # if two threads open a new folder, the second waits for the file of the first
 
 
 def reason_against(settings: Settings) -> str | None:
-    """Returns the reason why the native engine cannot run a model here; None if it can."""
+    """Returns the reason why the native engine cannot run a model here, or None if it can."""
     if settings.task not in ("translate", "write"):
-        return f"it has no models to {settings.task}"
+        return f"it does not support the task {settings.task}"
     if settings.model.kind != "transformer":
-        return f"it has no layers of {settings.model.kind.upper()}"
-    return "it has no segments" if settings.model.segments else missing()
+        return f"it does not support {settings.model.kind.upper()} layers"
+    return "it does not support segments" if settings.model.segments else missing()
 
 
 def open_packed(folder: Path, settings: Settings, precision: str, kernels: str = "") -> PackedModel:
-    """Opens the model of a folder for the native engine, in float32 or int8."""
+    """Opens the model in a folder for the native engine, in float32 or int8."""
     path = packed_path(folder, settings, precision)
 
     def pack_current_weights(file: Path) -> None:
         _pack(folder, settings, precision, file)
         if packed_path(folder, settings, precision) != path:
-            raise ModelError(f"{folder}: the weights were replaced while they were packed: try again")
+            raise ModelError(f"{folder}: the weights were replaced while they were being packed: try again")
 
     with _PACKING:
         if path.is_file():
-            with contextlib.suppress(ModelError):  # a damaged file is packed again
+            with contextlib.suppress(ModelError):  # if the file is damaged, pack again
                 return PackedModel(path, kernels)
         try:
             write_atomically(path, pack_current_weights)
-        except ModelError:  # the folder is not writable, or the disk is full: pack without keeping the file
+        except ModelError:  # if the folder is not writable or the disk is full, pack without keeping the file
             with TemporaryDirectory() as temporary:
                 _pack(folder, settings, precision, Path(temporary) / path.name)
                 return PackedModel(Path(temporary) / path.name, kernels)
@@ -58,20 +58,20 @@ def open_packed(folder: Path, settings: Settings, precision: str, kernels: str =
 
 
 def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
-    """Returns the path of the packed weights: its name has a digest of the weights, the settings and the format.
+    """Returns the path of the packed weights, whose name contains a digest of the weights, settings and format.
 
-    The digests of the manifest save reading the weights. It does not know of a file that somebody has replaced since,
-    so the name depends on size and time too; when such a file is packed, it is compared with the manifest.
+    The digests come from the manifest, to avoid reading the weights. Since the manifest may be outdated, the name also
+    depends on file sizes and times. Packing compares the weights with the manifest.
     """
     known, files = read_manifest(folder), []
-    require_regular(folder / TOKENIZER, folder, LARGEST_TOKENIZER)  # before it is hashed
+    require_regular(folder / TOKENIZER, folder, LARGEST_TOKENIZER)  # before hashing it
     for path in (folder / WEIGHTS, folder / TOKENIZER):
         if path.is_file():
             status, digests = path.stat(), known.get(path.name, [])
             if len(digests) != 1 and status.st_size > LARGE:
                 from regard.weights import check_shapes
 
-                check_shapes(folder)  # refuses weights of any length that are not the model's, before they are hashed
+                check_shapes(folder)  # rejects foreign weights of any size before hashing them
             digest = digests[0] if len(digests) == 1 else sha256(path)
             files.append((digest, status.st_size, status.st_mtime_ns))
     identity = repr((MAGIC, files, settings.task, settings.model))
@@ -79,21 +79,21 @@ def packed_path(folder: Path, settings: Settings, precision: str) -> Path:
 
 
 class StoredWeights(NamedTuple):
-    """The precision and the size of the weights in a folder."""
+    """The precision and size of the weights in a folder."""
 
-    precision: str  # int8 for folders of `regard quantize`, else float32
+    precision: str  # int8 for folders written by `regard quantize`, otherwise float32
     parameters: int
 
 
 def read_stored(folder: Path) -> StoredWeights:
-    """Reads the header of the weights in a folder, without safetensors, which would import NumPy."""
+    """Reads the header of the weights in a folder without the safetensors library, which would import NumPy."""
     tensors = {name: math.prod(shape) for name, shape in read_header(folder / WEIGHTS, folder).items()}
     counts = [count for name, count in tensors.items() if not name.endswith(SCALE)]
     return StoredWeights("int8" if len(counts) < len(tensors) else "float32", sum(counts))
 
 
 def _pack(folder: Path, settings: Settings, precision: str, path: Path) -> None:
-    """Reads a model with PyTorch, which checks all tensors, and writes it packed."""
+    """Reads a model with PyTorch, which checks all tensors, and writes the packed file."""
     from regard.decoding.native.weight_packing import pack
     from regard.weights import parameters, read_folder
 

@@ -1,6 +1,6 @@
-"""Writes the weights of a model as the C++ engine reads them: one file, which ends with a checksum.
+"""Writes the weights of a model for the native engine, as one file that ends with a checksum.
 
-The arrays have the order of packed_model.h.
+The arrays have the same order as in packed_model.h.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from regard.settings import ModelSettings
 Array = NDArray[Any]
 PANEL, ALIGNMENT = 16, 64
 STEP = 2**23
-"""Bytes of a file that are added to its checksum at once."""
+"""Number of bytes to add to the checksum at a time."""
 WORTH_SCREENING = 2**19
-"""Weights of a float32 output layer from which on int8 screens its rows; a smaller layer fits the cache."""
+"""Minimum number of weights in a float32 output layer to screen its rows in int8; smaller layers fit into the cache."""
 WORTH_FIXED = 2**24
-"""Weights of a model from which on each has three bytes, as they are read from memory; fewer fit the cache."""
+"""Minimum number of weights in a model to store them in three bytes each; smaller models fit into the cache."""
 LARGEST = 2**23 - 1
-"""The largest integer of three bytes."""
+"""Largest signed integer of three bytes."""
 MOST = float(np.finfo(np.float32).max)
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "swiglu": 4}
 
 
 def pack(weights: Mapping[str, Array], model: ModelSettings, path: Path, *, decoder_only: bool, int8: bool) -> None:
-    """Writes the file, array by array; the names of `weights` are those in weights.safetensors."""
+    """Writes a packed file; `weights` has the same names as weights.safetensors."""
     layout = _Layout(weights, model, decoder_only=decoder_only, int8=int8)
     with path.open("w+b") as file:
         file.write(MAGIC + bytes(8) + layout.header())
@@ -48,7 +48,7 @@ def pack(weights: Mapping[str, Array], model: ModelSettings, path: Path, *, deco
 
 
 def checksum_of(chunks: Iterable[bytes]) -> bytes:
-    """Returns the sum of all 8-byte words, and the sum of these sums, which model.h computes at memory speed."""
+    """Returns the sum of all 8-byte words, and the sum of all partial sums, which C++ computes at memory speed."""
     total = sums = 0
     for chunk in chunks:
         words = np.frombuffer(chunk, "<u8")
@@ -58,18 +58,18 @@ def checksum_of(chunks: Iterable[bytes]) -> bytes:
 
 
 class _Layout:
-    """The contents of a packed file."""
+    """The layout of a packed file."""
 
     def __init__(self, weights: Mapping[str, Array], model: ModelSettings, *, decoder_only: bool, int8: bool) -> None:
         self.weights, self.model, self.decoder_only, self.int8 = dict(weights), model, decoder_only, int8
-        self.target = self.source = "embedding.tokens.weight"  # names of tables; equal names are one table of the file
+        self.target = self.source = "embedding.tokens.weight"  # names of tables; equal names share one table
         if not decoder_only:
             self.source = "source_embedding.tokens.weight"
             self.target = self.source if model.tie in ("all", "inputs") else "target_embedding.tokens.weight"
         self.output = self.target if model.tie in ("all", "output") else "logits.weight"
         self.screened = not decoder_only and (int8 or weights[self.output].size >= WORTH_SCREENING)
         self.fixed = not int8 and sum(array.size for array in weights.values()) >= WORTH_FIXED
-        if int8 and not decoder_only:  # as `regard quantize` stores them, for the same integers either way
+        if int8 and not decoder_only:  # round like `regard quantize`, so that both ways give the same integers
             for name in {self.source, self.target, self.output}:
                 self.weights[name] = dequantized(*quantize(weights[name], np.int16))
 
@@ -148,7 +148,7 @@ class _Layout:
         yield from self._linear(f"{name}.feed_forward.fall")
 
     def _linear(self, *names: str, padded: bool = False) -> Iterator[Array]:
-        """Joins linear maps of one input; with `padded`, each of them has whole panels."""
+        """Concatenates linear layers with the same input; `padded` fills up the last panel of each."""
         matrices, biases = [], []
         for name in names:
             matrix = self.weights[f"{name}.weight"]
@@ -166,7 +166,7 @@ class _Layout:
         return self.weights.get(name, np.zeros(len(matrix), np.float32))
 
     def _looked_up(self, name: str) -> Iterator[Array]:
-        """Yields a table that is only looked up, never multiplied."""
+        """Yields a table that is only used for lookups, not for products."""
         if self.int8 and not self.decoder_only:
             yield quantize(self.weights[name])[1]
             yield self._lines(name)
@@ -174,12 +174,12 @@ class _Layout:
             yield from self._table(name)
 
     def _lines(self, name: str) -> Array:
-        """Returns a table [N, padded K] row by row: in float32, or in int16 beside int8."""
+        """Returns a table [N, padded K] in row order: in float32, or in int16 if the model is int8."""
         matrix = quantize(self.weights[name], np.int16)[0] if self.int8 else self.weights[name].astype(np.float32)
         return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % PANEL)))
 
     def _screen(self) -> Iterator[Array]:
-        """Yields the output layer in int8, unless it is int8 already, the largest error of a row, and its length."""
+        """Yields the output layer in int8 unless it already is, and the largest error and length of its rows."""
         matrix = self.weights[self.output].astype(np.float32)
         known = matrix if np.isfinite(matrix).all() else np.zeros_like(matrix)
         if not self.int8:
@@ -190,7 +190,7 @@ class _Layout:
         yield np.array(most).clip(max=MOST).astype(np.float32)
 
     def _panels(self, matrix: Array, bias: Array, *, int8: bool) -> Iterator[Array]:
-        """Yields [N, K] in panels of 16 rows (see arithmetic_kernels.h), with scales and bias."""
+        """Yields a matrix [N, K] in panels of 16 rows (see arithmetic_kernels.h), with scales and bias."""
         padding = -len(matrix) % PANEL
         if int8:
             integers, scales = quantize(matrix)
@@ -215,7 +215,7 @@ class _Layout:
             yield np.pad(vector.astype(np.float32), (0, -len(vector) % PANEL))
 
     def _positions(self, name: str) -> Iterator[Array]:
-        """Yields the table of positions [max_length, padded width], if there is one."""
+        """Yields the position table [max_length, padded width], if the model has one."""
         kind, width = self.model.positions, self.model.width
         if kind in ("rotary", "none"):
             return
@@ -227,7 +227,7 @@ class _Layout:
 
 
 def quantize(matrix: Array, kind: type[np.signedinteger] = np.int8) -> tuple[Array, NDArray[np.float32]]:
-    """[N, K] -> integers [N, K] and scales [N]; the largest of a row becomes the largest integer of its kind."""
+    """[N, K] -> integers [N, K] and scales [N]; the largest element of a row becomes the largest integer."""
     most = np.iinfo(kind).max
     scales = np.abs(matrix).max(1).astype(np.float32) / np.float32(most)
     scales[scales == 0] = 1
@@ -235,14 +235,14 @@ def quantize(matrix: Array, kind: type[np.signedinteger] = np.int8) -> tuple[Arr
 
 
 def dequantized(integers: Array, scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """[N, K] integers and [N] scales -> the numbers that they stand for."""
     return integers.astype(np.float32) * scales[:, None]
 
 
 def fixed_point(matrix: Array) -> tuple[Array, Array]:
-    """[N, K] -> integers of three bytes [N, K, 3], lowest byte first, and scales [N]; the largest of a row is LARGEST.
+    """[N, K] -> three-byte integers [N, K, 3], lowest byte first, and scales [N]; the row maximum becomes LARGEST.
 
-    The engine reads them as the upper bytes of 32 bits, hence the 256. A row with NaN or infinity has the scale NaN.
+    The engine reads them as the upper bytes of 32-bit integers, hence the factor 256. The scale of a row with NaN or
+    infinity is NaN.
     """
     exact = matrix.astype(np.float64)
     most = np.abs(exact).max(1)
@@ -255,7 +255,7 @@ def fixed_point(matrix: Array) -> tuple[Array, Array]:
 
 
 def sinusoids(length: int, width: int, *, halves: bool) -> Array:
-    """Computes the table [T, D] of model/positions.py without torch."""
+    """Returns the same table [T, D] as model/positions.py, without torch."""
     angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, width, 2) / width)
     waves = [np.sin(angles), np.cos(angles)]
     return (np.concatenate(waves, -1) if halves else np.stack(waves, -1).reshape(length, width)).astype(np.float32)
