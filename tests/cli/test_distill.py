@@ -69,7 +69,7 @@ def test_a_text_alone_will_do(capsys: pytest.CaptureFixture[str], model: str, tm
     done = call(capsys, "distill", model, source, "-o", str(tmp_path / "student"), *BRIEF)
     assert (done.code, done.err) == (0, "")
     assert "to be translated: 120 sentences read, 120 kept" in done.out
-    assert "dev: its targets are the teacher's too, so scores tell how alike they are: see --dev" in done.out
+    assert "dev: its targets are the teacher's, so scores measure similarity to the teacher: see --dev" in done.out
     assert len(learnt(tmp_path / "student")) > 90
 
 
@@ -84,8 +84,8 @@ def test_a_dev_set_of_pairs_stays_real_beside_a_text(
         capsys, "distill", model, source, "--dev", str(tmp_path / "dev.tsv"), "-o", str(tmp_path / "student"), *BRIEF
     )
     assert (done.code, done.err) == (0, "")
-    assert "too good" not in done.out
-    assert "teacher's too" not in done.out
+    assert "too optimistic" not in done.out
+    assert "similarity to the teacher" not in done.out
     assert known not in {source for source, _ in learnt(tmp_path / "student")}
 
 
@@ -113,7 +113,7 @@ def test_a_student_that_was_interrupted_goes_on(capsys: pytest.CaptureFixture[st
         (["nowhere.en", "-o", "new"], "nowhere.en: cannot be read"),
         (["train.en", "-o", "new", "--preset", "modern"], "there is no preset modern for translate"),
         (["train.en", "-o", "new", "--model.widht", "3"], "did you mean --model.width?"),
-        (["train.en", "-o", "new", "--training.adapters", "3"], "a student starts from nothing"),
+        (["train.en", "-o", "new", "--training.adapters", "3"], "a student is trained from scratch"),
     ],
 )
 def test_mistakes_are_a_line(

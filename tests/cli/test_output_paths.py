@@ -215,7 +215,7 @@ def test_shards_do_not_replace_what_is_in_their_folder(
 ) -> None:
     (place / "x.shards").mkdir()
     (place / "x.shards" / "notes.txt").write_text("mine\n")
-    told = "x.shards: contains files that are not shards: move it, or name another output with -o"
+    told = "x.shards: contains files that are not shards: move it, or specify another output with -o"
     assert told in refused(capsys, place, model, "translate MODEL a.en --cluster local -o x")
 
 

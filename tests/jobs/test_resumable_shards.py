@@ -146,7 +146,7 @@ def test_a_process_that_died_between_two_jobs_leaves_nothing_open(work: Prefix) 
 
 
 def test_a_shard_that_no_process_survives_is_named(work: Prefix, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"shard 4 \(lines 21 to 24\): its worker ended 3 times \(exit code 7\)"):
+    with pytest.raises(DataError, match=r"shard 4 \(lines 21 to 24\): its worker died 3 times \(exit code 7\)"):
         make(tmp_path / "shards", work, WorkerProcesses(1), [*LINES, "killed"])
 
 

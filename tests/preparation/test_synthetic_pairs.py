@@ -494,12 +494,12 @@ def test_the_reverse_model_must_fit(corpus: list[Path], mono: Path, tmp_path: Pa
             list(train(corpus, tmp_path / "new", **given))
         assert not (tmp_path / "new").exists()
 
-    refuse(InputError, "translates forth → back, and --reverse needs back → forth", reverse=tmp_path / "same")
+    refuse(InputError, "translates forth → back, but --reverse needs back → forth", reverse=tmp_path / "same")
     refuse(ModelError, "no such folder", reverse=tmp_path / "nowhere")
-    refuse(InputError, "add the text with --back-translate", reverse=tmp_path / "same", back_translate=[])
+    refuse(InputError, "add --back-translate FILES", reverse=tmp_path / "same", back_translate=[])
     refuse(
         InputError,
-        "--back-translate with --from needs the model that translates back",
+        "--back-translate with --from needs a model that translates back",
         start=tmp_path / "same",
         overrides={},
     )

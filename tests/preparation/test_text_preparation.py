@@ -105,7 +105,7 @@ def key(text: str) -> int:
 def test_a_dev_set_cannot_be_split_off_from_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("just one line")
-    with pytest.raises(DataError, match="give one with --dev"):
+    with pytest.raises(DataError, match="specify one with --dev"):
         prepare(tmp_path / "new", [path], task="write")
 
 

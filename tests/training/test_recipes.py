@@ -54,7 +54,7 @@ def test_a_recipe_sets_everything_except_the_shape(
     messages = [event.text for event in events if isinstance(event, Note) and str(recipe) in event.text]
     left_out = find_shape_settings(tables)
     assert messages == [
-        f"{recipe}: these settings come from {model} and not from this file: {', '.join(left_out)}."
+        f"{recipe}: these settings come from {model}, not from this file: {', '.join(left_out)}."
     ] * bool(left_out)
     assert "model.dropout" not in left_out
     settings, start = read_settings(tmp_path / "run"), read_settings(model)

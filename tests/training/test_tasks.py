@@ -385,7 +385,7 @@ def test_long_texts_of_words_do_not_end_a_run(tmp_path: Path) -> None:
     corpus = write_words(tmp_path, longest=60)
     events = list(train([corpus], tmp_path / "run", overrides=options(KINDS["classify words"])))
     assert isinstance(events[-1], Finished)
-    assert any("their ends are not read" in event.text for event in events if isinstance(event, Note))
+    assert any("and were truncated" in event.text for event in events if isinstance(event, Note))
 
 
 def test_the_output_of_a_writer_is_reproducible(runs: Runs) -> None:

@@ -253,7 +253,7 @@ def test_very_many_pairs_are_not_sampled_from_unless_asked(
     monkeypatch.setattr("regard.preparation.pair_preparation.WHOLE", 10)
     given = {**SMALL, "preset": "tiny"}
     notes = [e.text for e in train(corpus, tmp_path / "a", overrides=given, prepare_only=True) if isinstance(e, Note)]
-    assert sum("without training.subword_sampling" in note for note in notes) == 1
+    assert sum("training.subword_sampling is off" in note for note in notes) == 1
     assert read_settings(tmp_path / "a").training.subword_sampling == 0
     assert read_settings(tmp_path / "a").training.ema  # the rest of the preset stays
     list(train(corpus, tmp_path / "b", overrides={**given, "training.subword_sampling": 0.2}, prepare_only=True))

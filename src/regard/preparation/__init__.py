@@ -1,1 +1,1 @@
-"""Prepares corpora for training, and trains from files: `train`, `resume` and `distill`."""
+"""Prepares corpora and trains models from files: `train`, `resume` and `distill`."""

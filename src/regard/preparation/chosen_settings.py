@@ -1,6 +1,6 @@
-"""Chooses the settings of a training: defaults, what the task needs, the preset, the file, the flags; later wins.
+"""Combines the settings for training: defaults, then the task's, the preset's, the file's and the flags' settings.
 
-`presets.toml` has what each task changes in the defaults, and presets of several sizes for each task.
+Later ones override earlier ones. `presets.toml` contains the settings of each task, and its presets of several sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FILE: Tables = tomllib.loads(Path(__file__).with_name("presets.toml").read_text
 
 
 def _resolved(tables: Tables) -> Tables:
-    """Returns tables of settings with those that they inherit from merged in."""
+    """Merges tables of settings with the shared tables that they inherit."""
     base: Tables = {}
     for name in tables.get("inherits", ()):
         base = merge(base, _resolved(_FILE["shared"][name]))
@@ -36,7 +36,7 @@ PRESETS = {
     task: {name: _resolved(tables) for name, tables in presets.items()} for task, presets in _FILE["presets"].items()
 }
 FINE_TUNING: Tables = _FILE["fine_tuning"]
-"""Settings for a model that starts from another one's weights."""
+"""Settings for training that starts from the weights of another model."""
 
 NAMES = {name for presets in PRESETS.values() for name in presets}
 UNITS = {"translate": "pairs", "write": "characters", "fill": "characters", "classify": "labelled texts"}
@@ -45,16 +45,16 @@ UNITS = {"translate": "pairs", "write": "characters", "fill": "characters", "cla
 def load(
     path: Path | str | None = None, overrides: Mapping[str, Any] | None = None, preset: str | None = None
 ) -> Settings:
-    """Returns the settings from the defaults, the preset, the TOML file and dotted overrides; later wins."""
+    """Combines the defaults, the preset, the TOML file and dotted overrides, in increasing order of priority."""
     return resolve(gather(path, overrides), preset)
 
 
 def gather(
     path: Path | str | None = None, overrides: Mapping[str, Any] | None = None, *, starting: bool = False
 ) -> dict[str, Any]:
-    """Returns the settings that the user gives, as nested tables: the TOML file with dotted overrides on top.
+    """Returns the user's settings as nested tables: the TOML file, overridden by dotted names.
 
-    If the model is `starting` from another one, the file's settings of shape and vocabulary are left out.
+    If training is `starting` from another model, the file's settings of shape and vocabulary are left out.
     """
     given = {} if path is None else read_toml(require_path(path, "settings_file"))
     for name in find_shape_settings(given) if starting else ():
@@ -64,10 +64,10 @@ def gather(
 
 
 def override(given: dict[str, Any], overrides: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Sets the values of dotted names in nested tables, in place, and returns the tables."""
-    require(overrides, (Mapping, type(None)), "overrides", 'settings by their names, such as {"model.width": 256}')
+    """Sets the values of dotted names in nested tables in place, and returns the tables."""
+    require(overrides, (Mapping, type(None)), "overrides", 'a dict of settings, such as {"model.width": 256}')
     for dotted, value in (overrides or {}).items():
-        require(dotted, str, "overrides", 'settings by their names, such as {"model.width": 256}')
+        require(dotted, str, "overrides", 'names of settings, such as "model.width"')
         *parents, leaf = dotted.split(".")
         node = given
         for name in parents:
@@ -79,7 +79,7 @@ def override(given: dict[str, Any], overrides: Mapping[str, Any] | None) -> dict
 
 
 def find_shape_settings(given: Mapping[str, Any]) -> list[str]:
-    """Lists the given settings that a model inherits from the one that it starts from."""
+    """Lists those of the given settings that a model inherits from the model that it starts from."""
     known = {option.path for option in options(Settings)}
     tables = {name: table for name in ("model", "tokenizer") if isinstance(table := given.get(name), Mapping)}
     names = [f"{table}.{key}" for table, keys in tables.items() for key in keys if key not in FREE]
@@ -88,10 +88,10 @@ def find_shape_settings(given: Mapping[str, Any]) -> list[str]:
 
 
 def resolve(given: Mapping[str, Any], preset: str | None = None, start: Settings | None = None) -> Settings:
-    """Returns the user's settings on top of what the task needs and of a preset.
+    """Completes the user's settings with those of the task and of a preset.
 
-    `preset` is used if the user names none, or auto. With a model to `start` from, its shape and vocabulary replace
-    the preset's and cannot be changed.
+    `preset` is used if the user chooses none, or auto. With a model to `start` from, its shape and vocabulary replace
+    those of the preset and cannot be changed.
     """
     task, named = given.get("task", start.task if start else "translate"), given.get("preset", "auto")
     chosen = preset if named == "auto" and preset is not None else named
@@ -107,7 +107,7 @@ def resolve(given: Mapping[str, Any], preset: str | None = None, start: Settings
 
 
 def _tables_of_start(start: Settings, task: str) -> dict[str, Any]:
-    """Returns the settings that a model for `task` inherits from the one that it starts from."""
+    """Returns the settings that a model for `task` inherits from the model that it starts from."""
     shape, data = asdict(start.model), asdict(start.data)
     if task == "classify" and start.task != "classify":
         shape |= {"next_sentence": False, "pooler": _pooler_for_labels(start)}
@@ -119,36 +119,34 @@ def _tables_of_start(start: Settings, task: str) -> dict[str, Any]:
 
 
 def require_same_shape(start: Settings, given: Mapping[str, Any]) -> None:
-    """Refuses a preset, and any other shape or vocabulary than that of the model to start from."""
+    """Raises SettingsError for a preset, and for settings that differ from the shape of the model to start from."""
     leaves = {option.path: option for option in options(Settings)}
     for name in find_shape_settings(given):
         if name == "preset":
             raise SettingsError(
-                f"a preset sets the model's shape, which --from takes from the other model: leave out the preset "
-                f"{given['preset']}"
+                f"the preset {given['preset']} sets the model's shape, which --from takes from the other model: leave "
+                "it out"
             )
         table, key = name.split(".")
         inherited = getattr(getattr(start, table), key)
         if convert(leaves[name], given[table][key]) != inherited:
             shown = str(inherited).lower() if isinstance(inherited, bool) else inherited
-            raise SettingsError(
-                f"{name} comes from the model given with --from ({shown}) and cannot be changed: leave it out"
-            )
+            raise SettingsError(f"{name} comes from the --from model ({shown}) and cannot be changed: leave it out")
 
 
 def _pooler_for_labels(start: Settings) -> str:
-    """Returns the pooler that classifies texts: the one that the model was trained with, or else the mean state."""
+    """Returns the pooler for a classifier: the one that the model was trained with, or else the mean state."""
     if start.task == "embed" and start.embedding.pooling == "first":
         return "none"
     return start.model.pooler if start.model.next_sentence else "mean"
 
 
 FREE = ("dropout", "embedding_dropout", "attention_dropout", "activation_dropout", "pooler")
-"""Settings of a model that its weights do not depend on: they may differ from those of the model to start from."""
+"""Model settings that do not affect the shape of weights, so they may differ from the model to start from."""
 
 
 def choose_preset(task: str, size: int, device: str) -> tuple[str, str]:
-    """Returns the preset for a corpus of `size` pairs, characters or labelled texts, and the reason in words."""
+    """Returns the preset for a corpus of `size` pairs, characters or labelled texts, and a description of why."""
     limits: dict[str, float] = _FILE["limits"][task]
     name, limit = next((preset, limit) for preset, limit in limits.items() if size < limit)
     reason = f"{size:,} {UNITS[task]}" + ("" if limit == math.inf else f" are fewer than {limit:,}")

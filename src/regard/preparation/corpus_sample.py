@@ -1,4 +1,4 @@
-"""Makes small samples of corpora, with which the cost of a training is measured."""
+"""Creates small samples of corpora, which are used to measure the cost of training."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ MOST_PAIRS, MOST_CHARACTERS, DEV = 50_000, 3_000_000, 200
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 WORDS = 30_000
 TOKENS_A_WORD = 1.6
-"""Tokens of an invented word, in a vocabulary of a few thousand tokens."""
+"""Average number of tokens per invented word, with a vocabulary of a few thousand tokens."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Files with a part of a corpus, and how large both are."""
+    """Files with a sample of a corpus, and the sizes of both."""
 
     train: list[Path]
     dev: list[Path]
-    size: int  # of the sample: pairs, or characters of text
-    whole: int  # of the corpus
-    tokens: int | None = None  # of the corpus, if they are known
+    size: int  # size of the sample in pairs or characters
+    whole: int  # size of the corpus in pairs or characters
+    tokens: int | None = None  # number of tokens in the corpus, if known
 
 
 def sample_pairs(files: list[Path], data: DataSettings, folder: Path) -> Sample:
-    """Takes every n-th pair of a corpus, which is read once; n doubles whenever there are too many."""
+    """Samples every n-th pair of a corpus, which is read once; n doubles whenever the sample becomes too large."""
     report, rows, step = Report(), list[str](), 1
     for number, pair in enumerate(clean(read_pairs(files, data, report), data, report)):
         if number % step == 0:
@@ -48,7 +48,7 @@ def sample_pairs(files: list[Path], data: DataSettings, folder: Path) -> Sample:
 
 
 def sample_texts(files: list[Path], data: DataSettings, folder: Path) -> Sample:
-    """Takes the first part of running text, which is read to its end for its size."""
+    """Samples the beginning of running text, but reads all of it to determine its size."""
     rows, whole, size = list[str](), 0, 0
     for part in running.read(files, data, Report()):
         whole += len(part.text)
@@ -61,7 +61,7 @@ def sample_texts(files: list[Path], data: DataSettings, folder: Path) -> Sample:
 
 
 def invented_pairs(pairs: int, tokens: int, folder: Path) -> Sample:
-    """Invents a corpus of a given size: random words, and the same words spelt backwards."""
+    """Generates a corpus of a given size: random words, and the same words spelled backwards as targets."""
     mean = tokens / pairs / 2 / TOKENS_A_WORD
     sentences = islice(_sentences(mean), min(pairs, MOST_PAIRS // 2))
     rows = [f"{' '.join(words)}\t{' '.join(word[::-1] for word in words)}\n" for words in sentences]
@@ -69,14 +69,14 @@ def invented_pairs(pairs: int, tokens: int, folder: Path) -> Sample:
 
 
 def invented_texts(tokens: int, folder: Path) -> Sample:
-    """Invents running text of a given size."""
+    """Generates random running text of a given size."""
     rows = [" ".join(row) + ".\n" for row in islice(_sentences(15), 30_000)]
     size = sum(map(len, rows))
     return _write_sample(rows, folder, "txt", size, size, tokens)
 
 
 def _sentences(mean: float) -> Iterable[list[str]]:
-    """Yields sentences of about `mean` words, which have a Zipf distribution."""
+    """Yields random sentences of about `mean` words, which follow a Zipf distribution."""
     dice = random.Random(0)
     words = ["".join(dice.choices(SYLLABLES, k=dice.randint(1, 4))) for _ in range(WORDS)]
     weights = [1 / (rank + 3) for rank in range(WORDS)]
@@ -90,7 +90,7 @@ def _sentences(mean: float) -> Iterable[list[str]]:
 def _write_sample(
     rows: list[str], folder: Path, form: str, whole: int, size: int | None = None, tokens: int | None = None
 ) -> Sample:
-    """Writes a sample into two files: training and dev set."""
+    """Writes a sample to two files, a training set and a dev set."""
     dev_rows = min(DEV, len(rows) // 2)
     train, dev = folder / f"sample.{form}", folder / f"dev.{form}"
     dev.write_text("".join(rows[:dev_rows]), encoding="utf-8", newline="\n")

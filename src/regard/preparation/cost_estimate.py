@@ -1,7 +1,7 @@
-"""Estimates the cost of training from real steps of the real run on a sample.
+"""Estimates the cost of training by training on a sample for a short time.
 
-Two things are assumed: each device is `speed` times as fast as this one, and several devices reach `efficiency` of the
-sum of their speeds. Everything else is measured.
+Two things are assumed: each device is `speed` times as fast as this one, and several devices reach the share
+`efficiency` of the sum of their speeds. Everything else is measured.
 """
 
 from __future__ import annotations
@@ -44,45 +44,45 @@ from regard.training.run import TrainingRun, open_run
 from regard.training.tasks.translation import TranslationTraining
 from regard.weights import choose_device
 
-MIN_STEPS, MAX_STEPS = 10, 400  # of which the second half is measured
-TRANSLATED = 32  # dev pairs whose translation is timed
+MIN_STEPS, MAX_STEPS = 10, 400  # only the second half of the steps is measured
+TRANSLATED = 32  # number of dev pairs whose translation is timed
 
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """The memory of training on one device, in bytes."""
+    """The memory that training needs on one device, in bytes."""
 
     weights: int
     gradients: int
-    moments: int  # of the optimizer
-    mean: int  # of the weights, with training.ema
-    rest: int  # activations, tokens, and on a CPU the program itself
+    moments: int  # optimizer state
+    mean: int  # running mean of the weights, with training.ema
+    rest: int  # activations, tokens and, on a CPU, the program itself
     peak: int
-    unit: float = 0.0  # subword sampling, per further pair
+    unit: float = 0.0  # additional memory per pair beyond the sample, for subword sampling
 
     @property
     def state(self) -> int:
-        """Bytes that can be distributed over devices."""
+        """The memory, in bytes, that can be distributed over devices."""
         return self.weights + self.gradients + self.moments + self.mean
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements of some steps on this machine."""
+    """Measurements of training on a sample on this machine."""
 
     device: str
     threads: int
     steps: int
     seconds_per_step: float
-    tokens_per_step: float  # source and target, without padding
-    tokens_per_unit: float  # per pair, or per character of text
-    flops_per_token: float  # of forward and backward passes; a multiplication and an addition count as two
+    tokens_per_step: float  # source and target tokens, without padding
+    tokens_per_unit: float  # tokens per pair, or per character of text
+    flops_per_token: float  # for forward and backward passes; a multiplication and an addition count as two
     parameters: int
-    tables: int  # parameters in the tables of tokens and positions
+    tables: int  # number of parameters in embedding tables
     vocabulary: int
     preparing: float  # seconds per pair or character
-    evaluating: float  # seconds of one evaluation: the loss on the dev set, and greedy translations
-    finishing: float  # seconds of the final scores, with the model's own beam
+    evaluating: float  # seconds per evaluation: the loss on the dev set, and greedy translations
+    finishing: float  # seconds for the final scores with beam search
     memory: TrainingMemory
 
     @property
@@ -94,23 +94,23 @@ class Measured:
 class Estimate:
     """The cost of training on a corpus with some devices."""
 
-    units: int  # pairs, or characters
-    tokens: float  # in an epoch
-    steps: int  # from the settings; a run may end earlier, when scores no longer improve
+    units: int  # number of pairs or characters
+    tokens: float  # tokens per epoch
+    steps: int  # from the settings; a run may end earlier if scores no longer improve
     epochs: float
     devices: int
     tokens_per_second: float
     epoch_seconds: float
     preparing_seconds: float
     evaluating_seconds: float
-    seconds: float  # of all steps, preparation and evaluations
-    memory: int  # bytes per device if each holds everything (DDP)
-    memory_sharded: int  # bytes per device if weights, gradients and moments are distributed (FSDP)
-    disk: int  # bytes of the tokens
+    seconds: float  # total time of steps, preparation and evaluations
+    memory: int  # bytes per device if each device stores everything (DDP)
+    memory_sharded: int  # bytes per device if weights, gradients and optimizer state are distributed (FSDP)
+    disk: int  # size of the tokens in bytes
 
 
 def expected_settings(given: dict[str, Any], size: int, device: str) -> Settings:
-    """Returns the settings of a training run on a corpus of this size."""
+    """Returns the settings that a training run on a corpus of this size would use."""
     task = str(given.get("task", "translate"))
     return resolve(without_sampling(given, size), choose_preset(task, size, device)[0])
 
@@ -118,7 +118,7 @@ def expected_settings(given: dict[str, Any], size: int, device: str) -> Settings
 def measure(
     sample: Sample, given: dict[str, Any], folder: Path, seconds: float, say: Callable[[str], None]
 ) -> Measured:
-    """Prepares the sample and trains on it for about `seconds`."""
+    """Prepares the sample, trains on it for about `seconds`, and returns the measurements."""
     run, preparing = _prepare(sample, given, folder, say)
     parameters = {name: p.numel() for name, p in run.model.named_parameters()}
     say(f"training {sum(parameters.values()):,} parameters for about {seconds:.0f} s")
@@ -148,14 +148,14 @@ def measure(
 def _prepare(
     sample: Sample, given: dict[str, Any], folder: Path, say: Callable[[str], None]
 ) -> tuple[TrainingRun, float]:
-    """Returns a run that trains on the sample, and the seconds per pair or character that its preparation took."""
+    """Returns a run on the sample, and the seconds that its preparation took per pair or character."""
     device = choose_device(str(given.get("training", {}).get("device", "auto"))).type
     preset = expected_settings(given, sample.whole, device).preset
     given = {**without_sampling(given, sample.whole), "preset": preset}
     files, dev = [str(path) for path in sample.train], [str(path) for path in sample.dev]
     began = time.perf_counter()
     say("preparing a sample")
-    # in a thread, as before training, so that the steps cannot reuse its memory
+    # prepare_run works in a thread, as before real training, so that the steps cannot reuse its memory
     for event in prepare_run(folder, TrainingRequest(files, given, device, dev), threading.Event()):
         if isinstance(event, Stage) and event.done == 0:
             say(f"preparing a sample: {event.name}")
@@ -163,7 +163,7 @@ def _prepare(
 
 
 def _train(run: TrainingRun, seconds: float) -> tuple[int, float, float]:
-    """Returns the second half of the steps, in which no shape is new: their number, seconds and tokens."""
+    """Trains, and measures the second half of the steps, after warm-up: their number, seconds and tokens."""
     times, seen = list[float](), list[float]()
     while len(times) < MIN_STEPS or (sum(times) < seconds and len(times) < MAX_STEPS):
         before = run.state.seconds
@@ -175,7 +175,7 @@ def _train(run: TrainingRun, seconds: float) -> tuple[int, float, float]:
 
 
 def _train_on_largest_batches(run: TrainingRun) -> None:
-    """Makes a step on the batches that need the most memory: of the longest text, and of the most tokens."""
+    """Runs a step on the batches that need the most memory: with the longest text, and with the most tokens."""
     plan = run.task.plan(0)
     sizes = [[batch.seen, -len(rows)] for rows in plan[:500] for batch in [run.task.batch(rows, 0)]]
     for column in (0, 1):
@@ -188,11 +188,11 @@ def _train_on_largest_batches(run: TrainingRun) -> None:
 
 
 def _flops_per_token(run: TrainingRun) -> float:
-    """Returns PyTorch's count for a forward and a backward pass over a batch of medium length."""
+    """Counts the operations of a forward and backward pass on a batch of medium length with PyTorch."""
     plan = run.task.plan(0)
     batch = run.task.batch(plan[len(plan) // 2], 0)
     counter = FlopCounterMode(display=False)
-    enabled, *_ = torch.backends.mkldnn.set_flags(False)  # oneDNN, whose LSTM PyTorch does not count
+    enabled, *_ = torch.backends.mkldnn.set_flags(False)  # PyTorch does not count the operations of oneDNN's LSTM
     try:
         with computing(fused=False), sdpa_kernel(SDPBackend.MATH), counter:
             run.task.loss(run.model, batch, 0.1).total.backward()
@@ -203,10 +203,10 @@ def _flops_per_token(run: TrainingRun) -> float:
 
 
 def _evaluate(run: TrainingRun, sample: Sample, speed: float) -> tuple[float, float]:
-    """Returns the seconds of an evaluation during training, and of the last one.
+    """Returns the seconds of an evaluation during training, and of the final one.
 
-    The loss on the dev set is a forward pass, a third of a step. Translations are timed; since a model that has learned
-    little ends them too late, the time is scaled to the length of the references.
+    Computing the loss on the dev set takes a forward pass, about a third of a step. Translations are timed, and the
+    time is scaled to the length of the references, because a barely trained model generates too long outputs.
     """
     settings, dev = run.settings, _dev_size(run.settings, sample)
     forward = dev * _tokens_per_unit(run, sample) / 3 / speed
@@ -218,7 +218,7 @@ def _evaluate(run: TrainingRun, sample: Sample, speed: float) -> tuple[float, fl
     began = time.perf_counter()
     translations = run.task.translate(run.contents(run.model), direction, first, beam=1)
     spent = time.perf_counter() - began
-    run.task.translate(run.contents(run.model), direction, pairs, max_ratio=1.0)  # only for the peak of memory
+    run.task.translate(run.contents(run.model), direction, pairs, max_ratio=1.0)  # only affects peak memory
     run.model.train()
     references = run.vocabularies.target.encode_batch([pair["target"] for pair in first])
     tokens = max(1, sum(len(each.tokens) for each in translations))
@@ -229,10 +229,10 @@ def _evaluate(run: TrainingRun, sample: Sample, speed: float) -> tuple[float, fl
 
 @torch.inference_mode()
 def _decode_longest_batch(run: TrainingRun, sample: Sample) -> None:
-    """Decodes the largest batch of an evaluation up to the longest output that is allowed.
+    """Decodes the largest batch of an evaluation up to the maximum output length.
 
-    This needs the most memory of an evaluation: rows stay until the last of a batch has ended. A few steps do not show
-    how soon a trained model ends.
+    This needs the most memory of an evaluation, because rows stay in memory until the last one of a batch has ended,
+    and a few steps of training do not show how soon that will be.
     """
     settings, task, model = run.settings, run.task, run.model
     if not isinstance(task, TranslationTraining) or not isinstance(model, EncoderDecoder):
@@ -251,14 +251,14 @@ def _decode_longest_batch(run: TrainingRun, sample: Sample) -> None:
 
 
 def _dev_size(settings: Settings, sample: Sample) -> int:
-    """Returns the pairs or characters that are held out as dev set."""
+    """Returns the size of the held-out dev set in pairs or characters."""
     if settings.task != "translate":
         return min(sample.whole // 20, MAX_HELD_OUT)
     return dev_size(settings.data.dev_pairs, sample.whole)
 
 
 def _tokens_per_unit(run: TrainingRun, sample: Sample) -> float:
-    """Returns the tokens per pair, with its two ends, or per character."""
+    """Returns the number of tokens per pair, including two end tokens, or per character."""
     if sample.tokens is not None:
         return sample.tokens / sample.whole
     if isinstance(run.task, TranslationTraining):
@@ -267,7 +267,7 @@ def _tokens_per_unit(run: TrainingRun, sample: Sample) -> float:
 
 
 def _memory(run: TrainingRun, size: int) -> TrainingMemory:
-    """Measures the memory of the device, or of this process, after training on a sample of `size`."""
+    """Measures the memory of the GPU, or of this process, after training on a sample of this size."""
     if run.device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(run.device)
     else:
@@ -281,12 +281,12 @@ def _memory(run: TrainingRun, size: int) -> TrainingMemory:
 
 
 def _bytes(values: Iterable[object]) -> int:
-    """Returns the size of the tensors among some values."""
+    """Returns the total size of those values that are tensors, in bytes."""
     return sum(value.numel() * value.element_size() for value in values if isinstance(value, Tensor))
 
 
 def _sampling_memory(run: TrainingRun) -> int:
-    """Returns the bytes of subword sampling: the words of all pairs, and the tokens of this and the last epoch."""
+    """Returns the memory of subword sampling in bytes: words of all pairs, and tokens of this and the last epoch."""
     task = run.task
     if not isinstance(task, TranslationTraining) or not isinstance(task.current, ResampledExamples):
         return 0
@@ -298,7 +298,7 @@ def _sampling_memory(run: TrainingRun) -> int:
 def estimate(
     measured: Measured, settings: Settings, sample: Sample, *, devices: int, efficiency: float, speed: float
 ) -> Estimate:
-    """Returns the cost for the whole corpus."""
+    """Extrapolates the measurements to the whole corpus."""
     units = max(1, sample.whole - _dev_size(settings, sample))
     tokens, steps, memory = units * measured.tokens_per_unit, settings.training.steps, measured.memory
     trained = steps * measured.tokens_per_step

@@ -1,4 +1,4 @@
-"""Prepares labelled texts, labelled pairs of texts, or texts with labelled words: from files to tokens."""
+"""Prepares labelled texts, pairs of texts or words: converts files to tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_LABELS = 1000
 
 
 class LabelPreparation(Preparation):
-    """Prepares the task classify; all texts fit into memory."""
+    """Prepares texts for the task classify, which must fit into memory."""
 
     starts_from: ClassVar = {"classify": ("fill", "embed", "classify")}
 
@@ -47,11 +47,10 @@ class LabelPreparation(Preparation):
             reports["train"],
             {name: len(texts) for name, texts in held_out.items()},
             balance=dict(balance),
-            leave="label." if other_labels else None,  # the weights of the head are not copied
+            leave="label." if other_labels else None,  # do not copy the weights of the classification head
         )
 
     def read(self, name: str, files: Sequence[str], report: Report) -> list[Labelled]:
-        """Returns all labelled texts of a set."""
         paths = [as_path(file) for file in files]
         texts = list(report_progress(read(paths, self.data, report), self.send, f"reading the {name} set"))
         require_kept(report, paths)
@@ -60,7 +59,10 @@ class LabelPreparation(Preparation):
         return texts
 
     def choose_labels(self, sets: dict[str, list[Labelled]]) -> list[str]:
-        """Returns the labels of the training set, and reports their shares; refuses other labels in held-out sets."""
+        """Returns the labels of the training set, and reports their shares.
+
+        Raises DataError for labels in held-out sets that the training set does not contain.
+        """
         counts = Counter(label for each in sets["train"] for label in each.labels)
         if self.start is not None and self.start.task == "classify" and set(counts) <= set(self.start.data.labels):
             labels = list(self.start.data.labels)
@@ -70,8 +72,8 @@ class LabelPreparation(Preparation):
             raise DataError(f"all texts have the label {labels[0]!r}, but a classifier needs at least two labels")
         if len(labels) > MAX_LABELS:
             raise DataError(
-                f"{len(labels):,} different labels, but Regard supports at most {MAX_LABELS:,}: is this "
-                "the column of labels?"
+                f"there are {len(labels):,} different labels, but Regard supports at most {MAX_LABELS:,}: check that "
+                "this is the column of labels"
             )
         for name, texts in sets.items():
             for each in texts:
@@ -83,7 +85,7 @@ class LabelPreparation(Preparation):
         return labels
 
     def encode(self, name: str, texts: Sequence[Labelled], tokenizer: Tokenizer, labels: Sequence[str]) -> int:
-        """Writes tokens and labels, and reports how many texts were shortened to fit the model."""
+        """Writes tokens and labels, and reports how many texts were truncated to fit the model."""
         numbers = {label: i for i, label in enumerate(labels)}
         longest = self.settings.model.max_length
         shortened = 0
@@ -103,7 +105,7 @@ class LabelPreparation(Preparation):
 
         count = write_examples(self.new / name, encoded(), max(tokenizer.size, len(labels), longest + 1) + 1)
         if shortened:
-            self.note(f"{name}: {shortened:,} texts are longer than {longest} tokens; their ends are not read")
+            self.note(f"{name}: {shortened:,} texts are longer than {longest} tokens and were truncated")
         return count
 
 
@@ -112,7 +114,7 @@ def text_of(each: Labelled) -> str:
 
 
 def encode_words(each: Labelled, tokenizer: Tokenizer, numbers: dict[str, int]) -> tuple[list[int], list[int]]:
-    """Returns the tokens of the words and a mark for each: 1 + the number of the label, or 0 within a word."""
+    """Returns tokens of words, with a mark each: 1 + the label's number at the start of a word, 0 inside."""
     ids: list[int] = []
     marks: list[int] = []
     for word, label in zip(tokenizer.encode_words(each.texts), each.labels, strict=True):

@@ -1,4 +1,4 @@
-"""Prepares pairs of sentences: from corpus files to token shards and held-out sets."""
+"""Prepares sentence pairs: converts corpus files to token shards and held-out sets."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from regard.tokens.tokenizer import Vocabularies
 from regard.training.events import Note
 
 MAX_SYNTHETIC = 4
-"""Synthetic pairs per real one; if there are more, the real pairs are repeated, as in Edunov et al. (2018)."""
+"""Maximum number of synthetic pairs per real pair; if there are more, real pairs are repeated (Edunov et al., 2018)."""
 
 SPLITTING = "splitting off a dev set"
 
 MESSAGE_FILES = (".po", ".pot", ".mo", ".xlf", ".xliff", ".tmx", ".json", ".arb")
-"""Suffixes of files that mostly contain messages of programs, with placeholders in them."""
+"""Suffixes of files that usually contain program messages, which have placeholders."""
 
 
 class _Corpus:
@@ -53,10 +53,10 @@ class _Corpus:
         self.name, self.send, self.swapped = name, send, swapped
         self.data = replace(data, source=data.target, target=data.source) if swapped else data
         self.report = Report()
-        self.kept: Counter[str] = Counter()  # pairs of each direction, if there are several
+        self.kept: Counter[str] = Counter()  # number of pairs in each direction, if there are several
 
     def read(self, stage: str, total: int | None = None) -> Iterator[Pair]:
-        """Yields all pairs, and sends the stage of preparation."""
+        """Yields all pairs, and sends the progress."""
         self.report, self.kept = Report(), Counter()
         pairs = clean(read_pairs(self.files, self.data, self.report), self.data, self.report)
         for pair in report_progress(pairs, self.send, stage, total):
@@ -64,7 +64,7 @@ class _Corpus:
             yield Pair(pair.target, pair.source, pair.where) if self.swapped else pair
 
     def require_pairs(self) -> None:
-        """Refuses a corpus without usable pairs, and reports which pairs of others were left out."""
+        """Raises DataError if there are no usable pairs; otherwise reports which pairs were left out."""
         require_kept(self.report, self.files)
         for line in self.report.lines():
             self.send(Note(f"{self.name}: {line}"))
@@ -75,7 +75,7 @@ class _Corpus:
 
 
 class PairPreparation(Preparation):
-    """Prepares the task translate."""
+    """Prepares corpora for the task translate."""
 
     starts_from: ClassVar = {"translate": ("translate",)}
 
@@ -87,12 +87,12 @@ class PairPreparation(Preparation):
         self.corpus = _Corpus(
             "train", [synthetic_file] if text_only else request.files, self.data, send, request.swapped
         )
-        self.is_trained_on: Callable[[Pair], bool] = lambda _: True  # for pairs of the corpus
+        self.is_trained_on: Callable[[Pair], bool] = lambda _: True  # tests pairs of the corpus
         self.total = 0
-        self.sizes: Counter[str] = Counter()  # pairs of each direction that are trained on
-        self.repetitions = 1  # of the corpus in an epoch
+        self.sizes: Counter[str] = Counter()  # number of training pairs in each direction
+        self.repetitions = 1  # how many times an epoch repeats the corpus
         self.synthetic_corpus = _Corpus("synthetic", [synthetic_file], self.data, send) if request.synthetic else None
-        self.is_unseen: Callable[[Pair], bool] = lambda _: True  # for synthetic pairs: in no held-out set
+        self.is_unseen: Callable[[Pair], bool] = lambda _: True  # tests that synthetic pairs are in no held-out set
         self.synthetic_count = 0
 
     def run(self) -> None:
@@ -114,17 +114,17 @@ class PairPreparation(Preparation):
         self.write_about(pairs, report, {name: len(kept) for name, kept in held_out.items()}, **about)
 
     def choose_settings(self, size: int, **data: Any) -> Settings:
-        """Chooses settings without a preset's subword sampling if there are too many pairs for it."""
+        """Chooses the settings; disables a preset's subword sampling if there are too many pairs for it."""
         settings = super().choose_settings(size, **data)
         given = without_sampling(self.request.given, size)
         if not settings.training.subword_sampling or given is self.request.given:
             return settings
-        self.note(f"train: without training.subword_sampling, which would hold all words of {size:,} pairs")
+        self.note(f"train: training.subword_sampling is off, because it would hold {size:,} pairs in memory")
         self.request = replace(self.request, given=given)
         return super().choose_settings(size, **data)
 
     def read_held_out(self) -> dict[str, list[Pair]]:
-        """Returns the given dev and test sets, which fit into memory."""
+        """Reads the dev and test sets that the user provided, which must fit into memory."""
         sets = {}
         for name, files in self.request.held_out.items():
             corpus = _Corpus(name, files, self.data, self.send, self.request.swapped)
@@ -133,7 +133,7 @@ class PairPreparation(Preparation):
         return sets
 
     def check(self, held_out: dict[str, list[Pair]]) -> Report:
-        """Reads the whole corpus once; reports what is wrong with it, and its overlap with held-out sets."""
+        """Reads the whole corpus once; reports problems, and overlap with held-out sets."""
         notices = Notices()
         pairs = notices.watch(self.corpus.read("reading"))
         overlaps = leaks(in_both_directions(pairs, self.data) if self.data.directions else pairs, held_out)
@@ -146,11 +146,11 @@ class PairPreparation(Preparation):
         for name, leak in overlaps.items():
             if leak.leaked:
                 share = f"{leak.leaked:,} of {leak.pairs:,} {name} sources are also in train"
-                self.note(f"{name}: {share}, which makes its scores too good ({', '.join(leak.examples)})")
+                self.note(f"{name}: {share}, so scores will be too optimistic ({', '.join(leak.examples)})")
         return self.corpus.report
 
     def split_off(self) -> list[Pair]:
-        """Splits a dev set off the corpus; its sources are not trained on."""
+        """Splits off a dev set, whose sources are excluded from training."""
         side = "target" if self.request.swapped else "source"  # the same dev pairs in both directions
         sources = (getattr(pair, side) for pair in self.corpus.read(SPLITTING, self.total))
         held = split(sources, self.data.dev_pairs, self.total)
@@ -159,13 +159,13 @@ class PairPreparation(Preparation):
         self.total -= len(dev)
         self.note(f"dev: {len(dev):,} pairs held out; none of their {side}s is in the rest")
         if self.synthetic_corpus and self.synthetic_corpus.files == self.corpus.files:
-            self.note("dev: its targets are the teacher's too, so scores tell how alike they are: see --dev")
+            self.note("dev: its targets are the teacher's, so scores measure similarity to the teacher: see --dev")
         return dev
 
     def split_off_lines(self) -> list[Pair]:
-        """Splits off a dev set for each direction; lines are held out in all their languages.
+        """Splits off a dev set for each direction, which holds out lines in all their languages.
 
-        No source of the dev set is trained on, neither as a source nor, in another line, as a target.
+        Training excludes all dev sources, even where they occur as a source or target of other lines.
         """
         families = ((pair.direction, pair.family) for pair in self.corpus.read(SPLITTING, self.total))
         held = split_each(families, self.data.dev_pairs, self.sizes)
@@ -175,23 +175,23 @@ class PairPreparation(Preparation):
         self.sizes = Counter(pair.direction for pair in self.training_pairs(SPLITTING))
         for direction in self.data.directions:
             if not self.sizes[direction]:
-                raise DataError(f"{direction}: no pairs are left after a dev set is held out: give one with --dev")
+                raise DataError(f"{direction}: no pairs are left after splitting off a dev set: specify one with --dev")
         lost, self.total = self.total - len(dev) - self.sizes.total(), self.sizes.total()
         self.note(f"dev: {len(dev):,} pairs held out; none of their sources is in the rest")
         if lost:
-            self.note(f"train: {lost:,} pairs left out: one of their two sides is a source of the dev set")
+            self.note(f"train: {lost:,} pairs left out because one side is a source in the dev set")
         return dev
 
     def add_synthetic(self, corpus: _Corpus, held_out: dict[str, list[Pair]]) -> list[str]:
-        """Counts the synthetic pairs that are in no held-out set, and chooses the shares; returns lines about it."""
+        """Counts the synthetic pairs that are in no held-out set, and chooses the mix; returns lines for the report."""
         state, request = SyntheticState.load(self.new / SYNTHETIC), self.request
-        assert state is not None, "the pairs are made before the corpus is prepared"
+        assert state is not None, "synthetic pairs must exist before the corpus is prepared"
         unseen = [pair for pairs in held_out.values() for pair in pairs]
         sources, targets = {pair.source for pair in unseen}, {pair.target for pair in unseen if request.texts}
         self.is_unseen = lambda pair: pair.source not in sources and pair.target not in targets
         self.synthetic_count = sum(map(self.is_unseen, corpus.read("reading the synthetic pairs", state.report.kept)))
         if not self.synthetic_count:
-            raise DataError(f"no synthetic pair is left to learn from: {'; '.join(state.lines())}")
+            raise DataError(f"no synthetic pairs are left to train on: {'; '.join(state.lines())}")
         lines = []
         if left := state.report.kept - self.synthetic_count:
             lines.append(f"{left:,} pairs left out: in the dev or test set")
@@ -201,7 +201,7 @@ class PairPreparation(Preparation):
             self.repetitions = math.ceil(self.synthetic_count / (MAX_SYNTHETIC * self.total))
             lines.append(f"each of the {self.total:,} real pairs is repeated {self.repetitions} times")
         if request.texts and not self.tags:
-            lines.append(f"not tagged, since the vocabulary of {Path(request.start or '').name} has no tag for it")
+            lines.append(f"not tagged, because the vocabulary of {Path(request.start or '').name} has no such tag")
         for line in lines:
             self.note(f"synthetic: {line}")
         origin = request.teacher or request.reverse
@@ -212,11 +212,11 @@ class PairPreparation(Preparation):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tag of synthetic sources, which distinguishes them from those that people wrote."""
+        """The tag of synthetic sources, which distinguishes them from sources written by people."""
         return (SYNTHETIC,) if self.request.texts and SYNTHETIC in self.settings.tokenizer.tags else ()
 
     def training_pairs(self, stage: str) -> Iterator[Pair]:
-        """Yields the corpus, repeated if need be, and the synthetic pairs."""
+        """Yields the pairs of the corpus, repeated if necessary, followed by the synthetic pairs."""
         for _ in range(self.repetitions):
             yield from filter(self.is_trained_on, self.corpus.read(stage, self.total))
         if self.synthetic_corpus:
@@ -226,7 +226,7 @@ class PairPreparation(Preparation):
             yield from (replace(pair, tags=self.tags) for pair in pairs)
 
     def keep_memory(self) -> None:
-        """Writes the real pairs as a translation memory, without held-out ones, which would flatter scores."""
+        """Writes the real pairs as a translation memory, except held-out pairs, which would inflate scores."""
         translated = any(suffix(path) in memory.KEPT for path in expand_paths(self.corpus.files))
         wanted = self.data.memory == "on" or (self.data.memory == "auto" and translated and not self.request.teacher)
         if self.request.swapped or not wanted:
@@ -238,7 +238,7 @@ class PairPreparation(Preparation):
             self.note(f"train: {left_out:,} pairs are not in the translation memory, whose size is limited")
 
     def learn(self) -> Vocabularies:
-        """Learns the vocabularies from the training pairs, without the pieces that slots replace."""
+        """Learns the vocabularies from the training pairs, excluding pieces that slots replace."""
 
         def without_pieces(pair: Pair) -> Pair:
             source, target = (" ".join(side.texts) for side in slot_pair(pair.source, pair.target))
@@ -252,7 +252,7 @@ class PairPreparation(Preparation):
 
     def encode(self, name: str, pairs: Iterator[Pair], total: int, vocabularies: Vocabularies) -> int:
         """Writes the tokens of the pairs that fit the model; returns their number."""
-        longest = self.settings.model.max_length  # one position is for the begin or the end
+        longest = self.settings.model.max_length  # includes one position for the begin or end token
         seed = self.settings.training.seed if name == "train" else None
         work = EncodePairs(path=str(self.new), longest=longest - 1, seed=seed)
         processes = self.settings.training.threads or count_processors()
@@ -260,7 +260,7 @@ class PairPreparation(Preparation):
         if encoded.reused:
             self.note(f"{name}: reused {len(encoded.reused):,} of {len(encoded.shards):,} shards of an earlier run")
         for damaged in encoded.damaged:
-            self.note(f"{name}: the shard {damaged} was damaged and has been made again")
+            self.note(f"{name}: the shard {damaged} was damaged and has been encoded again")
         kept = encoded.total("pairs")
         if not kept:
             raise DataError(f"{name}: every pair has more tokens than model.max_length = {longest}")
@@ -270,9 +270,9 @@ class PairPreparation(Preparation):
 
 
 def without_sampling(given: dict[str, Any], size: int) -> dict[str, Any]:
-    """Returns the user's settings; those for very many pairs exclude subword sampling, unless it was asked for.
+    """Disables subword sampling for large corpora, unless the user has set it.
 
-    Subword sampling holds the words and tokens of all pairs in memory.
+    Subword sampling keeps the words and tokens of all pairs in memory.
     """
     training = given.get("training", {})
     if size <= WHOLE or "subword_sampling" in training:
@@ -281,13 +281,13 @@ def without_sampling(given: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 def first_direction(data: DataSettings) -> dict[str, str]:
-    """Returns the languages of the first of several directions, which is the default."""
+    """Returns the languages of the first direction, which is the default if there are several."""
     first = directions_of(data)[0]
     return {"source": first.source, "target": first.target} if data.directions else {}
 
 
 def in_both_directions(pairs: Iterator[Pair], data: DataSettings) -> Iterator[Pair]:
-    """Yields the pairs; those whose target language is also translated from are yielded reversed as well."""
+    """Yields all pairs, and also reversed if their target language is the source of a direction."""
     sources = {direction.source for direction in directions_of(data)}
     for pair in pairs:
         yield pair
@@ -296,16 +296,12 @@ def in_both_directions(pairs: Iterator[Pair], data: DataSettings) -> Iterator[Pa
 
 
 def record_of(pair: Pair) -> dict[str, str]:
-    """Returns a held-out pair in the format of `Task.held_out`."""
     direction = {"direction": pair.direction} if pair.direction else {}
     return {"source": pair.source, "target": pair.target, **direction}
 
 
-# The tags of the vocabulary: target languages of several directions, and slots for placeholders
-
-
 def with_tags(request: TrainingRequest) -> TrainingRequest:
-    """Returns the request with a tag for each target language, and with slots; a model to start from has its own."""
+    """Adds tags for target languages and slots to a request, unless they come from a model to start from."""
     if request.start is not None:
         return request
     settings = resolve(request.given)
@@ -317,23 +313,23 @@ def with_tags(request: TrainingRequest) -> TrainingRequest:
 
 
 def uses_slots(data: DataSettings, files: Sequence[str]) -> bool:
-    """Returns True if a model that is trained on these files has slots."""
+    """Reports whether a model trained on these files needs slots."""
     if data.protect == "auto":
         return any(suffix(path) in MESSAGE_FILES for path in expand_paths(files))
     return data.protect == "on"
 
 
 def require_tags(settings: Settings, request: TrainingRequest) -> None:
-    """Refuses tags and slots that the model to start from does not have, and one direction beside several."""
+    """Raises SettingsError for tags or slots that the vocabulary lacks, and for contradictory directions."""
     tags = settings.tokenizer.tags
     missing = [name for name in targets_of(settings.data) if name not in tags]
     if missing:
         raise SettingsError(
-            f"the model given with --from has no tag to translate into {' and '.join(missing)}: it has "
-            f"{', '.join(tags) or 'no tags'}"
+            f"the --from model cannot learn to translate into {' and '.join(missing)}, because its vocabulary only "
+            f"has {', '.join(tags) or 'no'} tags"
         )
     if settings.data.protect == "on" and not set(SLOTS) <= set(tags):
-        raise SettingsError("the model given with --from has no slots: data.protect cannot be on")
+        raise SettingsError("data.protect = on needs slots, which the --from model does not have: leave it out")
     if settings.data.directions and {"source", "target"} & request.given.get("data", {}).keys():
         raise SettingsError(
             "data.source and data.target name one direction, but data.directions names "

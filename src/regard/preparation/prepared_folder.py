@@ -1,4 +1,4 @@
-"""Prepares a folder that training can start from, in constant memory, and resumes an interrupted preparation."""
+"""Prepares a folder for training in constant memory, and resumes an interrupted preparation."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ from regard.weights import choose_device
 NEW, REQUEST, READY, REVERSE = "training.new", "request.json", "ready", "reverse"
 SHARDS = "train"
 SLOW_TO_MAKE = (REVERSE, SYNTHETIC)
-"""Parts of a preparation that no error deletes."""
+"""Parts of a preparation that are kept after errors."""
 EPOCHS = 4
-"""Length of a training that starts from another model."""
+"""Default length, in epochs, of training that starts from another model."""
 
 PREPARATIONS: dict[str, type[Preparation]] = {
     "translate": PairPreparation,
@@ -67,9 +67,9 @@ PREPARATIONS: dict[str, type[Preparation]] = {
 
 
 def claim_folder(output: Path, overwrite: bool, inputs: Iterable[str]) -> None:
-    """Refuses a folder that holds a model, unless it may be overwritten; deletes an unfinished preparation.
+    """Checks that a run may use a folder, and deletes an unfinished preparation in it.
 
-    Anything else, and a folder that contains an input of the run, is never overwritten.
+    With `overwrite`, the folder may contain a model. Raises ModelError if it contains other files or inputs of the run.
     """
     if output.exists() and not output.is_dir():
         raise ModelError(f"{output}: is a file, not a folder")
@@ -97,11 +97,11 @@ def claim_folder(output: Path, overwrite: bool, inputs: Iterable[str]) -> None:
 
 
 def prepare(output: Path, request: TrainingRequest, send: SendEvent) -> None:
-    """Fills `output`/training.new, and replaces the old model with it; an error leaves no traces."""
+    """Prepares `output`/training.new and replaces the old model with it; an error leaves no traces."""
     new = output / NEW
     with removing_traces(output):
         for path in list(new.iterdir()) if new.exists() else []:
-            if path.name not in (REQUEST, SHARDS, *SLOW_TO_MAKE):  # after a kill; complete shards are used again
+            if path.name not in (REQUEST, SHARDS, *SLOW_TO_MAKE):  # left by a crash; reuse complete shards
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         write_text(new / REQUEST, json.dumps(asdict(request)))
         task = resolve(request.given, start=request.start_settings()).task
@@ -116,17 +116,17 @@ def prepare(output: Path, request: TrainingRequest, send: SendEvent) -> None:
 
 @contextlib.contextmanager
 def removing_traces(output: Path) -> Iterator[None]:
-    """Deletes the beginnings of a run after an error, except parts that are slow to make."""
+    """Deletes the files of a run if preparation fails, except parts that took long to generate."""
     created = [folder for folder in (output, *output.parents) if not folder.exists()]
     new = output / NEW
     try:
         yield
-    except InterruptedError:  # stopped by the user: the request stays, so that the run can be resumed
+    except InterruptedError:  # the user stopped the run: keep the request to resume it
         raise
     except (RegardError, OSError) as error:
         if not any((new / name).exists() for name in SLOW_TO_MAKE):
             shutil.rmtree(new, ignore_errors=True)
-            with contextlib.suppress(OSError):  # a folder that is not empty stays
+            with contextlib.suppress(OSError):  # rmdir keeps folders that are not empty
                 for folder in created:
                     folder.rmdir()
         if isinstance(error, OSError):
@@ -135,7 +135,7 @@ def removing_traces(output: Path) -> Iterator[None]:
 
 
 def choose_steps(new: Path, given: dict[str, Any]) -> None:
-    """Sets the length of a training that starts from another model: four epochs, unless the user set it."""
+    """Limits training that starts from another model to `EPOCHS` epochs, unless the user has set the steps."""
     settings = read_settings(new)
     task = TASKS[settings.task](new, settings, Vocabularies.load(new / TOKENIZER), torch.device("cpu"))
     steps = max(20, EPOCHS * math.ceil(len(task.plan(0)) / settings.training.accumulate))
@@ -146,11 +146,11 @@ def choose_steps(new: Path, given: dict[str, Any]) -> None:
 
 
 def install(output: Path) -> None:
-    """Replaces an old model by the prepared one; each step can be repeated after a kill."""
+    """Replaces the old model by the prepared one; each step can be repeated after a crash."""
     new = output / NEW
     for name in (MANIFEST, CANARY, WEIGHTS, CARD, CONFIDENCE, SHORTLIST, LOG):
         (output / name).unlink(missing_ok=True)
-    if (new / SETTINGS).exists():  # else this is a repetition, and the memory in the folder is the new one
+    if (new / SETTINGS).exists():  # otherwise, this is a repetition, and MEMORY is already the new one
         (output / MEMORY).unlink(missing_ok=True)
     for name in (HISTORY, TRAINING):
         shutil.rmtree(output / name, ignore_errors=True)
@@ -162,7 +162,7 @@ def install(output: Path) -> None:
 
 
 def install_if_ready(output: Path) -> TrainingRequest | None:
-    """Installs a complete preparation; returns the request of an incomplete one."""
+    """Installs a complete preparation; if it is incomplete, returns its request instead."""
     if (output / NEW / READY).exists():
         install(output)
     path = output / NEW / REQUEST
@@ -170,13 +170,13 @@ def install_if_ready(output: Path) -> TrainingRequest | None:
 
 
 def has_same_request(output: Path, request: TrainingRequest) -> bool:
-    """Returns True if the run in a folder has exactly this request."""
+    """Reports whether the run in a folder has exactly this request."""
     paths = [path for path in (output / NEW / REQUEST, output / TRAINING / REQUEST) if path.exists()]
     return bool(paths) and json.loads(paths[0].read_text(encoding="utf-8")) == json.loads(json.dumps(asdict(request)))
 
 
 def events_from_thread(work: Callable[[SendEvent], None], stop: threading.Event) -> Iterator[Event]:
-    """Yields the events that `work` sends from a thread; after a stop, the next event ends the work."""
+    """Runs `work` in a thread and yields the events that it sends; once `stop` is set, its next event ends it."""
     events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
 
     def send(event: Event) -> None:
@@ -201,7 +201,7 @@ def events_from_thread(work: Callable[[SendEvent], None], stop: threading.Event)
 
 
 def changed_settings(folder: Path, overrides: Mapping[str, Any], several_processes: bool) -> Settings:
-    """Returns the settings of a folder with other ones for training; refuses all that training would refuse."""
+    """Returns a folder's settings with changed training settings; raises SettingsError if training rejects them."""
     fixed = [name for name in overrides if not name.startswith("training.")]
     if fixed:
         raise SettingsError(f"{fixed[0]} cannot be changed when resuming: only training settings can")

@@ -1,8 +1,8 @@
-"""Conducts a run in a folder: makes synthetic pairs if they are needed, prepares the corpus, and trains.
+"""Runs training in a folder: generates synthetic pairs if needed, prepares the corpus, and trains.
 
-Back-translation (Sennrich et al., 2016): text in the target language is translated back into the source language.
-Sequence-level distillation (Kim & Rush, 2016): a teacher translates the sources, and the student learns from that.
-Everything is made in training.new, and a run that was stopped continues where it was.
+Back-translation (Sennrich et al., 2016) translates text in the target language back into the source language.
+Sequence-level distillation (Kim & Rush, 2016) trains a student on a teacher's translations of the sources. All files
+are first written to training.new, and an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from regard.training.tasks.task import ABOUT
 from regard.weights import choose_device
 
 Beginning = TrainingRequest | Finished | None
-"""A request that is still to be prepared, or how a run has ended; None if training can begin."""
+"""A request to prepare, or the final event of a run that has ended; None if training can begin."""
 
 
 def conduct(
@@ -63,7 +63,7 @@ def conduct(
     prepare_only: bool = False,
     notes: Iterable[Note] = (),
 ) -> Generator[Event, None, None]:
-    """Yields the notes, prepares the result of `begin` in the first process, and trains in all processes."""
+    """Yields the notes, prepares the request from `begin` in the first process, and trains in all processes."""
     yield from notes
     group = join_group(int(given.get("training", {}).get("timeout", TrainingSettings.timeout)))
     try:
@@ -78,7 +78,7 @@ def conduct(
 
 
 def prepare_run(folder: Path, beginning: Beginning, stop: threading.Event) -> Generator[Event, None, dict[str, Any]]:
-    """Prepares a request; returns how the run has ended, or an empty object if training can begin."""
+    """Prepares a request; returns the final event of a run that has ended, or an empty dict if training can begin."""
     if isinstance(beginning, Finished):
         yield explain_finished(folder, beginning)
         return asdict(beginning)
@@ -92,7 +92,7 @@ def prepare_run(folder: Path, beginning: Beginning, stop: threading.Event) -> Ge
 
 
 def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event) -> Iterator[Event]:
-    """Makes the pairs that a request needs, and continues with those of an earlier run."""
+    """Generates the synthetic pairs that a request needs, or continues to do so after an interruption."""
     new = folder / NEW
     pairs_folder = new / SYNTHETIC
     state = SyntheticState.load(pairs_folder)
@@ -128,7 +128,7 @@ def synthesize(folder: Path, request: TrainingRequest, stop: threading.Event) ->
 
 
 def count_sentences(request: TrainingRequest, settings: Settings, stop: threading.Event) -> Generator[Event, None, int]:
-    """Reads all text to translate, so that a mistake in it is found at once; returns the number of sentences."""
+    """Reads all text to translate, so that errors in it are found early; returns the number of sentences."""
     report = Report()
     for number, _ in enumerate(read_sentences(request, settings.data, report)):
         if number % 5000 == 0:
@@ -141,8 +141,8 @@ def count_sentences(request: TrainingRequest, settings: Settings, stop: threadin
 
 
 def train_reverse(folder: Path, request: TrainingRequest, settings: Settings, stop: threading.Event) -> Iterator[Event]:
-    """Trains the model that translates back on the same corpus, with the same settings and the same dev pairs."""
-    if not (folder / CARD).exists():  # which is written last
+    """Trains the model for back-translation on the same corpus, with the same settings and dev pairs."""
+    if not (folder / CARD).exists():  # the card is written last
         data = settings.data
         yield Note(f"First step: train the model that translates back, {data.target} → {data.source}.")
         if (folder / NEW / READY).exists():
@@ -160,7 +160,7 @@ def train_reverse(folder: Path, request: TrainingRequest, settings: Settings, st
 
 
 def swapped(request: TrainingRequest, settings: Settings) -> TrainingRequest:
-    """Returns the request for the model that translates back."""
+    """Returns the request for training the model for back-translation."""
     data = settings.data
     changed: dict[str, Any] = {"data": {"source": data.target, "target": data.source}, "training": {"history": 0}}
     changed["tokenizer"] = {"tags": [tag for tag in settings.tokenizer.tags if tag != SYNTHETIC]}

@@ -1,4 +1,4 @@
-"""Prepares a corpus for training: the request of the user, and the steps that all tasks share."""
+"""Defines training requests, and the preparation steps that all tasks share."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """The user's request; it is saved, so that a run that is killed during preparation can be resumed."""
+    """A user's request to train a model; it is saved to resume runs that were killed during preparation."""
 
     files: list[str]
     given: dict[str, Any]  # the user's settings
-    device: str  # kind of device, for the choice of a preset
+    device: str  # type of device, which affects the choice of a preset
     dev: list[str] = field(default_factory=list)
     test: list[str] = field(default_factory=list)
-    start: str | None = None  # the model that the weights and the vocabulary are taken from
-    swapped: bool = False  # the targets of the corpus are the sources
-    texts: list[str] = field(default_factory=list)  # in the target language, to be translated back
-    reverse: str | None = None  # the model that translates them back; if None, it is trained first
-    teacher: str | None = None  # the model whose translations of the sources are learned
+    start: str | None = None  # model whose weights and vocabulary to start from
+    swapped: bool = False  # use the corpus's targets as sources
+    texts: list[str] = field(default_factory=list)  # files of target language text for back-translation
+    reverse: str | None = None  # model that translates them back; None: train it first
+    teacher: str | None = None  # model whose translations of the sources to learn from
 
     @property
     def synthetic(self) -> bool:
-        """True if another model must make pairs first."""
+        """True if another model must generate synthetic pairs first."""
         return bool(self.texts) or self.teacher is not None
 
     @property
     def held_out(self) -> dict[str, list[str]]:
-        """The files of the dev and test sets that were given."""
+        """The files of the dev and test sets that the user provided."""
         return {name: files for name, files in (("dev", self.dev), ("test", self.test)) if files}
 
     @property
@@ -61,15 +61,15 @@ class TrainingRequest:
         return [*self.files, *self.dev, *self.test, *self.texts, *models]
 
     def start_settings(self) -> Settings | None:
-        """Returns the settings of the model to start from, if there is one."""
+        """Returns the settings of the model to start from, or None."""
         return None if self.start is None else read_settings(Path(self.start))
 
 
 class Preparation(ABC):
-    """The steps from corpus files to tokens for one task; each step reads the files once."""
+    """Prepares a corpus for one task in several steps, each of which reads the files once."""
 
     starts_from: ClassVar[dict[str, tuple[str, ...]]]
-    """For each task, the tasks of models that it can start from."""
+    """Maps each task to the tasks of models that it can start from."""
 
     def __init__(self, new: Path, request: TrainingRequest, send: SendEvent) -> None:
         self.new, self.request, self.send = new, request, send
@@ -87,20 +87,19 @@ class Preparation(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Fills the folder `new`."""
+        """Writes the prepared files to the folder `new`."""
 
     def note(self, text: str) -> None:
-        """Sends the user a message."""
         self.send(Note(text))
 
     def choose_settings(self, size: int, **data: Any) -> Settings:
-        """Chooses the settings for a corpus of this size, and writes them; `data` are settings that it implies."""
+        """Chooses and writes the settings for a corpus of this size; `data` are settings that the corpus implies."""
         given = dict(self.request.given)
         if data:
             given["data"] = {**given.get("data", {}), **data}
         preset, reason = choose_preset(self.settings.task, size, self.request.device)
         if given.get("preset", "auto") != "auto":
-            reason = "as asked"
+            reason = "as requested"
         self.preset_reason = f"starting from {Path(self.request.start).name}" if self.request.start else reason
         chosen = resolve(given, None if self.start else preset, self.start)
         self.settings = choose_precision(chosen, torch.device(self.request.device))
@@ -108,7 +107,7 @@ class Preparation(ABC):
         return self.settings
 
     def write_vocabularies(self, learn: Callable[[], Vocabularies]) -> Vocabularies:
-        """Writes newly learned vocabularies, or those of the model to start from with a copy of its weights."""
+        """Writes new vocabularies from `learn`, or copies the vocabularies and weights of the model to start from."""
         if self.request.start is None:
             vocabularies = learn()
         else:
@@ -118,7 +117,7 @@ class Preparation(ABC):
         return vocabularies
 
     def write_vocabulary(self, texts: Callable[[], Iterable[str]]) -> Tokenizer:
-        """Writes the vocabulary of a task that has a single one, learned from `texts()`."""
+        """Writes the vocabulary of a task that needs only one; a new one is learned from `texts()`."""
 
         def learn() -> Vocabularies:
             tokenizer = Tokenizer.train(texts(), self.settings.tokenizer)
@@ -127,7 +126,7 @@ class Preparation(ABC):
         return self.write_vocabularies(learn).target
 
     def write_about(self, examples: int, report: Report, held_out: dict[str, int], **more: Any) -> None:
-        """Writes facts about the corpus for the training run, the display and the model card."""
+        """Writes facts about the corpus, which the training run, the display and the model card use."""
         about = {
             "files": [Path(name).name for name in self.request.files],
             "examples": examples,
@@ -140,13 +139,13 @@ class Preparation(ABC):
         write_text(self.new / ABOUT, json.dumps(about, ensure_ascii=False))
 
     def write_held_out(self, name: str, records: Iterable[dict[str, Any]]) -> None:
-        """Writes the records of a held-out set for `Task.held_out`."""
+        """Writes the records of a held-out set, which `Task.held_out` reads."""
         lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         write_text(self.new / f"{name}.jsonl", "".join(lines))
 
 
 def report_progress(items: Iterable[Item], send: SendEvent, stage: str, total: int | None = None) -> Iterator[Item]:
-    """Yields the items, and sends the stage of preparation now and then."""
+    """Yields the items, and regularly sends the progress of this stage."""
     for number, item in enumerate(items):
         if number % 5000 == 0:
             send(Stage(stage, number, total))

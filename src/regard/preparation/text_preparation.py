@@ -1,4 +1,4 @@
-"""Prepares running text for the tasks write and fill: from files to a stream of tokens."""
+"""Prepares running text for the tasks write and fill: converts files to a stream of tokens."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from regard.tokens.tokenizer import MOST_CHARACTERS, Tokenizer
 from regard.training.events import Stage
 
 MANY_DOCUMENTS = 50
-"""From this number of documents on, whole documents are held out as dev set; otherwise the end of the text."""
+"""Minimum number of documents to hold out whole documents as the dev set instead of the end of the text."""
 
 MAX_HELD_OUT = 1_000_000
-"""Characters of the dev set."""
+"""Maximum size of the dev set in characters."""
 
 Split = Callable[[Iterator[DocumentPart]], Iterator[tuple[DocumentPart, bool]]]
-"""Yields each part, and True if it is held out."""
+"""A function that yields each part, with True if it is held out."""
 
 
 class TextPreparation(Preparation):
-    """Prepares the tasks write and fill."""
+    """Prepares text for the tasks write and fill."""
 
     starts_from: ClassVar = {"write": ("write",), "fill": ("fill", "embed", "classify")}
 
@@ -52,7 +52,7 @@ class TextPreparation(Preparation):
         self.write_about(tokens["train"], report, {name: n for name, n in tokens.items() if name != "train"})
 
     def parts(self, stage: str, report: Report | None = None) -> Iterator[DocumentPart]:
-        """Yields the whole corpus, and sends the stage of preparation."""
+        """Yields the whole corpus, and sends the progress."""
         characters_read = 0
         for number, part in enumerate(read(self.files, self.data, report or Report())):
             characters_read += len(part.text)
@@ -61,11 +61,11 @@ class TextPreparation(Preparation):
             yield part
 
     def select(self, stage: str, *, held_out: bool) -> Iterator[DocumentPart]:
-        """Yields the parts that are held out as dev set, or the others."""
+        """Yields either the parts that are held out as the dev set, or the others."""
         return (part for part, dev in self.split(self.parts(stage)) if dev == held_out)
 
     def check(self) -> tuple[Report, int]:
-        """Reads everything once; returns a report of the documents and the number of characters."""
+        """Reads the whole corpus once; returns a report on the documents, and the number of characters."""
         report = Report(unit="documents")
         characters = sum(len(part.text) for part in self.parts("reading", report))
         if not characters:
@@ -76,25 +76,24 @@ class TextPreparation(Preparation):
         return report, characters
 
     def split_off(self, report: Report, characters: int) -> int:
-        """Holds out a dev set: some documents or, if they are few, the end of the text; returns its characters."""
+        """Holds out some documents as the dev set or, if there are few, the end of the text; returns its size."""
         size, what = 0, "whole documents"
         if report.kept >= MANY_DOCUMENTS:
             self.split = split_by_document(min(characters // 20, MAX_HELD_OUT) / characters)
             size = self.held_out_size()
-        if not 0 < size < characters // 4:  # with few, equal or very unequal documents, chance may take none or all
+        if not 0 < size < characters // 4:  # with few, equal or very uneven documents, chance may select none or all
             self.split, what = split_by_end(characters - min(characters // 10, MAX_HELD_OUT)), "the end of the text"
             size = self.held_out_size()
         if not 0 < size < characters:
-            raise DataError("there is too little text to hold out a dev set: give one with --dev")
+            raise DataError("there is too little text to hold out a dev set: specify one with --dev")
         self.note(f"dev: {size:,} characters held out: {what}")
         return size
 
     def held_out_size(self) -> int:
-        """Returns the number of characters that are held out."""
         return sum(len(part.text) for part in self.select("splitting off a dev set", held_out=True))
 
     def encode(self, name: str, parts: Iterator[DocumentPart], tokenizer: Tokenizer) -> int:
-        """Writes the tokens of a set; for the task write, begin and end tokens surround each document."""
+        """Writes the tokens of a set; for the task write, documents are surrounded by begin and end tokens."""
         specials, writes = tokenizer.specials, self.settings.task == "write"
         ends = writes and specials.begin != specials.end
 
@@ -119,7 +118,7 @@ class TextPreparation(Preparation):
 
 
 def first_texts(parts: Iterator[DocumentPart], most: int = MOST_CHARACTERS) -> Iterator[str]:
-    """Yields the texts of the first parts, up to `most` characters."""
+    """Yields the texts of the first parts, at most `most` characters in total."""
     size = 0
     for part in parts:
         size += len(part.text)
@@ -129,7 +128,7 @@ def first_texts(parts: Iterator[DocumentPart], most: int = MOST_CHARACTERS) -> I
 
 
 def split_by_document(share: float) -> Split:
-    """Returns a split that holds out about this share of the documents, always the same ones."""
+    """Returns a split that holds out about this share of the documents; the choice is deterministic."""
 
     def split(parts: Iterator[DocumentPart]) -> Iterator[tuple[DocumentPart, bool]]:
         dev = False
@@ -142,7 +141,7 @@ def split_by_document(share: float) -> Split:
 
 
 def split_by_end(limit: int) -> Split:
-    """Returns a split that holds out everything after `limit` characters, from the next line or document on."""
+    """Returns a split that holds out everything from the first line or document after `limit` characters."""
 
     def split(parts: Iterator[DocumentPart]) -> Iterator[tuple[DocumentPart, bool]]:
         characters_read, dev = 0, False

@@ -1,4 +1,4 @@
-"""Trains from corpus files to a finished model folder, as a stream of events: `train`, `distill` and `resume`."""
+"""Trains model folders from corpus files, as a stream of events: `train`, `distill` and `resume`."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def train(
     stop: threading.Event | None = None,
     prepare_only: bool = False,
 ) -> Training:
-    """Trains a model on one or several corpus files into a model folder, while the events are read.
+    """Trains a model on one or more corpus files and writes a model folder; makes progress while events are read.
 
         >>> for event in regard.train(["train.en", "train.de"], "runs/en-de", overrides={"training.steps": 2000}):
         ...     print(event)
 
-    `overrides` are settings by their dotted names; `task` says what the model is for. Training begins with the weights,
-    the vocabulary and the shape of the model `start`, which replaces the shape in `settings_file`. `back_translate` is
-    text in the target language: the model `reverse`, or one that is trained first, translates it back into more pairs.
-    Setting `stop` saves and ends the run; with `prepare_only` it ends before the first update. `resume` continues it.
-    Processes that torchrun has started train together.
+    `overrides` maps dotted names of settings to values; the setting `task` says what the model does. With `start`,
+    training begins with the weights, vocabulary and shape of that model, which replace the shape in `settings_file`.
+    `back_translate` is text in the target language, which the model `reverse`, or one that is trained first, translates
+    back to generate more pairs. Setting `stop` saves and ends the run; with `prepare_only`, it ends before the first
+    update. `resume` continues it. Processes started by torchrun train together.
     """
     folder, given = require_path(output, "output"), gather(settings_file, overrides, starting=start is not None)
     corpora = [require_paths(names, what) for names, what in ((files, "train"), (dev, "dev"), (test, "test"))]
@@ -66,13 +66,13 @@ def train(
             require_path(model, what)
     notes = []
     if settings_file and start and (names := find_shape_settings(read_toml(Path(settings_file)))):
-        notes = [Note(f"{settings_file}: these settings come from {start} and not from this file: {', '.join(names)}.")]
+        notes = [Note(f"{settings_file}: these settings come from {start}, not from this file: {', '.join(names)}.")]
 
     def make_request() -> TrainingRequest:
-        # the whole model is read, so that a damaged one is refused now
+        # read the whole model to find damage early
         settings = resolve(given, start=None if start is None else read_folder(Path(start)).settings)
         if settings.training.adapters and start is None:
-            raise SettingsError("training.adapters change an existing model: pass --from MODEL")
+            raise SettingsError("training.adapters needs an existing model: pass --from MODEL")
         request = request_for(corpora, given, settings)
         if start is not None:
             request = replace(request, start=str(Path(start).resolve()))
@@ -99,23 +99,23 @@ def distill(
         >>> for event in regard.distill("runs/big", ["train.en", "train.de"], "runs/small"):
         ...     print(event)
 
-    `files` are one file of text or a corpus of pairs. If no dev set is given, it is split off these pairs: it keeps its
-    own targets, and the student never sees the teacher's. The other arguments are those of `train`.
+    `files` is one text file or a corpus of pairs. Without `dev`, a dev set is split off these pairs; it keeps their
+    targets, and the student never sees the teacher's translations of it. The other arguments are those of `train`.
     """
     folder, given = require_path(output, "output"), gather(settings_file, overrides)
     require_path(teacher, "teacher")
     corpora = [require_paths(names, what) for names, what in ((files, "distill"), (dev, "dev"), (test, "test"))]
 
     def make_request() -> TrainingRequest:
-        data = load_as(Translator, teacher, "cpu").settings.data  # the whole model: a damaged one is refused now
+        data = load_as(Translator, teacher, "cpu").settings.data  # read the whole model to find damage early
         if data.directions:
-            raise SettingsError(f"{teacher}: translates in several directions: give a teacher of one direction")
+            raise SettingsError(f"{teacher}: translates in several directions: use a teacher with a single direction")
         asked = merge({"data": {"source": data.source, "target": data.target}}, given)
         settings = resolve(asked)
         if settings.task != "translate":
-            raise SettingsError(f"a teacher that translates cannot teach the task {settings.task}")
+            raise SettingsError(f"distillation trains translators: leave out task = {settings.task}")
         if settings.training.adapters:
-            raise SettingsError("training.adapters change an existing model, but a student starts from nothing")
+            raise SettingsError("training.adapters needs an existing model, but a student is trained from scratch")
         return replace(request_for(corpora, asked, settings), teacher=str(Path(teacher).resolve()))
 
     begin = new_run(folder, overwrite, make_request)
@@ -129,12 +129,12 @@ def resume(
     stop: threading.Event | None = None,
     prepare_only: bool = False,
 ) -> Training:
-    """Continues an interrupted run with the same result as without the interruption.
+    """Continues an interrupted run; the result is the same as without the interruption.
 
     >>> for event in regard.resume("runs/en-de", overrides={"training.steps": 4000}):
     ...     print(event)
 
-    `overrides` may change [training] only. A finished run is not changed, and the events say so.
+    `overrides` may only change settings in [training]. A finished run is not changed, and a note says so.
     """
     folder = require_path(output, "resume")
 
@@ -143,19 +143,19 @@ def resume(
         if request is not None:
             if overrides:
                 raise SettingsError(
-                    f"{folder}: was stopped while preparing: resume it as it was, or train with --overwrite"
+                    f"{folder}: was stopped during preparation: resume without changes, or train with --overwrite"
                 )
             return request
         if not (folder / TRAINING / ABOUT).exists():
             model = f": start a new run with regard train FILES --from {folder}" if (folder / WEIGHTS).exists() else ""
-            raise ModelError(f"{folder}: there is no training to resume here{model}")
-        several = group.size > 1 or prepare_only  # preparation alone is for several processes
+            raise ModelError(f"{folder}: there is no training run to resume{model}")
+        several = group.size > 1 or prepare_only  # a run that is only prepared will train in several processes
         changed = changed_settings(folder, overrides, several) if overrides else None
         if finished := finished_run(folder, changed):
             return finished
         if removed := find_removed(read_toml(folder / SETTINGS), in_use=True):
             raise SettingsError(
-                f"{folder}: was trained with {removed[0]}, which this version does not have: train a new model"
+                f"{folder}: was trained with {removed[0]}, which this version does not support: train a new model"
             )
         if changed is not None:
             write_text(folder / SETTINGS, dump(changed))
@@ -166,7 +166,7 @@ def resume(
 
 
 def request_for(corpora: Iterable[Sequence[Path | str]], given: dict[str, Any], settings: Settings) -> TrainingRequest:
-    """Returns the request to train on files, by absolute paths; folders and patterns of pairs are expanded."""
+    """Returns the request to train on files, with absolute paths; expands folders and patterns of pairs."""
     is_pairs = settings.task == "translate"
     paths = [expand_paths(names, settings.data) if is_pairs else map(as_path, names) for names in corpora]
     files, dev, test = ([str(path.absolute()) for path in each] for each in paths)
@@ -176,7 +176,7 @@ def request_for(corpora: Iterable[Sequence[Path | str]], given: dict[str, Any], 
 def new_run(
     folder: Path, overwrite: bool, make_request: Callable[[], TrainingRequest]
 ) -> Callable[[ProcessGroup], Beginning]:
-    """Returns the function that begins a run in a folder, or continues it after a restart of its processes."""
+    """Returns a function that begins a run in a folder, or continues it after its processes were restarted."""
 
     def begin(group: ProcessGroup) -> Beginning:
         request = make_request()
@@ -191,21 +191,21 @@ def new_run(
 def with_back_translation(
     request: TrainingRequest, settings: Settings, texts: Sequence[Path | str], reverse: Path | str | None
 ) -> TrainingRequest:
-    """Adds text to translate back to a request; refuses what cannot work before any work is done."""
+    """Adds back-translation to a request; raises an error for invalid combinations before any work is done."""
     if not texts:
         if reverse is not None:
-            raise InputError("--reverse MODEL translates text back: add the text with --back-translate FILES")
+            raise InputError("--reverse MODEL needs text to translate back: add --back-translate FILES")
         return request
     if settings.task != "translate":
-        raise SettingsError(f"--back-translate makes pairs, which the task {settings.task} cannot use: leave it out")
+        raise SettingsError(f"--back-translate does not apply to the task {settings.task}: leave it out")
     if settings.data.directions:
-        raise SettingsError("--back-translate makes pairs for one direction: train without data.directions")
+        raise SettingsError("--back-translate supports only one direction: train without data.directions")
     for path in map(as_path, texts):
-        require_plain(path, "text to translate back is plain text, one sentence per line (it may end in .gz)")
+        require_plain(path, "--back-translate takes plain text, one sentence per line (it may end in .gz)")
     if reverse is not None:
         require_opposite(Path(reverse), settings)
     elif request.start is not None:
-        raise InputError("--back-translate with --from needs the model that translates back: add --reverse MODEL")
+        raise InputError("--back-translate with --from needs a model that translates back: add --reverse MODEL")
     tags = settings.tokenizer.tags
     given = request.given
     if SYNTHETIC not in tags and request.start is None:
@@ -219,10 +219,10 @@ def with_back_translation(
 
 
 def require_opposite(reverse: Path, settings: Settings) -> None:
-    """Refuses a model that does not translate from the target language into the source language."""
+    """Raises InputError unless the model translates from the target language into the source language."""
     data, wanted = load_as(Translator, reverse, "cpu").settings.data, settings.data
     if (data.source, data.target) != (wanted.target, wanted.source):
         raise InputError(
-            f"{reverse}: translates {data.source} → {data.target}, and --reverse needs {wanted.target} → "
-            f"{wanted.source}: give another model, or name the languages with --source and --target"
+            f"{reverse}: translates {data.source} → {data.target}, but --reverse needs {wanted.target} → "
+            f"{wanted.source}: use another model, or specify the languages with --source and --target"
         )
