@@ -76,8 +76,8 @@ def test_every_recipe_with_a_shape_is_covered() -> None:
     ("flags", "message"),
     [
         ({"preset": "tiny"}, "a preset sets the model.s shape, .*: leave out the preset tiny"),
-        ({"model.width": "9"}, r"model\.width comes from the model given with --from \(32\) and cannot be changed"),
-        ({"tokenizer.vocabulary": 700}, r"tokenizer\.vocabulary comes from the model given with --from \(300\)"),
+        ({"model.width": "9"}, r"model\.width comes from the --from model \(32\) and cannot be changed"),
+        ({"tokenizer.vocabulary": 700}, r"tokenizer\.vocabulary comes from the --from model \(300\)"),
         ({"model.widht": 9}, r"unknown setting model\.widht; did you mean model\.width\?"),
     ],
 )

@@ -302,9 +302,9 @@ def test_a_model_of_another_task_is_refused(
     ("changes", "says"),
     [
         ({"preset": "tiny"}, "sets the model.s shape, which --from takes from the other model"),
-        ({"model__width": 32}, r"model.width comes from the model given with --from \(16\) and cannot be changed"),
-        ({"model__bias": "true"}, "model.bias comes from the model given with --from .false. and cannot be changed"),
-        ({"tokenizer__vocabulary": 400}, "tokenizer.vocabulary comes from the model given with --from"),
+        ({"model__width": 32}, r"model.width comes from the --from model \(16\) and cannot be changed"),
+        ({"model__bias": "true"}, "model.bias comes from the --from model .false. and cannot be changed"),
+        ({"tokenizer__vocabulary": 400}, "tokenizer.vocabulary comes from the --from model"),
     ],
 )
 def test_the_shape_of_a_model_cannot_be_changed(changes: dict[str, Any], says: str, runs: Runs, tmp_path: Path) -> None:

@@ -327,5 +327,7 @@ def test_a_run_that_used_a_removed_setting_is_not_resumed(
         *_, last = resume(folder, overrides={"training.steps": 4})
         assert isinstance(last, Finished)
     else:
-        with pytest.raises(SettingsError, match=r"was trained with training\.risk, which this version does not have"):
+        with pytest.raises(
+            SettingsError, match=r"was trained with training\.risk, which this version does not support"
+        ):
             list(resume(folder))
