@@ -1,10 +1,10 @@
-// Compiled once for each set of instructions, with REGARD_KERNELS as the name of its table (see setup.py). Numbers are
-// handled LANES at once by the vector types of GCC and Clang; only the products of int8 need instructions by name.
+// Compiled once for each instruction set, with REGARD_KERNELS as the name of its function table (see setup.py). The vector
+// types of GCC and Clang process LANES numbers at a time; only int8 products need intrinsics.
 //
-// One answer, always. A sum over the depth adds one product after the other, whatever the tile, so a sentence has the same
-// numbers in any batch. All other sums have PANEL partial sums, which are added in one order (`Sums`), and no product is
-// fused with a sum except in the products of float32 (`fused`): so an int8 model computes the same bits on every set of
-// instructions. The compiler must not fuse by itself: see -ffp-contract in setup.py.
+// Results are deterministic. A sum over the depth adds one product after the other, regardless of the tile, so a sentence
+// gets the same numbers in any batch. All other sums have PANEL partial sums, which are added in a fixed order (`Sums`).
+// Only float32 products fuse multiplication and addition (`fused`), so an int8 model computes the same bits on every
+// instruction set. The compiler must not fuse on its own: see -ffp-contract in setup.py.
 #include "arithmetic_kernels.h"
 
 #include <cmath>
@@ -26,9 +26,9 @@ constexpr int REGISTERS = 12, MOST_ROWS = 6;
 #else
 constexpr int REGISTERS = 12, MOST_ROWS = 3;
 #endif
-constexpr int VECTORS = PANEL / LANES;  // in a panel
+constexpr int VECTORS = PANEL / LANES;  // number of vectors per panel
 
-INLINE Vec fused(Vec a, Vec b, Vec sum) {  // a * b + sum, rounded once where the instructions can
+INLINE Vec fused(Vec a, Vec b, Vec sum) {  // a * b + sum, rounded only once if the instruction set supports it
 #if defined(__AVX512F__)
     return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
 #elif defined(__AVX2__)
@@ -47,7 +47,7 @@ struct Sums {  // PANEL partial sums
     template <class Value> INLINE void add(Value value) {
         UNROLL for (int i = 0; i < VECTORS; ++i) parts[i] += value(i);
     }
-    INLINE float all() const {  // adds halves that lie side by side, on every set of instructions
+    INLINE float all() const {  // adds adjacent halves, in the same order on every instruction set
         Vec halves[VECTORS];
         UNROLL for (int i = 0; i < VECTORS; ++i) halves[i] = parts[i];
         UNROLL for (int n = VECTORS / 2; n; n /= 2)
@@ -56,10 +56,10 @@ struct Sums {  // PANEL partial sums
     }
 };
 
-// How weights are stored, and how a step along the depth multiplies those of a panel
+// The ways to store weights, and to multiply the weights of a panel in one step along the depth
 
 #if defined(__AVX512F__)
-INLINE Int unpack(const uint8_t* p) {  // LANES integers of three bytes
+INLINE Int unpack(const uint8_t* p) {  // unpacks LANES three-byte integers
     const __m512i spread = _mm512_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0, 6, 7, 8, 0, 9, 10, 11, 0);
     const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(-1, 0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11));
     return (Int)_mm512_shuffle_epi8(_mm512_permutexvar_epi32(spread, _mm512_maskz_loadu_epi32(0xfff, p)), order);
@@ -83,19 +83,19 @@ INLINE Int unpack(const uint8_t* p) {
 struct Plain {  // float32
     using Number = float;
     using Sum = Vec;
-    static constexpr int STEP = 1;           // along the depth
-    static constexpr long SIZE = 4 * PANEL;  // bytes of a panel that a step reads
+    static constexpr int STEP = 1;           // steps along the depth
+    static constexpr long SIZE = 4 * PANEL;  // bytes of a panel that each step reads
     static constexpr bool KEEPS = false;
     static long depth(const Matrix& m) { return m.depth; }
     INLINE static Vec weights(const uint8_t* p, int vector) { return load(reinterpret_cast<const float*>(p) + vector * LANES); }
     INLINE static Vec multiply_add(Vec sum, const float* row, Vec weights) { return fused(splat(*row), weights, sum); }
-    struct Columns {  // turn sums into numbers
+    struct Columns {  // converts sums to numbers
         Columns(const Matrix&, long) {}
         INLINE Vec value(Vec sum, const Rows&, int) const { return sum; }
     };
 };
 
-struct Fixed : Plain {  // three bytes each
+struct Fixed : Plain {  // three-byte integers
     static constexpr long SIZE = 3 * PANEL;
     INLINE static Vec weights(const uint8_t* p, int vector) { return __builtin_convertvector(unpack(p + vector * LANES * 3), Vec); }
     struct Columns {
@@ -105,21 +105,21 @@ struct Fixed : Plain {  // three bytes each
     };
 };
 
-struct Kept : Fixed {  // the same, and stores them as float32 for the next rows
+struct Kept : Fixed {  // like Fixed, but also stores the weights as float32 for the next rows
     static constexpr bool KEEPS = true;
 };
 
-struct Known : Fixed {  // the same, as they were stored
+struct Known : Fixed {  // reads the float32 weights that Kept has stored
     static constexpr long SIZE = Plain::SIZE;
     INLINE static Vec weights(const uint8_t* p, int vector) { return Plain::weights(p, vector); }
 };
 
-// int8: rows and weights are in -127 ... 127, so that no sum of two products overflows 16 bits, and all sets of
-// instructions give the same integers.
+// int8: rows and weights are in -127 ... 127, so that sums of two products fit into 16 bits, and all instruction sets
+// compute the same integers.
 
 #if defined(__AVX512VNNI__)
 constexpr bool SCREENS = true;
-constexpr int ZERO = 128;  // bytes of rows are x + 128, as VPDPBUSD multiplies unsigned by signed ones
+constexpr int ZERO = 128;  // rows store x + 128, because VPDPBUSD multiplies unsigned by signed bytes
 INLINE Int multiply_add(Int sum, Int bytes, Int weights) {
     return (Int)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)bytes, (__m512i)weights);
 }
@@ -169,16 +169,16 @@ struct Bytes {
     };
 };
 
-// Products: ROWS rows and PANELS panels at once, their sums in registers, while the weights of `next` are fetched
+// Products of ROWS rows with PANELS panels, whose sums stay in registers while the weights of `next` are prefetched
 
 struct Product {
     const Rows& rows;
     const Matrix& m;
-    int first;  // panel, whose columns go to out[row, 0]
+    int first;  // first panel, whose columns go to out[row, 0]
     float* out;
     long stride;
     bool add;
-    float* kept = nullptr;  // the panels that are multiplied with now, as float32
+    float* kept = nullptr;  // the current panels as float32
 };
 
 template <class How, int ROWS, int PANELS>
@@ -209,10 +209,10 @@ void tile(const Product& p, const uint8_t* weights, const uint8_t* next, int row
     }
 }
 
-// Chooses a tile for a number of rows: as many panels as the registers hold
+// Chooses a tile for a number of rows: as many panels as fit into the registers
 
 constexpr int MOST_PANELS = 8;
-constexpr long AT_ONCE = 1 << 18;  // bytes of panels; as many are prefetched meanwhile, and the second-level cache holds both
+constexpr long AT_ONCE = 1 << 18;  // bytes of panels to process while as many are prefetched; both fit into the L2 cache
 
 constexpr int panels_at_once(int rows) {
     int panels = MOST_PANELS;
@@ -235,13 +235,13 @@ template <class How, int... I> Tile tile_of(int rows, int panels, std::integer_s
 }
 constexpr auto EVERY_ROW_COUNT = std::make_integer_sequence<int, MOST_ROWS>{};
 
-// Cuts the rows into blocks of equal height, and multiplies a few panels with all blocks before the next panels: with the
-// first block as they are stored in the file, with the others as `First` has stored them
+// Splits the rows into blocks of equal height, and multiplies a few panels with all blocks before the next panels. The
+// first block uses the panels as stored in the file, the others as `First` has stored them
 template <class First, class Then = First> void sweep(Product p, int last) {
     const int rows = p.rows.count, blocks = (rows + MOST_ROWS - 1) / MOST_ROWS, high = (rows + blocks - 1) / blocks;
     const int rest = rows - (rows - 1) / high * high;
     const long size = p.m.size();
-    const Matrix* after = p.m.next;  // this thread has the same share of it
+    const Matrix* after = p.m.next;  // this thread computes the same share of it
     const uint8_t* share = after ? after->weights + long(p.first) * after->panels() / p.m.panels() * after->size() : nullptr;
     int panels = panels_at_once(high);
     while (panels > 2 && panels * size > AT_ONCE) panels /= 2;
@@ -272,7 +272,7 @@ void multiply_int8(const Rows& rows, const Matrix& m, int first, int last, float
     if (rows.count > 0) sweep<Bytes>({rows, m, first, out, stride, add}, last);
 }
 
-// Rows of states are padded with zeros to whole panels
+// Rows of states are padded with zeros to a multiple of PANEL
 
 float quantize(const float* row, int count, uint8_t* out, float* rest) {
     Vec most = Vec{};
@@ -281,7 +281,7 @@ float quantize(const float* row, int count, uint8_t* out, float* rest) {
         most = larger(most, larger(v, -v));
     }
     const float peak = highest(most), scale = peak > 1e-30f ? peak / 127.0f : 1.0f, factor = 1.0f / scale;
-    for (long i = 0; i < round_up(count, PANEL); i += LANES) {  // rounds to nearest, like the sum in `exponential`
+    for (long i = 0; i < round_up(count, PANEL); i += LANES) {  // rounds to the nearest integer, like the sum in `exponential`
         const Vec rounded = load(row + i) * factor + 12582912.0f;
         const Int bits = (Int)rounded;
         for (int j = 0; j < LANES; ++j) out[i + j] = uint8_t(uint32_t(bits[j]) + ZERO);
@@ -313,7 +313,7 @@ void normalize(const float* row, const float* gain, const float* bias, int count
 
 INLINE Vec sigmoid(Vec x) { return 1.0f / (1.0f + exponential(x < splat(-88.0f) ? splat(88.0f) : -x)); }
 
-INLINE Vec error_function(Vec x) {  // Abramowitz & Stegun 7.1.26, to 1.5e-7
+INLINE Vec error_function(Vec x) {  // Abramowitz & Stegun 7.1.26, with an error of at most 1.5e-7
     const Vec size = larger(x, -x), t = 1.0f / (1.0f + 0.3275911f * size);
     Vec p = 1.061405429f * t - 1.453152027f;
     p = p * t + 1.421413741f;
@@ -373,7 +373,7 @@ void attend(const float* query, const float* const* entries, int count, long key
     for (; j < count; ++j) score<1>(query, entries + j, key, key_width, weights + j);
     float most = weights[0];
     for (j = 1; j < count; ++j) most = weights[j] > most ? weights[j] : most;
-    for (; j % PANEL; ++j) weights[j] = -INFINITY;  // counts as 1e-38, which changes no sum
+    for (; j % PANEL; ++j) weights[j] = -INFINITY;  // becomes 1e-38, which does not change any sum
     Sums sum;
     for (j = 0; j < count; j += PANEL)
         sum.add([&](int k) {
@@ -392,7 +392,7 @@ void attend(const float* query, const float* const* entries, int count, long key
     }
 }
 
-// Single columns of a matrix: a few lines are multiplied with all rows while the next ones are prefetched
+// Products with single columns of a matrix: multiplies a few lines with all rows while the next ones are prefetched
 
 constexpr int TOGETHER = 4;
 
@@ -406,7 +406,7 @@ INLINE Vec multiply_add(Vec numbers, const int16_t* p, Vec sum) {
 template <class T> INLINE void pick_lines(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, float* out, long stride) {
     const auto line = [&](int i) { return static_cast<const T*>(m.lines) + long(tokens[i]) * m.line(); };
     for (int i = 0; i < count; i += TOGETHER) {
-        const T* lines[TOGETHER];  // the last one is repeated
+        const T* lines[TOGETHER];  // the last line is repeated
         for (int j = 0; j < TOGETHER; ++j) lines[j] = line(i + j < count ? i + j : count - 1);
         for (int j = i + TOGETHER; j < i + 2 * TOGETHER && j < count; ++j)
             for (long k = 0; k < m.line(); k += 64 / long(sizeof(T))) __builtin_prefetch(line(j) + k, 0, 3);
@@ -429,7 +429,7 @@ void pick(const Rows& rows, const Matrix& m, const int32_t* tokens, int count, f
 
 float sum_exp(const float* row, int count, float* high, double* sum) {
     const int whole = count / PANEL * PANEL;
-    float rest[PANEL];  // the numbers after the last whole panel, and nothing
+    float rest[PANEL];  // the numbers after the last whole panel, padded with zeros
     for (int i = 0; i < PANEL; ++i) rest[i] = whole + i < count ? row[whole + i] : -INFINITY;
     Vec most = splat(-INFINITY);
     for (int i = 0; i < whole; i += LANES) most = larger(load(row + i), most);

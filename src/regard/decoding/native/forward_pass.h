@@ -1,5 +1,5 @@
-// The Transformer's forward pass, read position by position. Several threads, the lanes of a team, run the same functions
-// side by side: each takes its share of the rows or columns of a step and waits for the others before the next.
+// The Transformer's forward pass, position by position. Several threads, the lanes of a team, run the same functions in
+// parallel: each computes its share of the rows or columns of a step, and waits for the others before the next step.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -21,7 +21,7 @@ public:
 
     Range share(int lane, long count) const { return {count * lane / lanes, count * (lane + 1) / lanes}; }
 
-    void wait() {  // until every lane arrives; spins, as steps last microseconds, and then yields
+    void wait() {  // waits until all lanes arrive; spins first, because steps take microseconds, and then yields
         if (lanes == 1) return;
         const int round = round_.load(std::memory_order_acquire);
         if (waiting_.fetch_add(1, std::memory_order_acq_rel) == lanes - 1) {
@@ -41,16 +41,16 @@ private:
     std::atomic<int> waiting_{0}, round_{0};
 };
 
-struct Position {  // a token that is read in this step
+struct Position {  // a token to read in this step
     int token, place;
-    float* entry;                // receives its keys and values; those of layer l at `path_step` * l
-    const float* const* path;    // entries of the tokens up to this one
-    const float* const* memory;  // keys and values of the source, in the same form
+    float* entry;                // where to store its keys and values; those of layer l are at `path_step` * l
+    const float* const* path;    // entries of all tokens up to this one
+    const float* const* memory;  // keys and values of the source, in the same format
     int memory_count;
     long path_step, memory_step;
 };
 
-template <class T> class Buffer {  // grows; zero where nothing was written
+template <class T> class Buffer {  // grows when needed; new elements are zero
 public:
     T* get(size_t count) {
         if (count > values_.size()) values_.assign(count + count / 4, T{});
@@ -77,7 +77,7 @@ public:
         bytes_ = round_up(std::max({width_, context_, long(m.hidden())}), 64);
     }
 
-    // Called by one lane, before all lanes use this number of rows
+    // One lane must call this before any lane uses this number of rows
     void reserve(int rows, int longest) {
         const size_t n = size_t(rows);
         x_.get(n * width_), y_.get(n * width_), wide_rows_.get(n * wide_), context_rows_.get(n * context_);
@@ -87,7 +87,8 @@ public:
         if (sources_.size() < n) sources_.resize(n);
     }
 
-    // Tokens of several sources, source i from starts[i] to starts[i + 1] -> keys and values for the decoder, out[row]
+    // Encodes several sources, of which source i has the tokens starts[i] ... starts[i + 1] - 1; writes the decoder's keys and
+    // values of each row to out[row]
     void encode(int lane, const int32_t* tokens, const std::vector<int>& starts, float* out, long stride) {
         const int rows = starts.back();
         for_rows(lane, rows, [&](long row) {
@@ -112,8 +113,8 @@ public:
         linear(lane, model.memory, normalized(lane, rows, model.encoder_norm), width_, rows, out, stride, false);
     }
 
-    // Reads these positions of unfinished outputs -> their last states; `looks`, unless null, receives the attention of each
-    // head to the source in the last layer, [rows][heads][stride]
+    // Reads these positions of unfinished outputs and returns their last states; writes the last layer's attention of each
+    // head to the source to `looks` [rows][heads][stride] unless it is null
     const float* decode(int lane, const std::vector<Position>& read, float* looks, long stride) {
         const int rows = int(read.size());
         const Shape& s = model.shape;
@@ -150,11 +151,11 @@ public:
 
     long width() const { return width_; }
 
-    // Returns rows of states in the form that `logits` takes
+    // Converts rows of states to the input of `logits`
     Rows scorable(int lane, const float* states, int rows) { return quantized(lane, states, width_, rows, model.logits.depth); }
 
-    // Computes the logits of a share of the vocabulary, chunk by chunk: see(first column, columns, logits of row 0, stride). All
-    // lanes together see the same chunks, in the same order, as one lane alone.
+    // Computes the logits of a share of the vocabulary chunk by chunk, and calls see(first column, columns, logits of row 0,
+    // stride). All lanes together see the same chunks in the same order as a single lane.
     template <class See> void logits(int lane, const Rows& input, std::vector<float>& buffer, See see) {
         const Matrix& m = model.logits;
         buffer.resize(size_t(input.count * CHUNK));
@@ -164,8 +165,8 @@ public:
         });
     }
 
-    // The same in int8: states become bytes; in float32, their remainders become bytes too. A logit of row i is off by at most
-    // margin(i), and mostly by much less.
+    // Does the same in int8: converts states to bytes and, in a float32 model, also their remainders. The error of a logit in
+    // row i is at most margin(i), and usually much less.
     template <class See> void screen(int lane, const float* states, int rows, std::vector<float>& buffer, See see) {
         const Matrix& m = model.screen;
         for_rows(lane, rows, [&](long row) {
@@ -189,7 +190,7 @@ public:
     }
     float margin(int row) { return margins_.data()[row]; }
 
-    // The same for some rows and a share of these tokens only: columns are places in the list
+    // Does the same for some rows and a share of these tokens; columns are positions in the list
     template <class See>
     void logits_of(int lane, const float* states, int rows, const std::vector<int32_t>& tokens, std::vector<float>& buffer, See see) {
         buffer.resize(size_t(rows * CHUNK));
@@ -200,8 +201,8 @@ public:
     }
 
 private:
-    static constexpr long CHUNK = 32 * PANEL;  // columns
-    const long width_, context_, terms_;  // terms_: rows of bytes for each row that is screened
+    static constexpr long CHUNK = 32 * PANEL;  // number of columns
+    const long width_, context_, terms_;  // terms_: number of byte rows per screened row
     long wide_, bytes_, weights_ = 0;
     Buffer<float> x_, y_, wide_rows_, context_rows_, weight_rows_, byte_scales_, margins_;
     Buffer<uint8_t> byte_rows_;
@@ -228,7 +229,7 @@ private:
 
     void embed(const Matrix& table, const float* positions, const Norm& norm, int token, int place, float* out) const {
         model.look_up(table, token, model.shape.embedding_scale, out);
-        std::fill(out + model.shape.width, out + width_, 0.0f);  // NaN may have been left here
+        std::fill(out + model.shape.width, out + width_, 0.0f);  // the padding may contain NaN from earlier steps
         if (positions)
             for (int k = 0; k < model.shape.width; ++k) out[k] += positions[place * width_ + k];
         if (model.shape.embedding_norm) normalize(out, norm, out);
@@ -238,7 +239,7 @@ private:
         kernels.normalize(in, norm.gain, norm.bias, model.shape.width, model.shape.epsilon, model.shape.rms != 0, out);
     }
 
-    void turn(float* row, int place) const {  // rotary positions, of queries and keys
+    void turn(float* row, int place) const {  // applies rotary positions to queries and keys
         const int half = model.shape.key_width / 2;
         const float *cosine = model.cosines.data() + long(place) * half, *sine = model.sines.data() + long(place) * half;
         for (int head = 0; head < model.shape.heads + model.shape.groups; ++head, row += 2 * half)
@@ -277,13 +278,13 @@ private:
         team.wait();
     }
 
-    const float* normalized(int lane, int rows, const Norm& norm) {  // with pre-norm; otherwise returns the states unchanged
+    const float* normalized(int lane, int rows, const Norm& norm) {  // normalizes the states if the model is pre-norm; otherwise returns them unchanged
         if (!model.shape.pre_norm) return x_.data();
         for_rows(lane, rows, [&](long row) { normalize(x_.data() + row * width_, norm, y_.data() + row * width_); });
         return y_.data();
     }
 
-    // x + last(middle(first(norm(x)))), or norm(x + ...): `middle` turns the rows of `first` into `between`
+    // Computes x + last(middle(first(norm(x)))), or norm(x + ...); `middle` converts the output of `first` to `between`
     template <class Middle>
     void sublayer(int lane, int rows, const Norm& norm, const Matrix& first, const Matrix& last, const float* between, long stride, Middle middle) {
         linear(lane, first, normalized(lane, rows, norm), width_, rows, wide_rows_.data(), wide_, false);

@@ -1,5 +1,5 @@
-// Search over a network: sentences join when others leave, so that products always have many rows. The rules are those of
-// decoding/beam_search.py, which is the reference.
+// Searches for outputs with a model. Sentences join when others leave, so that products always have many rows. The rules
+// are the same as in decoding/beam_search.py, which is the reference.
 #pragma once
 #include <limits>
 #include <memory>
@@ -13,16 +13,16 @@ constexpr float NEVER = -std::numeric_limits<float>::infinity();
 
 struct Hypothesis {
     Output output;
-    std::vector<const float*> path;  // keys and values of the tokens that were read
+    std::vector<const float*> path;  // keys and values of the tokens read so far
     std::vector<int32_t> unread;
     int row = 0;
 };
 
 using Block = std::unique_ptr<float[]>;
 
-class Entries {  // memory for keys and values, given out one by one and taken back together
+class Entries {  // allocates memory for keys and values one by one, and takes all of it back at once
 public:
-    static constexpr long BLOCK = 8;  // entries that are stored side by side, layer by layer
+    static constexpr long BLOCK = 8;  // number of entries stored next to each other, layer by layer
 
     float* next(long entry, long layers, std::vector<Block>& spare) {
         if (used_ == long(blocks_.size()) * BLOCK) {
@@ -44,25 +44,25 @@ private:
     long used_ = 0;
 };
 
-struct Memory {  // what the decoder attends to
-    TaskPointer task;  // of the sentence; null: none
+struct Memory {  // the encoder's keys and values, to which the decoder attends
+    TaskPointer task;  // the sentence, or null
     std::vector<float> values;  // [layers][positions][keys, values]
     std::vector<const float*> rows;
 };
 
-struct Sentence {  // a sentence that is being translated
+struct Sentence {  // a sentence in progress
     Memory memory;
     Entries entries;
     std::vector<Hypothesis> alive;
     std::vector<Output> found;
-    std::vector<int32_t> tokens;  // with a shortlist: the tokens that may be written
+    std::vector<int32_t> tokens;  // with a shortlist: the tokens allowed in outputs
     int first_row = 0;  // first row of its states in this step
     bool free() const { return !memory.task; }
 };
 
-struct ExpSum {  // of the logits of some columns
+struct ExpSum {  // the sum of exponentials of some logits
     float highest = NEVER;
-    double sum = 0.0;  // of exp(logit - highest)
+    double sum = 0.0;  // sum of exp(logit - highest)
 
     void add(const ExpSum& other) {
         if (!(other.sum > 0)) return;
@@ -75,7 +75,7 @@ struct Ranked {
     float logit;
     int32_t token;
 };
-using Ranking = std::vector<Ranked>;  // the highest logit first, and of equals the first token
+using Ranking = std::vector<Ranked>;  // sorted by logit, highest first; ties by token, lowest first
 
 inline void insert(Ranking& ranking, Ranked one, size_t most) {
     if (ranking.size() == most) ranking.pop_back();
@@ -84,25 +84,25 @@ inline void insert(Ranking& ranking, Ranked one, size_t most) {
     ranking.insert(place, one);
 }
 
-struct Scores {  // of one hypothesis, over the part of the vocabulary of one lane
+struct Scores {  // the scores of one hypothesis, over one lane's part of the vocabulary
     std::vector<ExpSum> chunks;
     Ranking best;
-    // Where logits are screened first:
-    ExpSum seen;                       // of all chunks so far
-    Ranking screened;                  // the best as screened
-    std::vector<float> near;           // screened logits that may be among the best, or count in the sum,
+    // Only used if logits are screened first:
+    ExpSum seen;                       // sum over all chunks so far
+    Ranking screened;                  // the best screened logits
+    std::vector<float> near;           // screened logits that may be among the best or matter for the sum,
     std::vector<int32_t> near_tokens;  // their tokens,
     std::vector<float> exact;          // and their exact logits
 
     void clear() { chunks.clear(), best.clear(), seen = {}, screened.clear(), near.clear(), near_tokens.clear(), exact.clear(); }
 };
 
-struct Columns {  // tokens that are scored together: a range, or tokens of a list
+struct Columns {  // tokens that are scored together: a range or a list
     int first, count;
     const int32_t* listed;
 
     int32_t token(int i) const { return listed ? listed[i] : first + i; }
-    int find(int32_t token) const {  // or -1
+    int find(int32_t token) const {  // returns the column of a token, or -1
         if (!listed) return token >= first && token < first + count ? token - first : -1;
         const int32_t* place = std::lower_bound(listed, listed + count, token);
         return place < listed + count && *place == token ? int(place - listed) : -1;
@@ -111,8 +111,8 @@ struct Columns {  // tokens that are scored together: a range, or tokens of a li
 
 class Worker {  // a team of lanes with its own sentences
 public:
-    static constexpr double WRONG = 1e-5, WRONG_INT8 = 1e-3;  // typical largest error of a screened probability
-    static constexpr int PATIENCE = 4;  // steps after which a live search also lets few sentences join
+    static constexpr double WRONG = 1e-5, WRONG_INT8 = 1e-3;  // typical maximum error of a screened probability
+    static constexpr int PATIENCE = 4;  // number of steps after which a live search accepts even a few sentences
 
     Worker(const Model& model, const Kernels& kernels, Job& job)
         : team_(job.request.lanes), network_(model, kernels, team_), model_(model), kernels_(kernels), job_(job), request_(job.request),
@@ -152,7 +152,7 @@ public:
     }
 
 private:
-    bool over_ = false;  // all lanes see the same value; otherwise one could leave while the others wait
+    bool over_ = false;  // all lanes must see the same value, so that none leaves while others wait
     Team team_;
     Network network_;
     const Model& model_;
@@ -161,10 +161,10 @@ private:
     const Request& request_;
     std::vector<Sentence> sentences_;
     std::vector<Memory> ready_;
-    std::vector<std::vector<float>> spare_;  // memory of earlier sentences, to be used again
-    std::vector<Block> spare_blocks_;        // and of their entries
-    int steps_ = 0;  // since sources were last encoded
-    size_t most_;  // continuations of a hypothesis that are considered
+    std::vector<std::vector<float>> spare_;  // memory of earlier sentences, for reuse
+    std::vector<Block> spare_blocks_;        // memory of their entries, for reuse
+    int steps_ = 0;  // number of steps since sources were last encoded
+    size_t most_;  // number of continuations to consider per hypothesis
     bool screening_;
     std::vector<TaskPointer> pending_;
     std::vector<int32_t> pending_tokens_;
@@ -172,18 +172,18 @@ private:
     Buffer<float> encoded_;
     long stride_ = 0;
     std::vector<Position> read_;
-    std::vector<int> wanted_;  // rows of `read_` that are followed by a new token
-    std::vector<std::vector<int32_t>> previous_;  // with a repetition penalty: the tokens before each of these
+    std::vector<int> wanted_;  // rows of `read_` after which a new token is predicted
+    std::vector<std::vector<int32_t>> previous_;  // with a repetition penalty: the tokens before each of these rows
     Buffer<float> states_, looks_;
     long looks_stride_ = 0;
-    std::vector<std::vector<float>> buffers_;     // logits of a lane
-    std::vector<std::vector<Scores>> scores_;     // of a lane, a hypothesis
+    std::vector<std::vector<float>> buffers_;     // logits of each lane
+    std::vector<std::vector<Scores>> scores_;     // indexed by lane and hypothesis
     std::vector<float> all_;                      // with sampling: logits of all tokens
 
     template <class Work> void guard(Work work) {
         try {
             work();
-        } catch (...) {  // out of memory; nothing else is thrown
+        } catch (...) {  // only thrown when out of memory
             job_.close(true);
         }
     }
@@ -195,7 +195,7 @@ private:
         team_.wait();
     }
 
-    // Plans the next step: encode sources if there is room for them, else one more token of each sentence
+    // Plans the next step: encodes new sources if there is room for them, otherwise generates a token of each sentence
     void plan() {
         pending_.clear(), read_.clear();
         std::vector<Sentence*> room;
@@ -215,8 +215,8 @@ private:
             const std::vector<TaskPointer> taken = job_.take(room.size(), SIZE_MAX, idle);
             for (size_t i = 0; i < taken.size(); ++i) begin(*room[i], Memory{taken[i], {}, {}});
         } else {
-            const size_t some = std::min<size_t>(16, (sentences_.size() + 3) / 4);  // a product of few rows takes as long as one of many
-            const bool patient = job_.live && ++steps_ >= PATIENCE;  // but a new sentence does not wait long
+            const size_t some = std::min<size_t>(16, (sentences_.size() + 3) / 4);  // products with few rows take as long as those with many
+            const bool patient = job_.live && ++steps_ >= PATIENCE;  // but new sentences must not wait long
             if (room.size() >= some || idle || (patient && !room.empty())) take_sources(std::min<size_t>(room.size(), 32), idle);
         }
         if (pending_.empty()) list_unread();
@@ -311,7 +311,7 @@ private:
         previous.erase(std::unique(previous.begin(), previous.end()), previous.end());
     }
 
-    // A decoder that has used all its positions forgets the older half of the text and reads the rest again
+    // When a decoder has used all its positions, it forgets the older half of the text and reads the rest again
     void forget(Sentence& s) {
         const size_t longest = size_t(model_.shape.max_length);
         if (!model_.shape.decoder_only || s.alive[0].path.size() + s.alive[0].unread.size() <= longest) return;
@@ -352,7 +352,7 @@ private:
                 });
     }
 
-    // Takes the logits of some columns of one hypothesis
+    // Processes the logits of some columns of one hypothesis
     void look_at(Scores& s, int row, const Columns& columns, float* logits) {
         if (request_.repetition_penalty != 1.0) discourage(logits, columns, previous_[size_t(row)]);
         s.chunks.emplace_back();
@@ -372,15 +372,15 @@ private:
         for (int i = -1; (i = kernels_.above(logits, i + 1, columns.count, least(best))) < columns.count;) insert(best, {logits[i], columns.token(i)}, most_);
     }
 
-    // Returns the screened logit above which a token may be among the best, or may count in the sum. States in int8 are not
-    // exact anyway: twice the typical error has to be enough when two logits are compared.
+    // Returns the screened logit above which a token may be among the best or matter for the sum. Since int8 states are not
+    // exact anyway, a margin of twice the typical error is enough to compare two logits.
     float near_from(const ExpSum& seen, float least, int row) {
         const double worst = network_.margin(row), typical = worst / std::sqrt(double(model_.logits.depth));
         const double margin = model_.int8() ? 2 * typical : worst, wrong = model_.int8() ? WRONG_INT8 : WRONG;
         return std::nextafter(float(std::min(least - 2 * margin, seen.highest + std::log(seen.sum * wrong / typical))), NEVER);
     }
 
-    // Takes the screened logits of some columns of one hypothesis, and keeps those that need exact ones
+    // Processes the screened logits of some columns of one hypothesis, and keeps those that need exact ones
     void sift(Scores& s, int row, int first, int count, float* logits) {
         const Columns columns{first, count, nullptr};
         s.chunks.emplace_back();
@@ -395,7 +395,7 @@ private:
             for (int i = -1; (i = kernels_.above(logits, i + 1, count, from)) < count;) keep(i);
     }
 
-    // What all lanes have found together, the same for any number of lanes
+    // Merges the results of all lanes; the result does not depend on the number of lanes
 
     ExpSum sum_of_chunks(int row) const {
         ExpSum all;
@@ -412,7 +412,7 @@ private:
         return all;
     }
 
-    // Replaces the screened logits that matter by exact ones, and ranks these
+    // Replaces the screened logits that matter by exact ones, and ranks them
     void weigh_all(int lane) {
         for (int row = 0; row < int(wanted_.size()); ++row)
             weigh(scores_[size_t(lane)][size_t(row)], row, near_from(sum_of_chunks(row), least(best(row, &Scores::screened)), row));
@@ -430,7 +430,7 @@ private:
                 insert(s.best, {s.exact[i], s.near_tokens[i]}, most_);
     }
 
-    // Penalises the tokens of the output so far (Keskar et al., 2019)
+    // Penalizes the tokens of the output so far (Keskar et al., 2019)
     void discourage(float* logits, const Columns& columns, const std::vector<int32_t>& previous) const {
         const float penalty = float(request_.repetition_penalty);
         for (int32_t token : previous)
@@ -465,7 +465,7 @@ private:
         s.memory.task = nullptr;
     }
 
-    // Adds the attention of the last position of each hypothesis to the source, as a mean over heads
+    // Stores the attention of each hypothesis's last position to the source, averaged over heads
     void look(Sentence& s) {
         const size_t heads = size_t(model_.shape.heads), length = s.memory.rows.size();
         for (size_t i = 0; i < s.alive.size(); ++i) {
@@ -492,7 +492,7 @@ private:
         s.found.push_back(std::move(output));
     }
 
-    // Beam search: of the first `beam` continuations, those that end are found; the first `beam` that do not end stay alive
+    // Beam search: of the first `beam` continuations, those that end become outputs; the first `beam` others stay alive
     void widen(Sentence& s) {
         struct Candidate {
             double total;
@@ -532,7 +532,7 @@ private:
         if (full || settled(s, limit)) s.alive.clear();
     }
 
-    // Reports whether enough is found, or nothing alive can still score higher than the worst of the `beam` best found
+    // Reports whether there are enough outputs, or no live hypothesis can beat the worst of the `beam` best outputs
     bool settled(const Sentence& s, size_t limit) const {
         const size_t beam = size_t(request_.beam);
         const double enough = std::max(double(request_.best), std::nearbyint(request_.patience * double(beam)));
@@ -546,9 +546,9 @@ private:
         return scores[beam - 1] >= most / job_.penalty(limit);
     }
 
-    // Greedy search and sampling: appends the most probable token, or a sampled one
+    // Greedy search and sampling: appends the most probable token or a sampled one
     void follow(Sentence& s) {
-        if (s.alive[0].output.gains.empty()) {  // the first token of every output has the same scores
+        if (s.alive[0].output.gains.empty()) {  // all outputs have the same scores for their first token
             for (int row = 1; row < request_.rows; ++row) s.alive.push_back(s.alive[0]);
             for (int row = 0; row < request_.rows; ++row) s.alive[size_t(row)].row = row;
         }
@@ -579,13 +579,13 @@ private:
         return found.empty() ? Ranked{NEVER, -1} : found[0];
     }
 
-    // Samples a token: looks a random number up in the cumulative probabilities, the most probable token first
+    // Samples a token: looks up a random number in the cumulative probabilities, in descending order of probability
     Ranked draw(const Hypothesis& h, const Task& task, int row) const {
         const int vocabulary = model_.logits.columns;
         const float* logits = all_.data() + long(row) * vocabulary;
         const float highest = *std::max_element(logits, logits + vocabulary);
         if (!(highest > NEVER)) return {NEVER, -1};
-        std::vector<std::pair<double, int32_t>> heap;  // of equal ones, the first token comes first
+        std::vector<std::pair<double, int32_t>> heap;  // ties are ordered by token
         double sum = 0.0;
         for (int i = 0; i < vocabulary; ++i) {
             const double p = std::exp((double(logits[i]) - highest) / request_.temperature);
@@ -602,7 +602,7 @@ private:
             if (out || (request_.top_k && int(kept.size()) == request_.top_k)) break;
             kept.push_back({p, -token});
             start += p;
-            if (whole && start > uniform * sum) break;  // the tokens after it are not needed
+            if (whole && start > uniform * sum) break;  // later tokens are not needed
             std::pop_heap(heap.begin(), heap.end());
             heap.pop_back();
         }

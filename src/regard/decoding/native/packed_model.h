@@ -1,5 +1,5 @@
-// The weights of a model folder, in the layout of weight_packing.py. The caller has read the file into memory of its own:
-// a file that was mapped and is cut short afterwards would end the process.
+// The weights of a model folder, in the layout of weight_packing.py. The caller must read the file into private memory,
+// because truncating a memory-mapped file would kill the process.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,9 +12,9 @@
 
 namespace regard {
 
-struct Shape {  // the first bytes of the file; weight_packing.py has the same list
+struct Shape {  // the header of the file; must match weight_packing.py
     char magic[8];
-    int64_t size;  // of the file
+    int64_t size;  // of the file in bytes
     int32_t decoder_only, width, heads, groups, key_width, value_width, hidden, encoder_layers, decoder_layers;
     int32_t pre_norm, rms, activation, gated, rotary, positions, source_vocabulary, target_vocabulary, int8;
     int32_t embedding_norm, one_source_table, one_target_table, max_length, has_screen, fixed;
@@ -27,16 +27,16 @@ struct Norm {
 
 struct Layer {
     Norm self_norm, cross_norm, feed_forward_norm;
-    Matrix query_key_value, self_output, cross_query, cross_output, rise, fall;  // rise: in a gated layer, gate and rise
+    Matrix query_key_value, self_output, cross_query, cross_output, rise, fall;  // `rise` also contains the gate, if there is one
 };
 
-struct Shortlist {  // the tokens that may be written for a source; compiled_library.py has the same list
+struct Shortlist {  // the tokens allowed for each source; must match compiled_library.py
     const int64_t* starts;  // [source vocabulary + 1] into `tokens`: possible translations of each source token; null: no shortlist
     const int32_t* tokens;
-    const int32_t* common;  // allowed for every source
+    const int32_t* common;  // tokens allowed for every source
     int64_t starts_count, tokens_count, common_count;
 
-    // Lists all tokens for this source in rising order
+    // Lists all tokens allowed for this source in ascending order
     void list(const std::vector<int32_t>& source, int vocabulary, std::vector<int32_t>& out) const {
         std::vector<uint64_t> there(size_t(vocabulary + 63) / 64);
         const auto add = [&](int32_t token) { there[size_t(token) / 64] |= uint64_t(1) << token % 64; };
@@ -52,34 +52,34 @@ class Model {
 public:
     Shape shape;
     Shortlist shortlist{};
-    bool screened = false;  // whether `screen`, and then the lines of `logits`, are used
+    bool screened = false;  // whether to use `screen`, and then the lines of `logits`
     Matrix source_embedding, target_embedding, logits;
-    Matrix screen;  // `logits` in int8; in float32, only for large vocabularies
-    float screen_off = 0.0f, screen_length = 0.0f;  // of a column: the largest distance from that of `logits`, and the largest length
+    Matrix screen;  // `logits` in int8; in a float32 model, only for large vocabularies
+    float screen_off = 0.0f, screen_length = 0.0f;  // maximum distance of a column from that of `logits`, and maximum length
     const float *source_positions = nullptr, *target_positions = nullptr;  // [max_length, padded width], or null
     Norm source_norm, target_norm, encoder_norm, decoder_norm;
     std::vector<Layer> encoder, decoder;
-    Matrix memory;  // maps states of the encoder to keys and values of all layers of the decoder
+    Matrix memory;  // maps encoder states to the keys and values of all decoder layers
     std::vector<float> cosines, sines;  // [max_length, key_width / 2]
 
     // `data` must outlive the model
     Model(const char* data, size_t size) : data_(data), size_(size) { read(); }
     Model(const Model&) = delete;
 
-    int width() const { return int(round_up(shape.width, PANEL)); }  // padded
-    int keys() const { return shape.groups * shape.key_width; }      // of one layer
+    int width() const { return int(round_up(shape.width, PANEL)); }  // padded width
+    int keys() const { return shape.groups * shape.key_width; }      // width of the keys of one layer
     int values() const { return shape.groups * shape.value_width; }
     int entry() const { return keys() + values(); }
     int hidden() const { return int(round_up(shape.hidden, PANEL)); }
     bool int8() const { return shape.int8 != 0; }
 
-    // Called once, before any search
+    // Must be called once, before any search
     void choose(const Kernels& kernels) {
         screened = screen.weights && (int8() || kernels.screens);
         link();
     }
 
-    // Called before any search; the caller keeps the arrays
+    // Must be called before any search; the caller must keep the arrays
     void shorten(const Shortlist& with) {
         if (!logits.lines) throw std::runtime_error("is no model that translates");
         const auto known = [&](int32_t token) { return token >= 0 && token < shape.target_vocabulary; };
@@ -91,10 +91,10 @@ public:
         shortlist = with;
     }
 
-    // Computes one row of a table that is stored as a matrix, times `factor`
+    // Returns one row of a table that is stored as a matrix, times `factor`
     void look_up(const Matrix& table, int token, float factor, float* out) const {
         const long panel = token / PANEL, place = token % PANEL;
-        if (table.lines && (int8() || shortlist.starts || screened)) {  // more precise in int8; in float32, nothing else reads the panels then
+        if (table.lines && (int8() || shortlist.starts || screened)) {  // more precise for int8; for float32, nothing else reads the panels in this case
             const long from = token * table.line();
             const float scale = table.line_scale(token) * factor;
             for (int k = 0; k < table.depth; ++k)
@@ -114,12 +114,12 @@ public:
     }
 
 private:
-    static constexpr size_t CHECKSUM = 16;  // bytes at the end of the file
+    static constexpr size_t CHECKSUM = 16;  // size in bytes, at the end of the file
 
     const char* data_;
-    size_t size_, at_ = 0;  // `size_` is without the checksum once the header is read
+    size_t size_, at_ = 0;  // `size_` excludes the checksum once the header has been read
 
-    // The sum of all words of 8 bytes, and the sum of these sums, as weight_packing.py computes them
+    // Compares the sum of all 8-byte words, and the sum of its partial sums, with those of weight_packing.py
     bool intact() const {
         uint64_t sum = 0, sums = 0, word, expected[2];
         for (size_t i = 0; i < size_; i += sizeof word) {
@@ -156,7 +156,7 @@ private:
         return m;
     }
 
-    Matrix table(int tokens) {  // that is only looked up, never multiplied
+    Matrix table(int tokens) {  // a table that is only used for lookups, not for products
         if (!int8() || shape.decoder_only) return matrix(tokens, shape.width);
         Matrix m;
         m.columns = tokens, m.depth = shape.width, m.form = Form::int8;
@@ -182,7 +182,7 @@ private:
         return l;
     }
 
-    // Whether the sizes in the header are consistent, and no sum or product of them overflows an int
+    // Reports whether the sizes in the header are consistent, and no sum or product of them overflows an int
     bool possible() const {
         const Shape& s = shape;
         constexpr int64_t MOST = 1 << 24;
@@ -198,7 +198,7 @@ private:
         return s.decoder_only || !s.one_source_table || s.source_vocabulary == s.target_vocabulary;
     }
 
-    // Links each matrix to the one that is read after it, in the order of forward_pass.h
+    // Links each matrix to the next one that is read, in the order of forward_pass.h
     void link() {
         Matrix* last = nullptr;
         const auto then = [&](Matrix& m) {

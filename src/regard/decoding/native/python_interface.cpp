@@ -1,5 +1,5 @@
-// The functions that Python calls: load a packed model, search in one call or in a live job, free the memory.
-// They throw no exceptions and hold no lock of Python.
+// The functions that Python calls to load a packed model, search in one call or in a live job, and free memory. They do
+// not throw exceptions, and do not hold the GIL.
 #include "hypothesis_search.h"
 
 #if defined(__linux__)
@@ -15,7 +15,7 @@ struct Loaded {
     Loaded(const char* data, size_t size, const Kernels* chosen) : model(data, size), kernels(chosen) {}
 };
 
-const Kernels* choose(const std::string& name) {  // "": the best that this machine has
+const Kernels* choose(const std::string& name) {  // "": the best that this machine supports
 #if defined(__x86_64__)
     __builtin_cpu_init();
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -29,7 +29,7 @@ const Kernels* choose(const std::string& name) {  // "": the best that this mach
 
 constexpr int MOST_THREADS = 4096;
 
-// Keeps a new thread off the processor of its parent, which waits for it: Linux may take longer to move it than a sentence takes
+// Moves a new thread off the processor of its waiting parent, because Linux may take longer to do so than a sentence takes
 class Apart {
 #if defined(__linux__)
     cpu_set_t others_;
@@ -51,7 +51,7 @@ public:
 
 // Runs every lane of every worker; the first lane runs in this thread
 void run_all(const std::vector<std::unique_ptr<Worker>>& workers, int lanes) {
-    std::atomic<int> gate{0};  // 1: all threads have started; -1: one failed to start, so none may wait for the others
+    std::atomic<int> gate{0};  // 1: all threads have started; -1: one failed to start, so the others must not wait for it
     std::vector<std::thread> threads;
     const Apart apart;
     const auto finish = [&](int way) {
@@ -111,7 +111,7 @@ template <class Work> auto tried(char* error, int64_t size, Work work) -> declty
 }  // namespace
 }  // namespace regard
 
-struct Live {  // a search that sentences join while it runs; each worker is one thread, which sleeps while there is no work
+struct Live {  // a running search that sentences can join; each worker is a thread that sleeps while there is no work
     regard::Loaded& loaded;
     regard::Job job;
     std::vector<std::unique_ptr<regard::Worker>> workers;
@@ -129,7 +129,7 @@ struct Live {  // a search that sentences join while it runs; each worker is one
     }
 };
 
-struct Result {  // compiled_library.py has the same list; the arrays hold all outputs, one after the other
+struct Result {  // must match compiled_library.py; the arrays contain the concatenated outputs
     const int32_t* counts;  // number of outputs of each sentence
     const int32_t* tokens;
     const int32_t* token_counts;  // number of tokens of each output
@@ -171,7 +171,7 @@ const char* regard_kernels(const char* name) {
     return found ? found->name : "";
 }
 
-// Returns the model in these bytes, which must stay where they are until it is unloaded
+// Returns the model in these bytes, which must stay in place until it is unloaded
 void* regard_load_bytes(const char* data, int64_t length, const char* kernels, char* error, int64_t size) {
     return regard::tried(error, size, [&] {
         const regard::Kernels* chosen = regard::choose(kernels);
@@ -182,7 +182,7 @@ void* regard_load_bytes(const char* data, int64_t length, const char* kernels, c
     });
 }
 
-// Restricts all outputs to the tokens of a shortlist; returns 0 with an error if the list does not fit the model
+// Restricts all outputs to the tokens of a shortlist; returns 0 and an error if the shortlist does not fit the model
 int32_t regard_shorten(void* loaded, const regard::Shortlist* list, char* error, int64_t size) {
     return regard::tried(error, size, [&] { return static_cast<regard::Loaded*>(loaded)->model.shorten(*list), 1; });
 }
@@ -199,7 +199,7 @@ Result* regard_search(void* loaded, const regard::Request* request, char* error,
         for (int i = 0; i < request->workers; ++i) workers.push_back(std::make_unique<regard::Worker>(model, *kernels, job));
         regard::run_all(workers, request->lanes);
         if (job.failed()) throw std::bad_alloc();
-        std::vector<regard::Found> all(size_t(request->count));  // a sentence that was stopped has no outputs
+        std::vector<regard::Found> all(size_t(request->count));  // stopped sentences have no outputs
         for (regard::Found& found : job.wait()) all[size_t(found.number)] = std::move(found);
         return new Result(all);
     });
@@ -207,7 +207,7 @@ Result* regard_search(void* loaded, const regard::Request* request, char* error,
 
 void regard_release(Result* result) { delete result; }
 
-// Returns a live search with the options of a request, which needs no sentences yet
+// Returns a live search with the options of a request, which need not contain sentences
 Live* regard_open(void* loaded, const regard::Request* request, char* error, int64_t size) {
     return regard::tried(error, size, [&] {
         auto& with = *static_cast<regard::Loaded*>(loaded);
@@ -219,7 +219,7 @@ Live* regard_open(void* loaded, const regard::Request* request, char* error, int
     });
 }
 
-// Adds the sentences of a request, with the options of the live search; returns the number of the first, or -1
+// Adds the sentences of a request, searched with the live search's options; returns the number of the first, or -1
 int64_t regard_submit(Live* live, const regard::Request* request, char* error, int64_t size) {
     return regard::tried(error, size, [&]() -> int64_t {
         if (const char* problem = regard::wrong(live->loaded.model, *request)) throw std::runtime_error(problem);
@@ -227,7 +227,7 @@ int64_t regard_submit(Live* live, const regard::Request* request, char* error, i
     }) - 1;
 }
 
-// Sleeps until some sentences are done; returns null if the search was closed, and null with an error if it failed
+// Waits until some sentences are done; returns null if the search was closed, or null and an error if it failed
 Result* regard_wait(Live* live, char* error, int64_t size) {
     return regard::tried(error, size, [&]() -> Result* {
         const std::vector<regard::Found> found = live->job.wait();
@@ -236,10 +236,10 @@ Result* regard_wait(Live* live, char* error, int64_t size) {
     });
 }
 
-// Removes a sentence, whether it waits or runs; returns 0 if it was done already
+// Removes a waiting or running sentence; returns 0 if it is already done
 int32_t regard_cancel(Live* live, int64_t number) { return live->job.cancel(number); }
 
-// Ends a live search, and `regard_wait` with it; free it afterwards
+// Ends a live search and its `regard_wait`; call regard_free afterwards
 void regard_close(Live* live) { live->job.close(); }
 
 void regard_free(Live* live) { delete live; }

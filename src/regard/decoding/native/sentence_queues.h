@@ -1,4 +1,4 @@
-// The sentences of a search: waiting ones and finished ones. A live search accepts more sentences while it runs.
+// The queues of waiting and finished sentences of a search. A live search accepts more sentences while it runs.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -13,28 +13,28 @@
 
 namespace regard {
 
-struct Request {  // compiled_library.py has the same list
-    int64_t count;             // of sentences
-    const int32_t* sources;    // tokens that the encoder reads, or that a decoder continues
-    const int64_t* offsets;    // [count + 1] into `sources`
-    const int32_t* limits;     // [count] maximum number of tokens of an output, its end included
+struct Request {  // must match compiled_library.py
+    int64_t count;             // number of sentences
+    const int32_t* sources;    // tokens that the encoder reads or a decoder continues
+    const int64_t* offsets;    // [count + 1] start of each source in `sources`
+    const int32_t* limits;     // [count] maximum number of tokens of an output, including its end
     const double* uniform;        // with sampling: [rows * limit] random numbers for each sentence
     const int64_t* uniform_offsets;
     const int32_t* never_generated;
     int32_t never_generated_count, begin, end;
-    int32_t beam;   // hypotheses kept at each step; 0: greedy search or sampling
-    int32_t rows;   // outputs of a sentence without a beam
+    int32_t beam;   // beam size; 0: greedy search or sampling
+    int32_t rows;   // number of outputs per sentence without a beam
     int32_t best;   // maximum number of outputs to return
     int32_t top_k, power_penalty, alignment;
     int32_t workers, lanes, rows_at_once;
     double length_penalty, patience, temperature, top_p, min_p, repetition_penalty;  // temperature 0: greedy or beam search
-    const int32_t* stop;                               // set by the caller to end the search at once
-    int32_t (*on_token)(int32_t sentence, int32_t row, int32_t token);  // called after each token; not 0 ends the output
+    const int32_t* stop;                               // set by the caller to end the search immediately
+    int32_t (*on_token)(int32_t sentence, int32_t row, int32_t token);  // called after each token; a result other than 0 ends the output
 };
 
 struct Output {
     std::vector<int32_t> tokens;
-    std::vector<float> gains;  // log-probabilities of the tokens, and of the end if it was reached
+    std::vector<float> gains;  // log-probabilities of the tokens, and of the end token if it was generated
     std::vector<float> looks;  // [gains][source], if requested: the attention of each token to the source
     double total = 0.0, score = 0.0;
     bool finished = false;
@@ -45,7 +45,7 @@ struct Found {  // the best outputs of a sentence
     std::vector<Output> outputs;
 };
 
-struct Task {  // a sentence that waits or is being translated
+struct Task {  // a waiting or running sentence
     int64_t number;
     std::vector<int32_t> source;
     int32_t limit;
@@ -68,7 +68,7 @@ public:
         settings_.never_generated = never_generated_.data();
     }
 
-    // Adds sentences; returns the number of the first, which the others follow
+    // Adds sentences, which get consecutive numbers; returns the number of the first
     int64_t add(const Request& r) {
         std::vector<TaskPointer> more;
         for (int64_t i = 0; i < r.count; ++i) more.push_back(std::make_shared<Task>(r, i));
@@ -84,7 +84,7 @@ public:
         return first;
     }
 
-    // Returns up to `most` sentences with about `tokens` tokens; an idle worker leaves other idle workers their share
+    // Returns up to `most` sentences with about `tokens` tokens, but leaves a share to other idle workers
     std::vector<TaskPointer> take(size_t most, size_t tokens, bool idle) {
         std::vector<TaskPointer> taken;
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -96,7 +96,7 @@ public:
         return taken;
     }
 
-    void rest() {  // waits until there is a sentence, or the job is over
+    void rest() {  // waits until there is a sentence or the job has ended
         std::unique_lock<std::mutex> lock(mutex_);
         ++idle_;
         more_.wait(lock, [&] { return !open_ || !waiting_.empty(); });
@@ -105,12 +105,12 @@ public:
 
     void finish(const Task& task, std::vector<Output> outputs) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (!tasks_.erase(task.number)) return;  // it was cancelled
+        if (!tasks_.erase(task.number)) return;  // the sentence was cancelled
         found_.push_back({task.number, std::move(outputs)});
         done_.notify_one();
     }
 
-    std::vector<Found> wait() {  // returns the sentences done since the last call; none if the job is over
+    std::vector<Found> wait() {  // waits for sentences, and returns those done since the last call; none if the job has ended
         std::unique_lock<std::mutex> lock(mutex_);
         done_.wait(lock, [&] { return !open_ || !found_.empty(); });
         std::vector<Found> found;
@@ -118,7 +118,7 @@ public:
         return found;
     }
 
-    bool cancel(int64_t number) {  // returns whether the sentence was not done yet
+    bool cancel(int64_t number) {  // returns false if the sentence is already done
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto place = tasks_.find(number);
         if (place == tasks_.end()) return false;
@@ -128,7 +128,7 @@ public:
         return true;
     }
 
-    void close(bool failed = false) {  // ends the job at once
+    void close(bool failed = false) {  // ends the job immediately
         const std::lock_guard<std::mutex> lock(mutex_);
         open_ = false, over_ = true;
         if (failed) failed_ = true;
@@ -147,11 +147,11 @@ private:
     std::vector<int32_t> never_generated_;
     std::mutex mutex_;
     std::condition_variable more_, done_;
-    bool open_;  // more sentences may come
+    bool open_;  // whether more sentences may be added
     std::atomic<bool> over_{false}, failed_{false};
     int64_t added_ = 0;
-    size_t idle_ = 0;  // waiting workers
-    std::map<int64_t, TaskPointer> tasks_;  // that wait or are being translated
+    size_t idle_ = 0;  // number of waiting workers
+    std::map<int64_t, TaskPointer> tasks_;  // waiting and running sentences
     std::deque<TaskPointer> waiting_;
     std::vector<Found> found_;
 };

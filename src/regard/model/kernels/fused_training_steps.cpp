@@ -1,9 +1,9 @@
-// The steps between the matrix products of training, each in one pass over the numbers where PyTorch makes several.
-// fused.py calls these and says what each computes. Compiled once for each set of instructions, with REGARD_KERNELS as
-// the end of every name (see setup.py).
+// The training steps between matrix products, each in a single pass over the data where PyTorch needs several. fused.py
+// calls these functions and describes what they compute. Compiled once for each instruction set, with REGARD_KERNELS as
+// the suffix of every name (see setup.py).
 //
-// Work is shared out by rows in a way that depends on the number of threads alone, and no sum is made by two threads: the
-// same inputs give the same bits.
+// The way that rows are distributed only depends on the number of threads, and no sum is computed by two threads, so
+// results are deterministic.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -31,7 +31,7 @@ INLINE int most_threads() {
 #endif
 }
 
-// Calls work(part, first, last) for as many parts of 0 ... count - 1 as there are threads; few numbers need but one.
+// Splits 0 ... count - 1 into one part per thread and calls work(part, first, last); small inputs use a single thread.
 template <class Work> void share(long count, long numbers, const Work& work) {
     const long parts = numbers < 20000 ? 1 : std::min<long>(most_threads(), count);
     if (parts <= 1) return work(0, 0, count);
@@ -41,7 +41,7 @@ template <class Work> void share(long count, long numbers, const Work& work) {
     for (long part = 0; part < parts; ++part) work(part, count * part / parts, count * (part + 1) / parts);
 }
 
-// A vector of all its numbers, or of the first few, zeros after the last
+// Loads a whole vector, or only its first numbers followed by zeros
 struct All {};
 struct Some { long count; };
 INLINE Vec load(const float* p, All) { return regard::load(p); }
@@ -49,7 +49,7 @@ INLINE Vec load(const float* p, Some some) { Vec v{}; std::memcpy(&v, p, some.co
 INLINE void store(float* p, Vec v, All) { regard::store(p, v); }
 INLINE void store(float* p, Vec v, Some some) { std::memcpy(p, &v, some.count * 4); }
 
-// Calls work(i, how many numbers from i on) for each vector of 0 ... count - 1
+// Calls work(i, number of elements from i on) for each vector in 0 ... count - 1
 template <class Work> INLINE void sweep(long count, Work work) {
     long i = 0;
     for (; i + LANES <= count; i += LANES) work(i, All{});
@@ -87,14 +87,14 @@ void normalize_back(const float* x, const float* gain, const float* inverses, co
     }
 }
 
-// Dropout: Philox4x32-10 (Salmon et al., 2011). A group of 16 blocks, four words of 32 bits each, decides on 128
-// elements: halves m % 2 of words m / 2 of the 16 blocks on elements 16 m ... 16 m + 15.
+// Dropout: Philox4x32-10 (Salmon et al., 2011). A group of 16 blocks of four 32-bit words determines the mask of 128
+// elements: halves m % 2 of words m / 2 of the 16 blocks determine elements 16 m ... 16 m + 15.
 
 constexpr int BLOCKS = 16, GROUP = 128;
 typedef uint32_t Words __attribute__((vector_size(BLOCKS * 4)));
-typedef uint64_t Doubles __attribute__((vector_size(BLOCKS * 4)));  // every second word, as a factor
+typedef uint64_t Doubles __attribute__((vector_size(BLOCKS * 4)));  // every second word, as factors
 
-// The two halves of all products with a factor. Vectors of 64 bits multiply their lower halves, so words take turns.
+// Computes both halves of all products with a factor. 64-bit vectors multiply their lower halves, so words alternate.
 INLINE void multiply(Words words, uint32_t factor, Words* low, Words* high) {
     const Doubles even = ((Doubles)words & 0xFFFFFFFFu) * factor, odd = ((Doubles)words >> 32) * factor;
     *low = (Words)((even & 0xFFFFFFFFu) | odd << 32);
@@ -120,7 +120,7 @@ INLINE void draw(uint64_t block, uint32_t key0, uint32_t key1, Words* words) {
 
 void drop(const float* x, const float* y, float* out, long first, long last, long count, uint32_t key0, uint32_t key1,
           uint64_t start, uint32_t dropped, float scale) {
-    uint32_t bits;  // of the scale, which a mask of bits lets through or not
+    uint32_t bits;  // bits of the scale, which are masked for dropped elements
     std::memcpy(&bits, &scale, sizeof bits);
     for (long group = first; group < last; ++group) {
         Words words[4];
@@ -158,7 +158,7 @@ void gate_back(const float* gates, const float* rises, const float* upstream, fl
     });
 }
 
-// Attention of short sequences. A head's rows are packed one after the other, zeros up to a multiple of LANES.
+// Attention for short sequences. The rows of a head are packed contiguously, and padded with zeros to multiples of LANES.
 
 #if defined(__AVX512F__)
 constexpr int TILE_ROWS = 6, TILE_VECTORS = 4;
@@ -193,7 +193,7 @@ void tiles(const float* a, long rows, long row, long column, const float* b, lon
     if (i < rows) tile<1, VECTORS>(a + i * row, row, column, b, b_stride, depth, out + i * stride, stride);
 }
 
-// A product of `rows` rows with `columns` columns, a multiple of LANES
+// Multiplies `rows` rows with `columns` columns, which must be a multiple of LANES
 void multiply(const float* a, long rows, long row, long column, const float* b, long b_stride, long columns, long depth,
               float* out, long stride) {
     long j = 0;
@@ -204,18 +204,18 @@ void multiply(const float* a, long rows, long row, long column, const float* b, 
     if (j < columns) tiles<1>(a, rows, row, column, b + j, b_stride, depth, out + j, stride);
 }
 
-struct Heads {  // what all heads of a call have in common
+struct Heads {  // the arguments that all heads of a call share
     long heads, queries, keys, width;
-    const float *cosines, *sines;  // [positions, width / 2], or none: nothing is turned
+    const float *cosines, *sines;  // [positions, width / 2], or null for no rotation
     bool causal;
-    const float* bias;  // [batch, keys], or none
+    const float* bias;  // [batch, keys], or null
     long row() const { return heads * width; }
     long wide() const { return round_up(width, LANES); }
     long broad() const { return round_up(keys, LANES); }
     float scale() const { return 1.0f / std::sqrt(float(width)); }
 };
 
-// Turns numbers i and i + width / 2 of a row by its position's angle, or back
+// Rotates elements i and i + width / 2 of a row by the angle of its position, or back
 INLINE void turn(const Heads& all, float* x, long position, float direction) {
     const long half = all.width / 2;
     const float *cosines = all.cosines + position * half, *sines = all.sines + position * half;
@@ -226,10 +226,10 @@ INLINE void turn(const Heads& all, float* x, long position, float direction) {
     });
 }
 
-// Rows of one head, [count, heads * width] -> [count, wide]
+// Packs the rows of one head: [count, heads * width] -> [count, wide]
 void pack(const Heads& all, const float* x, long count, float* out, float scale, bool turned) {
     for (long t = 0; t < count; ++t, x += all.row(), out += all.wide()) {
-        sweep(all.width, [&](long i, auto n) { regard::store(out + i, load(x + i, n) * scale); });  // zeros after the last
+        sweep(all.width, [&](long i, auto n) { regard::store(out + i, load(x + i, n) * scale); });  // the rest stays zero
         if (turned && all.cosines) turn(all, out, t, 1.0f);
     }
 }
@@ -241,7 +241,7 @@ void unpack(const Heads& all, float* x, long count, float* out, float scale, boo
     }
 }
 
-// [keys, wide] -> [width, broad]
+// Transposes [keys, wide] -> [width, broad]
 void transpose(const Heads& all, const float* x, float* out) {
     for (long i = 0; i < all.width; ++i) {
         for (long s = 0; s < all.keys; ++s) out[i * all.broad() + s] = x[s * all.wide() + i];
@@ -249,7 +249,7 @@ void transpose(const Heads& all, const float* x, float* out) {
     }
 }
 
-// Scores of a row become weights, those of keys that may not be seen 0
+// Converts the scores of a row to weights, which are 0 for masked keys
 void soften(float* row, const float* bias, long keys, long broad) {
     for (long s = keys; s < broad; ++s) row[s] = -INFINITY;
     if (bias)
@@ -314,11 +314,11 @@ void attend_back(const Heads& all, Scratch& own, const float* query, const float
     unpack(all, own.key.data(), all.keys, by_key, 1.0f, true);
 }
 
-// Cross-entropy: logits of a row become the gradient by them, but for the constant of smoothing
+// Cross-entropy: replaces the logits of a row by their gradients, except for the constant of label smoothing
 
 struct Row {
-    float top, sum;  // log of the sum of exponentials is log(sum) + top
-    double flat;     // sum of the logits
+    float top, sum;  // the log-sum-exp is log(sum) + top
+    double flat;     // sum of all logits
 };
 
 INLINE Row exponentials(const float* logits, float* out, long count) {

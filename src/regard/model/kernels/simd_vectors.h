@@ -1,4 +1,4 @@
-// Vectors of LANES numbers, by the vector types of GCC and Clang; the instruction set determines LANES.
+// Vectors of LANES numbers, with the vector types of GCC and Clang; LANES depends on the instruction set.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -49,7 +49,7 @@ INLINE int32_t total(Int v) {
 }
 #endif
 
-// e^x for x <= 88, to two units in the last place; what would be smaller than 1e-38 becomes that
+// e^x for x <= 88, with an error of at most two units in the last place; results below 1e-38 become 1e-38
 INLINE Vec exponential(Vec x) {
     x = larger(x, splat(-87.0f));
     const Vec shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the lowest bits are round(x / ln 2)
