@@ -1,12 +1,14 @@
-"""Writes docs/settings.md, and the tree of modules in docs/architecture.md: `python docs/generate.py`.
+"""Writes the pages that are made from the source: `python docs/generate.py`.
 
-A test compares the pages with the source.
+These are docs/settings.md, the tree of modules in docs/architecture.md, and the pages of docs/book/templates/, whose
+code is quoted and whose numbers are computed. A test compares the pages with the source.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -114,4 +116,9 @@ COLUMN = 30
 """Width of the names in the tree."""
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(DOCS.parent))
+    from docs.book.rendering import PAGES, write_page
+
     write_pages(DOCS)
+    for each in PAGES:
+        write_page(DOCS, each)

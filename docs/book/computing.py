@@ -1,9 +1,9 @@
-"""Inserts what a page quotes and computes when it is built, so that it has neither stale lines nor stale numbers.
+"""Expands templates of pages, so that quoted code and computed numbers are never out of date.
 
-A page with `computed: true` at its top can have
+A template can have
     {{ expression }}                in its text, which is replaced by its value;
     a block that begins ```python run, which is shown and run; its output, or its last value, is shown below.
-All of a page share one namespace, which begins with the names of docs/book/page_names.py. A failure stops the build.
+All expressions and blocks of a template share one namespace. An error in one of them stops the rendering.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BookError(Exception):
 
 
 def expand(markdown: str, names: dict[str, Any], page: str) -> str:
-    """Returns the page with its values and outputs; `names` is its namespace, to which blocks add."""
+    """Returns the page of a template with its values and outputs; `names` is the namespace, to which blocks add."""
 
     def replaced(match: re.Match[str]) -> str:
         line = markdown[: match.start()].count("\n") + 1
@@ -53,7 +53,7 @@ def answer(printed: str) -> str:
 
 
 def claim(holds: object) -> str:
-    """Stops the build if the statement beside it no longer holds."""
+    """Stops the rendering if the statement beside it no longer holds."""
     if not holds:
         raise BookError("the statement here no longer holds: look at the numbers and rewrite it")
     return ""

@@ -1,4 +1,4 @@
-"""Draws SVG that is part of the page itself, so that it has the page's own colours, in light and in dark."""
+"""Draws the SVG files of rendered pages; their text is readable on light and on dark pages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 CELL, ROOM, HEAD = 26, 78, 74
 BLUE, ORANGE = "#2f81d6", "#d2691e"
+COLOURS = "<style>svg{color:#3b4148}@media(prefers-color-scheme:dark){svg{color:#c9d0d8}}</style>"
 
 Labels = Sequence[str]
 
@@ -75,10 +76,8 @@ def slanted(x: float, y: float, text: str) -> str:
 
 
 def framed(parts: Sequence[str], width: float, height: float, caption: str) -> str:
-    """Returns the drawing with its caption, in one line, so that Markdown leaves it alone."""
-    svg = (
+    return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="img" aria-label="{escape(caption)}" font-family="system-ui, sans-serif">'
-        f"{''.join(parts)}</svg>"
+        f"{COLOURS}{''.join(parts)}</svg>"
     )
-    return f'<figure class="drawn">{svg}<figcaption>{escape(caption)}</figcaption></figure>'

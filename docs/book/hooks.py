@@ -9,7 +9,6 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from docs.book.computing import BookError, expand  # noqa: E402
 from docs.book.links import for_site, foreign_origins  # noqa: E402
 from docs.book.navigation import DOCS, ELSEWHERE, navigation, pages_in_docs, title  # noqa: E402
 from mkdocs.exceptions import PluginError  # noqa: E402
@@ -36,17 +35,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Changes links as the site needs them; then inserts what the page quotes and computes."""
+    """Changes links as the site needs them."""
     path = page.file.src_uri
-    markdown = for_site(markdown, FILES[path], path, HOMES, ROOT)
-    if not page.meta.get("computed"):
-        return markdown
-    from docs.book import page_names
-
-    try:
-        return expand(markdown, dict(vars(page_names)), path)
-    except BookError as error:
-        raise PluginError(str(error)) from error
+    return for_site(markdown, FILES[path], path, HOMES, ROOT)
 
 
 def on_post_build(config: Any) -> None:

@@ -12,12 +12,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def quote(name: str) -> str:
-    """Returns the code of an object by its dotted name, as a block with its file and lines."""
-    made = find(name)
-    lines, first = inspect.getsourcelines(made)
-    file = Path(inspect.getfile(made)).resolve().relative_to(ROOT).as_posix()
-    code = textwrap.dedent("".join(lines)).rstrip()
-    return f'```python title="{file}" linenums="{first}"\n{code}\n```'
+    """Returns the code of an object by its dotted name, as a block that begins with the path of its file."""
+    quoted = find(name)
+    file = Path(inspect.getfile(quoted)).resolve().relative_to(ROOT).as_posix()
+    return f"```python\n# {file}\n{textwrap.dedent(inspect.getsource(quoted)).rstrip()}\n```"
 
 
 def find(name: str) -> Any:
@@ -25,12 +23,12 @@ def find(name: str) -> Any:
     parts = name.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:cut]))
+            value: Any = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError as error:
             if error.name is None or not name.startswith(error.name):
                 raise
             continue
         for part in parts[cut:]:
-            found = getattr(found, part)
-        return found
+            value = getattr(value, part)
+        return value
     raise LookupError(f"{name} does not exist")

@@ -199,6 +199,9 @@ def test_a_translated_page_has_the_code_of_its_twin() -> None:
     for page in found:
         twin = ROOT / "docs" / page.relative_to(ROOT / "docs" / "zh")
         assert code_in(page) == code_in(twin), page
+    templates = ROOT / "docs" / "book" / "templates"
+    for page in (templates / "zh").iterdir():
+        assert code_in(page) == code_in(templates / page.name), page
 
 
 def code_in(page: Path) -> list[str]:

@@ -41,15 +41,6 @@ def test_every_page_is_built_and_can_be_reached(site: Path) -> None:
         assert page == "index.md" or f'href="{address}"' in index, page
 
 
-def test_no_page_has_a_mark_left_that_was_to_be_computed(site: Path) -> None:
-    for page in pages_in_docs():
-        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-        if text.startswith("---\ncomputed: true\n"):
-            built = (site / page).with_suffix(".html").read_text(encoding="utf-8")
-            assert "{{" not in built, page
-            assert "python run" not in built, page
-
-
 def test_the_site_has_neither_sources_of_its_own_making_nor_foreign_addresses(site: Path) -> None:
     assert not [*site.rglob("*.py"), *site.rglob("*.md")]
     assert foreign_origins(site) == []
@@ -120,12 +111,10 @@ def test_a_claim_that_no_longer_holds_stops_the_build() -> None:
 
 def test_source_is_quoted_from_where_it_stands() -> None:
     quoted = quote("regard.model.attention.KeyValues.extend")
-    head, first, *_ = quoted.splitlines()
-    assert head.startswith('```python title="src/regard/model/attention.py" linenums="')
-    number = int(head.split('"')[3])
-    lines = (ROOT / "src/regard/model/attention.py").read_text(encoding="utf-8").splitlines()
-    assert lines[number - 1].strip() == first
+    head, file, first, *_ = quoted.splitlines()
+    assert (head, file) == ("```python", "# src/regard/model/attention.py")
     assert first.startswith("def extend(self, keys: Tensor, values: Tensor) -> ")
+    assert first in (ROOT / "src/regard/model/attention.py").read_text(encoding="utf-8")
     assert find("regard.errors.RegardError").__name__ == "RegardError"
 
 
@@ -144,6 +133,7 @@ def test_figures_are_drawn_from_their_numbers() -> None:
     boxes = [element for element in figure.iter() if element.tag.endswith("rect")]
     assert [box.get("fill-opacity") for box in boxes] == ["1.000", "0.500", "0.250"]
     assert len({box.get("fill") for box in boxes}) == 2
-    assert {"a", "b", "c", "<d>", "1.0", "-.50", ".25", "two & two"} <= set(figure.itertext())
+    assert {"a", "b", "c", "<d>", "1.0", "-.50", ".25"} <= set(figure.itertext())
+    assert figure.get("aria-label") == "two & two"
     lengths = [element.get("width") for element in ElementTree.fromstring(bars([("x", 2.0), ("y", -1.0)], "z")).iter()]  # noqa: S314 - ours
     assert {"300.0", "150.0"} <= set(lengths)

@@ -26,10 +26,11 @@ from tests.serving import toys
 from tests.serving.running import running
 
 FENCE = re.compile(r"^ *```(py.*)$", re.MULTILINE)
+RENDERED = "tests/documentation/test_generated_pages.py::test_a_page_and_its_plots_are_what_the_generator_makes"
 ELSEWHERE = {  # pages that another test runs, with the commands between their blocks
     "docs/engines.md": "tests/interop/test_ctranslate2.py::test_the_code_in_the_documentation_runs",
-    "docs/transformer.md": "tests/documentation/test_site.py::test_no_page_has_a_mark_left_that_was_to_be_computed",
-    "docs/zh/transformer.md": "tests/documentation/test_site.py::test_no_page_has_a_mark_left_that_was_to_be_computed",
+    "docs/transformer.md": RENDERED,
+    "docs/zh/transformer.md": RENDERED,
     "docs/tutorials/": "tests/documentation/test_tutorials.py::test_a_tutorial_runs_from_its_first_line_to_its_last",
     "docs/zh/tutorials/": "tests/documentation/test_reference.py::test_a_translated_page_has_the_code_of_its_twin",
 }
@@ -78,8 +79,7 @@ def test_every_page_with_python_is_run_by_a_test() -> None:
         assert any(page.startswith(place) for page in WITH_PYTHON), place
     for page in WITH_PYTHON:
         text = (ROOT / page).read_text(encoding="utf-8")
-        computed = text.startswith("---\ncomputed: true\n")  # the site runs these while it is built
-        assert set(FENCE.findall(text)) == {"python run" if computed else "python"}, page
+        assert set(FENCE.findall(text)) == {"python"}, page
         assert not [block for block in blocks(text) if block.kind == "python" and block.skipped], page
 
 
